@@ -1,0 +1,48 @@
+# Two commands to know: `make demo` and `make test`. Both need only Python 3.10 or newer, pip and make.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+WORKERS ?= 2
+
+# Compiled kernels are kept in the clone, so that test workers and later runs share them.
+export NUMBA_CACHE_DIR ?= $(CURDIR)/.cache/numba
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check format bench clean
+
+help: ## show this list
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+
+setup: $(STAMP) ## make .venv and install labeldp with its tools (instant when nothing changed)
+
+# The stamp is written last: an interrupted installation is taken up again by the next run.
+$(STAMP): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+demo: setup ## release labels, learn from them, and print what it cost and bought
+	$(BIN)/labeldp demo
+
+test: setup ## all tests, and the examples of the sources and of README.md
+	$(BIN)/python -m pytest -n $(WORKERS)
+
+check: setup ## lint, format, types, layers, spelling
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/codespell
+
+format: setup ## let ruff format and fix what it safely can
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: setup ## measure speed, one process, nothing else beside it
+	$(BIN)/python -m pytest benchmarks --benchmark-enable --benchmark-only -p no:randomly -p no:xdist
+
+clean: ## remove what these commands made
+	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .benchmarks build dist
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

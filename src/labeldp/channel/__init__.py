@@ -1,0 +1,21 @@
+"""The channel: how labels were randomized, publicly.
+
+With probability `keep` a label is returned as it is; otherwise it is redrawn from a public distribution `base`. Two
+arrays and an index from examples to rows say everything; exact privacy, corrected losses, posteriors and expected
+accuracy follow in O(K) per example.
+
+>>> from labeldp.channel import Channel
+>>> channel = Channel(keep=0.5, base=[0.25, 0.25, 0.5])
+>>> channel.forward([[1.0, 0.0, 0.0]]).tolist()
+[[0.625, 0.125, 0.25]]
+
+Three kinds, one interface: `Channel` (a few rows, shared or by group), `CandidateChannel` (a candidate set per
+example) and `MatrixChannel` (any K x M matrix per group).
+"""
+
+from labeldp.channel._candidates import CandidateChannel
+from labeldp.channel._finite import FiniteChannel
+from labeldp.channel._matrix import MatrixChannel
+from labeldp.channel._rows import Channel, odds_to_keep, safe_odds
+
+__all__ = ["CandidateChannel", "Channel", "FiniteChannel", "MatrixChannel", "odds_to_keep", "safe_odds"]

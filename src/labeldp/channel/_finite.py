@@ -1,0 +1,227 @@
+"""`FiniteChannel`: what every channel answers, however it is stored.
+
+A channel is public: it says how labels were randomized, never what they were. Learners ask the channel, not the
+mechanism, so that every mechanism trains in the same way.
+
+Design notes. This class checks arguments and walks the examples in spans; a kind of channel supplies the formulas for
+one span. No array of n x K x K, and no temporary larger than a span, is ever made.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from labeldp.errors import Described, invalid
+
+Floats = npt.NDArray[np.floating[Any]]
+Ints = npt.NDArray[np.integer[Any]]
+Words = npt.NDArray[np.uint64]
+Rows = slice | Ints
+
+#: Formulas work on this many examples at a time, so that temporaries stay small whatever n is.
+SPAN = 1 << 13
+
+
+class FiniteChannel(abc.ABC):
+    """T[y, o] = Pr[output = o | true = y], for K labels, M outputs and any number of examples."""
+
+    @property
+    @abc.abstractmethod
+    def n_classes(self) -> int:
+        """Number of true labels, K."""
+
+    @property
+    @abc.abstractmethod
+    def n_examples(self) -> int | None:
+        """Number of examples it describes; None if it serves any number."""
+
+    @property
+    def n_outputs(self) -> int:
+        """Number of possible outputs, M: the labels themselves unless a kind says otherwise."""
+        return self.n_classes
+
+    @property
+    def outputs_are_labels(self) -> bool:
+        """Whether output j means label j."""
+        return True
+
+    @property
+    @abc.abstractmethod
+    def epsilon(self) -> float:
+        """The exact pure epsilon: the largest log T[y, o] / T[z, o] over examples, y, z and o."""
+
+    @abc.abstractmethod
+    def take(self, rows: Rows) -> FiniteChannel:
+        """Return the channel of a subset of examples (a slice does not copy)."""
+
+    @abc.abstractmethod
+    def draw(self, codes: Ints, words: Words) -> npt.NDArray[np.int32]:
+        """Return an output for every true label in `codes` (int32, 0 .. K-1), from two words per example.
+
+        Only the door calls this with real labels. words[r] decides example r alone.
+        """
+
+    def matrix(self, i: int = 0) -> Floats:
+        """Return the dense K x M matrix T[true, output] of example i."""
+        n = self.n_examples
+        if n is not None and not 0 <= i < n:
+            raise invalid(f"{type(self).__name__}.matrix", "i", f"be in [0, {n - 1}]", got=i)
+        return self._matrix(0 if n is None else i)
+
+    def unbiased(self, losses: Any, observed: Any) -> Floats:
+        """Return the corrected loss of each example: its expectation over the noise is the loss at the true label.
+
+        Parameters
+        ----------
+        losses : array of shape (n, K)
+            Loss of each example for every label it might have.
+        observed : array of shape (n,)
+            The output that was released, as a code.
+
+        Notes
+        -----
+        Exact for labels that the channel can keep. A label outside a candidate set is always redrawn, and the
+        corrected loss then averages to the mean loss over that set.
+        """
+        self._check_invertible()
+        codes = self._observed(observed)
+        matrix = self._per_example("losses", losses, len(codes))
+        out = np.empty(len(codes))
+        for low, high in spans(len(codes)):
+            out[low:high] = self._unbiased(low, high, matrix[low:high], codes[low:high])
+        return out
+
+    def forward(self, probabilities: Any) -> Floats:
+        """Return the law of the output (n, M) under a model's `probabilities` (n, K): take its log for a loss."""
+        matrix = np.atleast_2d(np.asarray(probabilities))
+        matrix = self._per_example("probabilities", matrix, len(matrix))
+        out = np.empty((len(matrix), self.n_outputs))
+        for low, high in spans(len(matrix)):
+            out[low:high] = self._forward(low, high, matrix[low:high])
+        return out
+
+    def posterior(self, prior: Any, observed: Any) -> Floats:
+        """Return Pr[true label | output] for each example (n, K), by Bayes' rule from `prior` (K,) or (n, K)."""
+        codes = self._observed(observed)
+        matrix = self._per_example("prior", prior, len(codes))
+        out = np.empty((len(codes), self.n_classes))
+        for low, high in spans(len(codes)):
+            out[low:high] = self._normalised(low, self._joint(low, high, matrix[low:high], codes[low:high]))
+        return out
+
+    def expected_accuracy(self, prior: Any = None) -> Any:
+        """Return Pr[output = true] for y ~ prior (uniform if none is given), per example.
+
+        A channel that serves any number of examples, asked about one prior, answers with one number.
+        """
+        self._check_outputs_are_labels()
+        given = np.full(self.n_classes, 1.0 / self.n_classes) if prior is None else np.asarray(prior)
+        n = self.n_examples if self.n_examples is not None else (1 if given.ndim == 1 else len(given))
+        matrix = self._per_example("prior", given, n)
+        out = np.empty(n)
+        for low, high in spans(n):
+            out[low:high] = self._accuracy(low, high, matrix[low:high])
+        return float(out[0]) if self.n_examples is None and given.ndim == 1 else out
+
+    # How it is stored
+
+    @abc.abstractmethod
+    def header(self) -> dict[str, Any]:
+        """The few facts that are not arrays, as plain JSON values."""
+
+    @abc.abstractmethod
+    def row_arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """Arrays with one entry per row."""
+
+    @abc.abstractmethod
+    def example_arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """Arrays with one entry per example."""
+
+    # The formulas for one span of examples
+
+    @abc.abstractmethod
+    def _matrix(self, i: int) -> Floats: ...
+    @abc.abstractmethod
+    def _unbiased(self, low: int, high: int, losses: Floats, observed: Ints) -> Floats: ...
+    @abc.abstractmethod
+    def _forward(self, low: int, high: int, probabilities: Floats) -> Floats: ...
+    @abc.abstractmethod
+    def _joint(self, low: int, high: int, prior: Floats, observed: Ints) -> Floats: ...
+    @abc.abstractmethod
+    def _accuracy(self, low: int, high: int, prior: Floats) -> Floats: ...
+    @abc.abstractmethod
+    def _check_invertible(self) -> None: ...
+
+    # Shared checks
+
+    def _normalised(self, low: int, joint: Floats) -> Floats:
+        total = joint.sum(axis=1, keepdims=True)
+        if not np.all(total > 0):
+            example = low + int(np.argmin(total[:, 0] > 0))
+            got = Described(f"zero for every label that could give the output of example {example}")
+            owner = f"{type(self).__name__}.posterior"
+            raise invalid(owner, "prior", "allow what was observed", got=got, fix="Smooth the prior.")
+        answer: Floats = joint / total
+        return answer
+
+    def _observed(self, observed: Any) -> Ints:
+        codes = np.atleast_1d(np.asarray(observed))
+        owner = type(self).__name__
+        if codes.ndim != 1 or codes.dtype.kind not in "iu":
+            got = Described(f"an array of shape {codes.shape} and dtype {codes.dtype}")
+            raise invalid(owner, "observed", "be integer codes, one per example", got=got, fix="Use release.codes.")
+        if len(codes) and (int(codes.min()) < 0 or int(codes.max()) >= self.n_outputs):
+            got = Described(f"{int(codes.min())} .. {int(codes.max())}")
+            raise invalid(owner, "observed", f"be in [0, {self.n_outputs - 1}]", got=got)
+        self._check_length("observed", len(codes))
+        return codes.astype(np.intp, copy=False)
+
+    def _per_example(self, name: str, values: Any, n: int) -> Floats:
+        array = np.asarray(values)
+        owner = type(self).__name__
+        if array.dtype.kind not in "fiub" or array.ndim not in (1, 2) or array.shape[-1] != self.n_classes:
+            got = Described(f"an array of shape {array.shape}")
+            raise invalid(owner, name, f"have {self.n_classes} columns, one per class", got=got)
+        if array.ndim == 1:
+            array = np.broadcast_to(array, (n, self.n_classes))
+        if len(array) != n:
+            raise invalid(owner, name, f"have {n} rows, one per example", got=Described(f"{len(array)} rows"))
+        self._check_length(name, n)
+        return array
+
+    def _check_length(self, name: str, n: int) -> None:
+        if self.n_examples is not None and n != self.n_examples:
+            must = f"have one entry for each of the {self.n_examples} examples"
+            fix = "Use channel.take(rows) for a part of the examples."
+            raise invalid(type(self).__name__, name, must, got=Described(f"{n}"), fix=fix)
+
+    def _check_outputs_are_labels(self) -> None:
+        if not self.outputs_are_labels:
+            got = Described("outputs that are not labels")
+            raise invalid(type(self).__name__, "expected_accuracy", "compare outputs with labels", got=got)
+
+    def __repr__(self) -> str:
+        n = "any number of" if self.n_examples is None else f"{self.n_examples}"
+        return f"<{type(self).__name__}: {self.n_classes} classes, {n} examples, epsilon {self.epsilon:.6g}>"
+
+
+def spans(n: int) -> Iterator[tuple[int, int]]:
+    """Yield consecutive [low, high) that cover n examples."""
+    return ((low, min(low + SPAN, n)) for low in range(0, n, SPAN))
+
+
+def check_row_index(owner: str, name: str, index: Any, n_rows: int) -> Ints:
+    """Return a row index as int64 in [0, n_rows), or say what is wrong with it."""
+    array = np.asarray(index)
+    if array.ndim != 1 or (array.dtype.kind not in "iu" and array.size):
+        got = Described(f"an array of shape {array.shape} and dtype {array.dtype}")
+        raise invalid(owner, name, "be a vector of row numbers", got=got)
+    if array.size and (int(array.min()) < 0 or int(array.max()) >= n_rows):
+        outside = int(array.min()) if int(array.min()) < 0 else int(array.max())
+        raise invalid(owner, name, f"be in [0, {n_rows - 1}]", got=outside)
+    return array.astype(np.int64, copy=False)

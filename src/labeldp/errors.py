@@ -1,0 +1,85 @@
+"""One family of errors, one shape of message.
+
+Every complaint reads: who complains, which argument, what it must be, what it
+was, and the fix.
+
+>>> str(invalid("RandomizedResponse", "epsilon", "be >= 0", got=-1.0, fix="Use math.inf for no privacy."))
+'RandomizedResponse: `epsilon` must be >= 0, got -1.0. Use math.inf for no privacy.'
+
+Raw labels are sensitive: a message may name one offending value and how often it
+occurs, never the labels in bulk.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+LONGEST_SHOWN = 80
+
+
+class LabelDPError(ValueError):
+    """Anything labeldp refuses: the message ends with what to do instead."""
+
+
+class PrivacyError(LabelDPError):
+    """A stated guarantee would not hold: always an error, never a warning."""
+
+
+class BudgetError(PrivacyError):
+    """The release would cost more than its label set has left."""
+
+
+class ReleaseError(LabelDPError):
+    """A release on disk is damaged, unfinished, tampered with or not ours."""
+
+
+class MissingExtraError(LabelDPError, ImportError):
+    """An optional package is absent; the message names the extra that brings it."""
+
+
+def invalid(
+    owner: str, name: str, must: str, *, got: object, fix: str = "", kind: type[LabelDPError] = LabelDPError
+) -> LabelDPError:
+    """Return (not raise) the error ``owner: `name` must <must>, got <got>. <fix>``."""
+    message = f"{owner}: `{name}` must {must}, got {shorten(got)}."
+    return kind(f"{message} {fix}" if fix else message)
+
+
+def missing_extra(package: str, extra: str, purpose: str) -> MissingExtraError:
+    """Return the error for an optional package that is not installed."""
+    return MissingExtraError(
+        f"{purpose} needs `{package}`, which is not installed. Run: pip install 'labeldp[{extra}]'"
+    )
+
+
+def shorten(value: object) -> str:
+    """Show a value in at most `LONGEST_SHOWN` characters; text that speaks for itself goes unquoted.
+
+    >>> shorten(Described("3 rows of 10"))
+    '3 rows of 10'
+    >>> shorten("x" * 200)[-3:]
+    '...'
+    """
+    text = str(value) if isinstance(value, Described) else repr(value)
+    return text if len(text) <= LONGEST_SHOWN else text[: LONGEST_SHOWN - 3] + "..."
+
+
+class Described(str):
+    """A description in words of what was got, shown without quotes."""
+
+    __slots__ = ()
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Return a hint that names the closest known names, or lists a few of them.
+
+    >>> nearest("incmoe", ["age", "income"])
+    'Did you mean `income`?'
+    """
+    names = [str(k) for k in known]
+    close = difflib.get_close_matches(str(name), names, n=3, cutoff=0.6)
+    if close:
+        return "Did you mean " + " or ".join(f"`{c}`" for c in close) + "?"
+    shown = ", ".join(f"`{k}`" for k in names[:8])
+    return f"There is: {shown}{', ...' if len(names) > 8 else ''}." if names else "There is none."

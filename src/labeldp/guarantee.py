@@ -1,0 +1,337 @@
+"""What is promised, about what, and whom the owner of a label must trust for it.
+
+>>> promise = Guarantee.pure(1.0)
+>>> print(promise)
+epsilon = 1 (pure), one label replaced; trusts no one
+>>> histogram = Guarantee.gaussian(sigma=10.0, sensitivity=1.5, trust=Trust.CURATOR).named("histogram")
+>>> print(histogram.then(promise.named("response")))
+epsilon = 1.51788 at delta = 1e-05 (composed), one label replaced; trusts a curator
+
+References: Dwork & Roth 2014; Bun & Steinke 2016; Mironov 2017; Balle & Wang 2018; Zhu, Dong & Wang 2022.
+
+Design notes. A `Guarantee` is a plain value. Two are equal when they promise the same: loss, unit, trust and
+assumptions; the name and the parts are for display. Compositions keep their parts (see `labeldp._loss.compose`), so a
+loop, a count and a ledger replayed from disk give equal guarantees and the same numbers. Numbers round up, in text too.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from decimal import ROUND_CEILING, Context, Decimal
+from enum import Enum, Flag
+from typing import Any
+
+from labeldp import _loss
+from labeldp._loss.rounding import quotient_up
+from labeldp._validate import check_delta, check_epsilon, check_integer, check_positive
+from labeldp.errors import PrivacyError, invalid, nearest
+
+#: The delta at which a guarantee without a pure epsilon is shown.
+SHOWN_DELTA = 1e-5
+
+
+class Unit(str, Enum):
+    """Which change of the data the guarantee hides: the neighbouring relation, always symmetric."""
+
+    LABEL = "label"
+    RECORD_ADD_REMOVE = "record_add_remove"
+    RECORD_REPLACE = "record_replace"
+
+    @property
+    def sentence(self) -> str:
+        """The change in words."""
+        return _UNIT_SENTENCES[self]
+
+
+_UNIT_SENTENCES = {
+    Unit.LABEL: "one label replaced",
+    Unit.RECORD_ADD_REMOVE: "one record added or removed",
+    Unit.RECORD_REPLACE: "one record replaced",
+}
+
+
+class Trust(Flag):
+    """Whom the owner of a label must trust with it: no one, a curator who sees it, or her peers."""
+
+    NO_ONE = 0
+    CURATOR = 1
+    PEERS = 2
+
+    @property
+    def words(self) -> str:
+        """The trusted in words.
+
+        >>> (Trust.CURATOR | Trust.PEERS).words
+        'a curator and her peers'
+        """
+        return " and ".join(_TRUST_WORDS[member] for member in self.members) or "no one"
+
+    @property
+    def members(self) -> tuple[Trust, ...]:
+        """Each of the trusted apart."""
+        return tuple(member for member in _TRUST_WORDS if member in self)
+
+
+_TRUST_WORDS = {Trust.CURATOR: "a curator", Trust.PEERS: "her peers"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Guarantee:
+    """A privacy loss, the unit it protects, the trust it needs and the assumptions it stands on.
+
+    Build one with `pure`, `bounded_range`, `zcdp`, `rdp`, `gaussian` or `profile`; compose with `then`, `beside` and
+    `times`; ask it for `epsilon(delta)` and `delta(epsilon)`, both upper bounds and the tightest known.
+
+    *Edge cases*: infinite epsilon means no privacy, and whatever it is composed with has none either; a loss of zero
+    disappears in a composition.
+    """
+
+    loss: _loss.Loss
+    unit: Unit = Unit.LABEL
+    trust: Trust = Trust.NO_ONE
+    assumptions: tuple[str, ...] = ()
+    name: str = field(default="", compare=False)
+    parts: tuple[tuple[str, Guarantee], ...] = field(default=(), compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Bring unit and assumptions into normal form: the order in which they were made says nothing."""
+        object.__setattr__(self, "unit", read_unit(self.unit))
+        object.__setattr__(self, "assumptions", tuple(sorted(set(self.assumptions))))
+
+    @classmethod
+    def pure(
+        cls,
+        epsilon: float,
+        *,
+        unit: Unit = Unit.LABEL,
+        trust: Trust = Trust.NO_ONE,
+        assumptions: Sequence[str] = (),
+    ) -> Guarantee:
+        """Return pure epsilon-DP: no output is more than e^epsilon times likelier under a neighbour."""
+        loss = _loss.Pure(worst=check_epsilon("Guarantee.pure", epsilon))
+        return cls(loss=loss, unit=unit, trust=trust, assumptions=tuple(assumptions))
+
+    @classmethod
+    def bounded_range(
+        cls,
+        epsilon: float,
+        *,
+        unit: Unit = Unit.LABEL,
+        trust: Trust = Trust.NO_ONE,
+        assumptions: Sequence[str] = (),
+    ) -> Guarantee:
+        """Return the guarantee of an exponential mechanism: log-ratios span at most epsilon (so zCDP epsilon^2/8)."""
+        loss = _loss.BoundedRange(width=check_epsilon("Guarantee.bounded_range", epsilon))
+        return cls(loss=loss, unit=unit, trust=trust, assumptions=tuple(assumptions))
+
+    @classmethod
+    def zcdp(
+        cls,
+        rho: float,
+        *,
+        slack: float = 0.0,
+        unit: Unit = Unit.LABEL,
+        trust: Trust = Trust.NO_ONE,
+        assumptions: Sequence[str] = (),
+    ) -> Guarantee:
+        """Return `slack`-approximate rho-zCDP."""
+        owner = "Guarantee.zcdp"
+        loss = _loss.ZCDP(rho=check_epsilon(owner, rho, name="rho"), slack=check_delta(owner, slack, name="slack"))
+        return cls(loss=loss, unit=unit, trust=trust, assumptions=tuple(assumptions))
+
+    @classmethod
+    def rdp(
+        cls,
+        orders: Sequence[float],
+        values: Sequence[float],
+        *,
+        slack: float = 0.0,
+        unit: Unit = Unit.LABEL,
+        trust: Trust = Trust.NO_ONE,
+        assumptions: Sequence[str] = (),
+    ) -> Guarantee:
+        """Return the Renyi guarantee with divergence at most values[i] at orders[i], `slack`-approximately."""
+        loss = _loss.RDP(orders=tuple(orders), values=tuple(values), slack=slack)
+        return cls(loss=loss, unit=unit, trust=trust, assumptions=tuple(assumptions))
+
+    @classmethod
+    def gaussian(
+        cls,
+        *,
+        sigma: float,
+        sensitivity: float,
+        unit: Unit = Unit.LABEL,
+        trust: Trust = Trust.NO_ONE,
+        assumptions: Sequence[str] = (),
+    ) -> Guarantee:
+        """Return the exact guarantee of N(0, sigma^2) noise on a statistic of this L2 sensitivity."""
+        owner = "Guarantee.gaussian"
+        reach = check_epsilon(owner, sensitivity, name="sensitivity")
+        noise = sigma if sigma == math.inf else check_positive(owner, "sigma", sigma)
+        loss = _loss.Gaussian(mu=quotient_up(reach, noise))
+        return cls(loss=loss, unit=unit, trust=trust, assumptions=tuple(assumptions))
+
+    @classmethod
+    def profile(
+        cls,
+        epsilons: Sequence[float],
+        deltas: Sequence[float],
+        *,
+        unit: Unit = Unit.LABEL,
+        trust: Trust = Trust.NO_ONE,
+        assumptions: Sequence[str] = (),
+    ) -> Guarantee:
+        """Return the guarantee with privacy profile deltas[i] at epsilons[i], worst over both directions."""
+        loss = _loss.Profile(epsilons=tuple(epsilons), deltas=tuple(deltas))
+        return cls(loss=loss, unit=unit, trust=trust, assumptions=tuple(assumptions))
+
+    def epsilon(self, delta: float = 0.0) -> float:
+        """Return the least known epsilon at which (epsilon, delta)-DP holds; inf where none does."""
+        return self.loss.epsilon(check_delta("Guarantee.epsilon", delta))
+
+    def delta(self, epsilon: float) -> float:
+        """Return the least known delta at which (epsilon, delta)-DP holds."""
+        return self.loss.delta(check_epsilon("Guarantee.delta", epsilon))
+
+    def then(self, other: Guarantee) -> Guarantee:
+        """Return both in sequence, on the same labels; `other` may depend on what this one released."""
+        return self.in_sequence([self, other])
+
+    def beside(self, other: Guarantee) -> Guarantee:
+        """Return both in parallel: disjoint parts of the data, split without looking at what is protected."""
+        return self.in_parallel([self, other])
+
+    def times(self, count: int) -> Guarantee:
+        """Return `count` of this in sequence."""
+        number = check_integer("Guarantee.times", "count", count, least=0)
+        loss = _loss.sequence([(self.loss, number)])
+        return dataclasses.replace(self, loss=loss, name="", parts=((f"{number} x {self._title()}", self),))
+
+    @staticmethod
+    def in_sequence(guarantees: Iterable[Guarantee]) -> Guarantee:
+        """Return all of them in sequence; the same as `then` from left to right, in one pass."""
+        return _combined(list(guarantees), lambda losses: _loss.sequence((loss, 1) for loss in losses))
+
+    @staticmethod
+    def in_parallel(guarantees: Iterable[Guarantee]) -> Guarantee:
+        """Return all of them in parallel; the same as `beside` from left to right, in one pass."""
+        return _combined(list(guarantees), _loss.parallel)
+
+    def named(self, name: str) -> Guarantee:
+        """Return a copy with this display name: one line of a composed budget."""
+        return dataclasses.replace(self, name=name)
+
+    def assuming(self, text: str) -> Guarantee:
+        """Return a copy that stands on one more assumption."""
+        return dataclasses.replace(self, assumptions=(*self.assumptions, text))
+
+    def trusting(self, trust: Trust) -> Guarantee:
+        """Return a copy that needs this trust as well."""
+        return dataclasses.replace(self, trust=self.trust | trust)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON types: `json.dumps(..., allow_nan=False)` accepts them."""
+        return {
+            "loss": self.loss.to_json(),
+            "unit": self.unit.value,
+            "trust": [str(member.name).lower() for member in self.trust.members],
+            "assumptions": list(self.assumptions),
+            "name": self.name,
+            "parts": [{"name": name, "guarantee": part.to_json()} for name, part in self.parts],
+        }
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Guarantee:
+        """Return the guarantee that `to_json` wrote; equal to it, and with the same numbers."""
+        check_fields(data)
+        return cls(
+            loss=_loss.read_loss(data["loss"]),
+            unit=data["unit"],
+            trust=read_trust(data["trust"]),
+            assumptions=tuple(str(text) for text in data.get("assumptions", ())),
+            name=str(data.get("name", "")),
+            parts=tuple((part["name"], cls.from_json(part["guarantee"])) for part in data.get("parts", ())),
+        )
+
+    def __str__(self) -> str:
+        return f"{self._cost()}, {self.unit.sentence}; trusts {self.trust.words}"
+
+    def _cost(self) -> str:
+        worst = self.epsilon()
+        if math.isfinite(worst):
+            return f"epsilon = {shown(worst)} (pure)"
+        slack = f", slack = {shown(self.loss.slack)}" if self.loss.slack else ""
+        epsilon = shown(self.epsilon(SHOWN_DELTA))
+        return f"epsilon = {epsilon} at delta = {SHOWN_DELTA:g} ({self.loss.kind}{slack})"
+
+    def _title(self) -> str:
+        return self.name or self.loss.kind
+
+    def lines(self) -> tuple[tuple[str, Guarantee], ...]:
+        """Return the lines that this takes in a composed budget: a nameless composition shows its own parts."""
+        return self.parts if self.parts and not self.name else ((self._title(), self),)
+
+
+def _combined(guarantees: list[Guarantee], rule: Any) -> Guarantee:
+    """Return the composition: one unit, all trust, all assumptions, all parts."""
+    if not guarantees:
+        raise invalid("Guarantee", "guarantees", "hold at least one", got=guarantees)
+    units = sorted({guarantee.unit.value for guarantee in guarantees})
+    if len(units) > 1:
+        fix = "A promise about labels says nothing about records: state both in one unit first."
+        raise invalid("Guarantee", "unit", "be the same in a composition", got=units, fix=fix, kind=PrivacyError)
+    trust = Trust.NO_ONE
+    for guarantee in guarantees:
+        trust |= guarantee.trust
+    return Guarantee(
+        loss=rule([guarantee.loss for guarantee in guarantees]),
+        unit=guarantees[0].unit,
+        trust=trust,
+        assumptions=tuple(text for guarantee in guarantees for text in guarantee.assumptions),
+        parts=tuple(line for guarantee in guarantees for line in guarantee.lines()),
+    )
+
+
+def read_unit(value: Any) -> Unit:
+    """Return the unit of this value, or say which there are."""
+    try:
+        return Unit(value)
+    except ValueError:
+        known = [unit.value for unit in Unit]
+        fix = nearest(str(value), known)
+        raise invalid("Guarantee", "unit", "name a neighbouring relation", got=value, fix=fix) from None
+
+
+def read_trust(names: Any) -> Trust:
+    """Return the union of the named trusts."""
+    known = {str(member.name).lower(): member for member in _TRUST_WORDS}
+    trust = Trust.NO_ONE
+    for name in names:
+        if name not in known:
+            raise invalid("Guarantee.from_json", "trust", "name whom to trust", got=name, fix=nearest(str(name), known))
+        trust |= known[name]
+    return trust
+
+
+def check_fields(data: Any) -> None:
+    """Refuse what is not a guarantee's JSON: a promise is never guessed."""
+    fields = {"loss", "unit", "trust", "assumptions", "name", "parts"}
+    got = set(data) if isinstance(data, dict) else set()
+    if not {"loss", "unit", "trust"} <= got or not got <= fields:
+        must = f"be an object with the fields {', '.join(sorted(fields))}"
+        raise invalid("Guarantee.from_json", "data", must, got=sorted(got) if got else data)
+
+
+def shown(value: float) -> str:
+    """Return a number in six digits, rounded up.
+
+    >>> shown(1.0), shown(1.00000001), shown(math.inf)
+    ('1', '1.00001', 'inf')
+    """
+    if math.isinf(value):
+        return "inf"
+    rounded = Context(prec=6, rounding=ROUND_CEILING).create_decimal(Decimal(value))
+    return f"{float(rounded):.6g}"

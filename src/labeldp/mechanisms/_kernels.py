@@ -1,0 +1,196 @@
+"""Compiled loops that turn a prior into candidate sets, without a sort.
+
+max_k w_k is a fractional program: max over sets S of p(S) / (e^epsilon - 1 + |S|). Dinkelbach's iteration climbs to
+it: tau <- p(S) / (odds + |S|), S <- {i : p_i > tau}, with odds = e^epsilon - 1. Each step either shrinks S or stops, and
+w is unimodal in k, so it stops at the optimum; the candidate set is {i : p_i > tau}. Any lower bound on the optimum
+starts it: both S = all labels and S = {the likeliest} are used.
+
+Where odds is so small that p > p / (odds + 1) fails in floating point (epsilon = 0 in particular), no label passes, and
+the likeliest label, the first of them at a tie, is the set.
+
+The kernels check as they go: a row with a negative, a NaN or an infinite entry, or that does not sum to one within the
+tolerance, is reported by number and its set is not to be used. Two shapes of one algorithm: few classes work on tiles
+of 64 rows, transposed, so that the processor's lanes hold rows; many classes work along the row.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+import numpy as np
+
+#: Rows per tile, and the largest K that is worked on in tiles (a set then fits one 64-bit word).
+LANES = 64
+#: Sums may be reassociated (so that they vectorise); NaN and infinity keep their meaning, since rows are checked here.
+_FAST = {"reassoc", "contract", "nsz", "arcp"}
+_JIT: dict[str, Any] = {
+    "cache": True,
+    "parallel": True,
+    "boundscheck": False,
+    "error_model": "numpy",
+    "fastmath": _FAST,
+}
+_TILES_PER_TASK = 16
+_ROWS_PER_TASK = 64
+_BLOCK = 16
+NO_BAD_ROW = np.iinfo(np.int64).max
+
+
+@numba.njit(**_JIT)
+def select_tiles(prior: Any, odds: Any, tolerance: Any, members: Any, sizes: Any) -> Any:  # pragma: no cover - compiled
+    """Write the candidate sets of rows with at most 64 classes; return the first bad row of each task."""
+    n, n_classes = prior.shape
+    kind = prior.dtype.type
+    n_tasks = (n + LANES * _TILES_PER_TASK - 1) // (LANES * _TILES_PER_TASK)
+    bad = np.full(n_tasks, NO_BAD_ROW, np.int64)
+    for task in numba.prange(n_tasks):
+        tile = np.empty((n_classes, LANES), prior.dtype)
+        most, least, total = np.empty(LANES, prior.dtype), np.empty(LANES, prior.dtype), np.empty(LANES, prior.dtype)
+        tau, count, bits = np.empty(LANES, prior.dtype), np.empty(LANES, prior.dtype), np.empty(LANES, np.uint64)
+        zero, one, odds_ = kind(0), kind(1), kind(odds)
+        for begin in range(task * LANES * _TILES_PER_TASK, min(n, (task + 1) * LANES * _TILES_PER_TASK), LANES):
+            rows = min(LANES, n - begin)
+            for lane in range(LANES):
+                # A short last tile repeats its last row, so that every row goes through the same arithmetic.
+                row = begin + min(lane, rows - 1)
+                for k in range(n_classes):
+                    tile[k, lane] = prior[row, k]
+            for lane in range(LANES):
+                most[lane] = tile[0, lane]
+                least[lane] = tile[0, lane]
+                total[lane] = tile[0, lane]
+            for k in range(1, n_classes):
+                for lane in range(LANES):
+                    value = tile[k, lane]
+                    most[lane] = value if value > most[lane] else most[lane]
+                    least[lane] = value if value < least[lane] else least[lane]
+                    total[lane] += value
+            for lane in range(LANES):
+                alone = most[lane] / (odds_ + one)
+                everyone = total[lane] / (odds_ + kind(n_classes))
+                tau[lane] = alone if alone > everyone else everyone
+            climbing = True
+            while climbing:
+                for lane in range(LANES):
+                    total[lane] = zero
+                    count[lane] = zero
+                for k in range(n_classes):
+                    for lane in range(LANES):
+                        value = tile[k, lane]
+                        inside = value > tau[lane]
+                        total[lane] += value if inside else zero
+                        count[lane] += one if inside else zero
+                moved = 0
+                for lane in range(LANES):
+                    higher = total[lane] / (odds_ + count[lane])
+                    up = (higher > tau[lane]) & (count[lane] > one)
+                    tau[lane] = higher if up else tau[lane]
+                    moved += 1 if up else 0
+                climbing = moved > 0
+            for lane in range(LANES):
+                bits[lane] = np.uint64(0)
+                total[lane] = zero
+            for k in range(n_classes):
+                flag = np.uint64(1) << np.uint64(k)
+                for lane in range(LANES):
+                    value = tile[k, lane]
+                    total[lane] += value
+                    bits[lane] |= flag if value > tau[lane] else np.uint64(0)
+            for lane in range(rows):
+                if not (abs(total[lane] - one) <= tolerance) or least[lane] < zero:
+                    bad[task] = min(bad[task], begin + lane)
+                sizes[begin + lane] = max(count[lane], one)
+                if bits[lane] == np.uint64(0):
+                    for k in range(n_classes - 1, -1, -1):
+                        if tile[k, lane] == most[lane]:
+                            bits[lane] = np.uint64(1) << np.uint64(k)
+                word = bits[lane]
+                for byte in range(members.shape[1]):
+                    members[begin + lane, byte] = np.uint8(word & np.uint64(0xFF))
+                    word >>= np.uint64(8)
+    return bad
+
+
+@numba.njit(**_JIT)
+def select_rows(prior: Any, odds: Any, tolerance: Any, members: Any, sizes: Any) -> Any:  # pragma: no cover - compiled
+    """Write the candidate sets of rows with many classes; return the first bad row of each task.
+
+    One pass over the row takes its sum and the peak of each block. The climb among the peaks alone already ends close
+    to the optimum, from below; only blocks whose peak passes that threshold are read again, and the labels that pass
+    are copied aside for the rest of the climb.
+    """
+    n, n_classes = prior.shape
+    kind = prior.dtype.type
+    n_blocks = (n_classes + _BLOCK - 1) // _BLOCK
+    n_tasks = (n + _ROWS_PER_TASK - 1) // _ROWS_PER_TASK
+    bad = np.full(n_tasks, NO_BAD_ROW, np.int64)
+    for task in numba.prange(n_tasks):
+        zero, one, odds_ = kind(0), kind(1), kind(odds)
+        ahead = np.empty(n_classes + 1, prior.dtype)
+        label = np.empty(n_classes + 1, np.int32)
+        peak = np.empty(n_blocks, prior.dtype)
+        for row in range(task * _ROWS_PER_TASK, min(n, (task + 1) * _ROWS_PER_TASK)):
+            values = prior[row]
+            most, least, total = values[0], values[0], zero
+            for block in range(n_blocks):
+                high, low = values[block * _BLOCK], values[block * _BLOCK]
+                for k in range(block * _BLOCK, min(n_classes, (block + 1) * _BLOCK)):
+                    value = values[k]
+                    total += value
+                    high = value if value > high else high
+                    low = value if value < low else low
+                peak[block] = high
+                most = high if high > most else most
+                least = low if low < least else least
+            if not (abs(total - one) <= tolerance) or least < zero:
+                bad[task] = min(bad[task], row)
+                continue
+            alone, everyone = most / (odds_ + one), total / (odds_ + kind(n_classes))
+            tau = _climb(peak, alone if alone > everyone else everyone, odds_)
+            left = 0
+            for block in range(n_blocks):
+                if peak[block] > tau:
+                    for k in range(block * _BLOCK, min(n_classes, (block + 1) * _BLOCK)):
+                        ahead[left] = values[k]  # without a branch: the next one overwrites a label that did not pass
+                        label[left] = k
+                        left += 1 if values[k] > tau else 0
+            tau = _climb(ahead[:left], tau, odds_)
+            _write(ahead[:left], label, tau, values, most, members[row], sizes, row)
+    return bad
+
+
+@numba.njit(inline="always", fastmath=_FAST)
+def _climb(ahead: Any, tau: Any, odds: Any) -> Any:  # pragma: no cover - compiled
+    """Return the threshold at which Dinkelbach's iteration stops."""
+    zero, one = ahead.dtype.type(0), ahead.dtype.type(1)
+    while True:
+        total, count = zero, zero
+        for j in range(ahead.shape[0]):
+            value = ahead[j]
+            inside = one if value > tau else zero
+            total += value * inside  # a product vectorises where a choice does not
+            count += inside
+        higher = total / (odds + count)
+        if not (higher > tau and count > one):
+            return tau
+        tau = higher
+
+
+@numba.njit(inline="always")
+def _write(ahead: Any, label: Any, tau: Any, values: Any, most: Any, bits: Any, sizes: Any, row: Any) -> None:
+    """Set the bits of the labels above tau, or of the first likeliest label if there is none."""
+    for byte in range(bits.shape[0]):
+        bits[byte] = 0
+    size = 0
+    for j in range(ahead.shape[0]):
+        if ahead[j] > tau:
+            bits[label[j] >> 3] |= np.uint8(1 << (label[j] & 7))
+            size += 1
+    if size == 0:
+        size = 1
+        for k in range(values.shape[0]):
+            if values[k] == most:
+                bits[k >> 3] = np.uint8(1 << (k & 7))
+                break
+    sizes[row] = size

@@ -1,0 +1,37 @@
+"""The door: raw labels go in, and only noise-protected values come out.
+
+`privatize` releases labels; `measure` releases a statistic of labels for those who trust a curator. Nothing else in
+labeldp touches a raw label, and both charge the same ledger.
+
+>>> from labeldp.release import SensitiveLabels
+>>> SensitiveLabels([0, 1, 1], n_classes=2)
+<SensitiveLabels 'labels': 3 labels of 2 classes, contents hidden>
+"""
+
+from labeldp.release._labels import SensitiveLabels
+from labeldp.release._measure import Measurement, measure
+from labeldp.release._privatize import privatize
+from labeldp.release._queries import LabelCounts, LabelSums, Query, Sensitivity
+from labeldp.release._release import Release
+
+__all__ = [
+    "LabelCounts",
+    "LabelSums",
+    "Measurement",
+    "Query",
+    "Release",
+    "SensitiveLabels",
+    "Sensitivity",
+    "load_release",
+    "measure",
+    "privatize",
+]
+
+
+def __getattr__(name: str) -> object:
+    """Load the part that needs pyarrow only when a release is read."""
+    if name == "load_release":
+        from labeldp.release._store import load_release
+
+        return load_release
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,125 @@
+"""`privatize`: the leaf of the door for labels. The only place where a raw label meets its noise."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from labeldp._random import NoiseKey, as_key
+from labeldp._validate import check_integer, code_dtype
+from labeldp.channel import FiniteChannel
+from labeldp.errors import Described, PrivacyError, invalid
+from labeldp.guarantee import Guarantee
+from labeldp.mechanisms import Mechanism
+from labeldp.release._charging import charge
+from labeldp.release._labels import CLASSES_READ_OFF, SensitiveLabels, as_sensitive, codes_of
+from labeldp.release._release import Release
+
+#: Examples per step: their words (1 MiB) and codes stay in a core's cache, and memory does not grow with n.
+STEP = 1 << 16
+#: The word stream of a key that draws labels (measurements use streams of child keys).
+LABEL_STREAM = 0
+
+
+def privatize(
+    labels: Any,
+    mechanism: Mechanism,
+    *,
+    prior: Any = None,
+    groups: Any = None,
+    rng: Any = None,
+    ledger: Any = None,
+    start: int = 0,
+) -> Release:
+    """Release labels: each one randomized by the mechanism's channel, from secure noise.
+
+    Parameters
+    ----------
+    labels : SensitiveLabels, or a column of labels
+        See `SensitiveLabels` for what the classes are taken to be.
+    mechanism : Mechanism
+        RandomizedResponse, RRTopK, RRWithPrior, ...
+    prior : array or batches of arrays, optional
+        What is believed about the labels without having seen them: (K,), (C, K) with `groups`, or (n, K).
+    groups : array of shape (n,), optional
+        The public group of each example.
+    rng : None, int or numpy.random.Generator
+        None draws a fresh key from the operating system. Anything else is reproducible, hence `seeded`: not private.
+    ledger : Ledger, optional
+        Charged before anything is drawn; a release over budget is refused.
+    start : int
+        The position of the first row, so that a data set given in pieces under one key is released exactly as if it
+        were given whole.
+
+    Guarantee
+    ---------
+    That of the mechanism. The channel's own epsilon is compared with it before anything is drawn.
+
+    Example
+    -------
+    >>> import labeldp
+    >>> release = labeldp.privatize(["a", "b", "b"], labeldp.RandomizedResponse(epsilon=2.0), rng=0)
+    >>> release.guarantee.epsilon(), release.seeded, len(release.labels)
+    (2.0, True, 3)
+    """
+    if not isinstance(mechanism, Mechanism):
+        raise invalid("privatize", "mechanism", "be a mechanism", got=mechanism, fix="For example RRWithPrior(1.0).")
+    first = check_integer("privatize", "start", start, least=0)
+    key = as_key("privatize", rng)
+    boxed = as_sensitive(labels, _known_n_classes(labels, mechanism, prior))
+    channel = mechanism.channel(prior, groups=groups, n_classes=boxed.n_classes)
+    guarantee = _promise(mechanism, channel, boxed)
+    entry = charge(ledger, guarantee, boxed, mechanism=repr(mechanism), seeded=key.seeded, start=first)
+    return Release(
+        codes=draw_codes(codes_of(boxed), channel, key, start=first),
+        classes=boxed.classes,
+        channel=channel,
+        guarantee=guarantee,
+        mechanism=repr(mechanism),
+        seeded=key.seeded,
+        start=first,
+        label_set=boxed.name,
+        created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        ledger_entry=entry,
+    )
+
+
+def draw_codes(
+    codes: npt.NDArray[Any], channel: FiniteChannel, key: NoiseKey, *, start: int
+) -> npt.NDArray[np.unsignedinteger[Any]]:
+    """Draw an output for every label, step by step; example i uses block start + i of the key, whatever the steps."""
+    out = np.empty(len(codes), code_dtype(channel.n_outputs))
+    for low in range(0, len(codes), STEP):
+        high = min(low + STEP, len(codes))
+        words = key.words(start=start + low, count=high - low, stream=LABEL_STREAM)
+        part = codes[low:high].astype(np.int32)
+        out[low:high] = channel.take(slice(low, high)).draw(part, words)
+    return out
+
+
+def _known_n_classes(labels: Any, mechanism: Mechanism, prior: Any) -> int | None:
+    """Return K if the mechanism or the prior says it; labels that are boxed already know it themselves."""
+    if isinstance(labels, SensitiveLabels):
+        return None
+    stated = getattr(mechanism, "n_classes", None)
+    if stated is None and isinstance(prior, np.ndarray):
+        stated = prior.shape[-1]
+    return None if stated is None else int(stated)
+
+
+def _promise(mechanism: Mechanism, channel: FiniteChannel, labels: SensitiveLabels) -> Guarantee:
+    """Return the guarantee of this release, after checking that the channel keeps it and fits the labels."""
+    if channel.n_examples not in (None, len(labels)):
+        got = Described(f"{channel.n_examples} for {len(labels)} labels")
+        name = "groups" if channel.example_arrays().keys() == {"row"} else "prior"
+        raise invalid("privatize", name, "have one row per label", got=got)
+    guarantee = mechanism.guarantee
+    if not channel.epsilon <= guarantee.epsilon():
+        raise PrivacyError(
+            f"privatize: {mechanism!r} claims epsilon = {guarantee.epsilon()!r}, but its channel has {channel.epsilon!r}."
+            " Nothing was drawn. Fix the mechanism's `channel` or its `guarantee`."
+        )
+    return guarantee.assuming(CLASSES_READ_OFF) if labels.classes_read_off else guarantee

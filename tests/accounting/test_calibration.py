@@ -1,0 +1,124 @@
+"""Noise for a budget: always on the safe side, and no more than a hair above the least."""
+
+import math
+from fractions import Fraction
+
+import dp_accounting
+import mpmath
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from labeldp.accounting import (
+    analytic_gaussian_sigma,
+    calibrate,
+    discrete_gaussian_sigma,
+    gaussian_delta,
+    gaussian_epsilon,
+    laplace_scale,
+    zcdp_rho,
+)
+from labeldp.errors import LabelDPError, PrivacyError
+from labeldp.guarantee import Guarantee
+
+
+def exact_delta(epsilon, sigma, sensitivity):
+    with mpmath.workdps(60):
+        m, e = mpmath.mpf(sensitivity) / mpmath.mpf(sigma), mpmath.mpf(epsilon)
+        return mpmath.ncdf(m / 2 - e / m) - mpmath.e**e * mpmath.ncdf(-m / 2 - e / m)
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 1e-3, 0.1, 1.0, 8.0, 60.0])
+@pytest.mark.parametrize("delta", [1e-12, 1e-5, 0.1])
+@pytest.mark.parametrize("sensitivity", [0.7, math.sqrt(2)])
+def test_sigma_is_the_least_from_above(epsilon, delta, sensitivity):
+    sigma = analytic_gaussian_sigma(epsilon=epsilon, delta=delta, sensitivity=sensitivity)
+    assert exact_delta(epsilon, sigma, sensitivity) <= delta
+    assert exact_delta(epsilon, sigma * (1 - 1e-9), sensitivity) > delta
+    assert gaussian_delta(epsilon, sigma=sigma * (1 + 1e-15), sensitivity=sensitivity) <= delta
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0])
+@pytest.mark.parametrize("delta", [1e-9, 1e-5])
+def test_sigma_agrees_with_dp_accounting(epsilon, delta):
+    theirs = dp_accounting.get_sigma_gaussian(epsilon, delta)
+    # Their search stops at an absolute width of 1e-6 or so; ours at a relative 1e-12.
+    assert analytic_gaussian_sigma(epsilon=epsilon, delta=delta, sensitivity=1.0) == pytest.approx(theirs, rel=1e-6)
+
+
+def test_the_textbook_sigma_would_be_caught():
+    """The broken twin: sqrt(2 log(1.25/delta))/epsilon is no guarantee at epsilon = 8."""
+    textbook = math.sqrt(2 * math.log(1.25 / 0.1)) / 8.0
+    assert exact_delta(8.0, textbook, 1.0) > 0.1
+
+
+def test_there_and_back():
+    sigma = analytic_gaussian_sigma(epsilon=2.0, delta=1e-6, sensitivity=3.0)
+    # The bracket is 1e-12 wide.
+    assert gaussian_epsilon(1e-6, sigma=sigma, sensitivity=3.0) == pytest.approx(2.0, rel=1e-10)
+
+
+@settings(max_examples=25)
+@given(st.floats(1e-3, 50), st.floats(1e-12, 0.5))
+def test_rho_is_the_largest_from_below(epsilon, delta):
+    rho = zcdp_rho(epsilon=epsilon, delta=delta)
+    assert Guarantee.zcdp(rho).epsilon(delta) <= epsilon
+    assert Guarantee.zcdp(rho * (1 + 1e-6)).epsilon(delta) > epsilon  # the optimiser over orders is within 1e-9
+
+
+@settings(max_examples=15)  # each calibrates three times
+@given(st.floats(1e-2, 20), st.floats(1e-12, 0.1), st.floats(0.1, 100))
+def test_discrete_sigma_meets_its_budget(epsilon, delta, sensitivity):
+    sigma = discrete_gaussian_sigma(epsilon=epsilon, delta=delta, sensitivity=sensitivity)
+    rho = Fraction(sensitivity) ** 2 / (2 * Fraction(sigma) ** 2)
+    assert rho <= Fraction(zcdp_rho(epsilon=epsilon, delta=delta))
+    assert sigma >= analytic_gaussian_sigma(epsilon=epsilon, delta=delta, sensitivity=sensitivity)
+
+
+@given(st.floats(1e-6, 1e3), st.floats(1e-6, 1e3))
+def test_laplace_scale_rounds_up(epsilon, sensitivity):
+    scale = laplace_scale(epsilon=epsilon, sensitivity=sensitivity)
+    assert Fraction(sensitivity) / Fraction(scale) <= Fraction(epsilon)
+    assert Fraction(sensitivity) / Fraction(math.nextafter(scale, 0.0)) > Fraction(epsilon)
+
+
+def responses(noise):
+    return Guarantee.pure(1.0 / noise).times(30).then(Guarantee.gaussian(sigma=noise, sensitivity=1.0))
+
+
+def test_calibrate_anything():
+    noise = calibrate(responses, epsilon=3.0, delta=1e-6, low=0.1, high=1e4)
+    assert responses(noise).epsilon(1e-6) <= 3.0 < responses(noise * (1 - 1e-6)).epsilon(1e-6)
+    pure = calibrate(lambda scale: Guarantee.pure(1.0 / scale).times(4), epsilon=2.0, delta=0.0, low=0.1, high=10.0)
+    assert pure == pytest.approx(2.0, rel=1e-11)  # four of 1/scale make 2
+    assert calibrate(responses, epsilon=1e6, delta=1e-6, low=0.5, high=10.0) == 0.5
+
+
+def test_edges():
+    assert analytic_gaussian_sigma(epsilon=math.inf, delta=0.1, sensitivity=1.0) == 0.0
+    assert analytic_gaussian_sigma(epsilon=1.0, delta=0.1, sensitivity=0.0) == 0.0
+    assert zcdp_rho(epsilon=math.inf, delta=0.1) == math.inf
+    assert zcdp_rho(epsilon=1.0, delta=0.0) == zcdp_rho(epsilon=0.0, delta=0.0) == 0.0
+    assert discrete_gaussian_sigma(epsilon=math.inf, delta=0.1, sensitivity=1.0) == 0.0
+    assert laplace_scale(epsilon=math.inf, sensitivity=1.0) == 0.0
+    assert laplace_scale(epsilon=0.0, sensitivity=0.0) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda: analytic_gaussian_sigma(epsilon=1.0, delta=0.0, sensitivity=1.0), "Gaussian noise is never pure"),
+        (lambda: discrete_gaussian_sigma(epsilon=1.0, delta=0.0, sensitivity=1.0), "discrete Laplace"),
+        (lambda: laplace_scale(epsilon=0.0, sensitivity=1.0), "`epsilon` must be > 0"),
+        (lambda: calibrate(responses, epsilon=1.0, delta=0.1, low=2.0, high=1.0), "`low` must be <= high"),
+        (lambda: analytic_gaussian_sigma(epsilon=1.0, delta=0.1, sensitivity=math.inf), "`sensitivity` must be finite"),
+    ],
+)
+def test_errors(call, says):
+    with pytest.raises(LabelDPError, match=says):
+        call()
+
+
+def test_a_budget_out_of_reach_is_an_error():
+    with pytest.raises(PrivacyError, match="meet the budget"):
+        calibrate(responses, epsilon=1e-9, delta=0.0, low=1.0, high=2.0)
