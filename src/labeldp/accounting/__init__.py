@@ -7,7 +7,7 @@
 from labeldp.accounting.calibration import calibrate
 from labeldp.accounting.conversion import discrete_gaussian_sigma, laplace_scale, zcdp_rho
 from labeldp.accounting.gaussian import analytic_gaussian_sigma, gaussian_delta, gaussian_epsilon
-from labeldp.accounting.ledger import Ledger, LedgerEntry
+from labeldp.accounting.ledger import Ledger, LedgerEntry, fingerprint
 
 __all__ = [
     "Ledger",
@@ -15,6 +15,7 @@ __all__ = [
     "analytic_gaussian_sigma",
     "calibrate",
     "discrete_gaussian_sigma",
+    "fingerprint",
     "gaussian_delta",
     "gaussian_epsilon",
     "laplace_scale",

@@ -23,8 +23,10 @@ Ints = npt.NDArray[np.integer[Any]]
 Words = npt.NDArray[np.uint64]
 Rows = slice | Ints
 
-#: Formulas work on this many examples at a time, so that temporaries stay small whatever n is.
+#: Formulas work on this many examples at a time, and on fewer where rows are long (8 MiB of float64 at most, unless one
+#: row is longer), so that temporaries stay small whatever n and K are.
 SPAN = 1 << 13
+SPAN_CELLS = 1 << 20
 
 
 class FiniteChannel(abc.ABC):
@@ -92,7 +94,7 @@ class FiniteChannel(abc.ABC):
         codes = self._observed(observed)
         matrix = self._per_example("losses", losses, len(codes))
         out = np.empty(len(codes))
-        for low, high in spans(len(codes)):
+        for low, high in self._spans(len(codes)):
             out[low:high] = self._unbiased(low, high, matrix[low:high], codes[low:high])
         return out
 
@@ -101,7 +103,7 @@ class FiniteChannel(abc.ABC):
         matrix = np.atleast_2d(np.asarray(probabilities))
         matrix = self._per_example("probabilities", matrix, len(matrix))
         out = np.empty((len(matrix), self.n_outputs))
-        for low, high in spans(len(matrix)):
+        for low, high in self._spans(len(matrix)):
             out[low:high] = self._forward(low, high, matrix[low:high])
         return out
 
@@ -110,8 +112,30 @@ class FiniteChannel(abc.ABC):
         codes = self._observed(observed)
         matrix = self._per_example("prior", prior, len(codes))
         out = np.empty((len(codes), self.n_classes))
-        for low, high in spans(len(codes)):
+        for low, high in self._spans(len(codes)):
             out[low:high] = self._normalised(low, self._joint(low, high, matrix[low:high], codes[low:high]))
+        return out
+
+    def likelihood(self, observed: Any) -> Floats:
+        """Return T[y, o] for every label y at the output o of each example (n, K): what a forward loss needs.
+
+        -log sum_y p[y] T[y, o] is the forward loss of a model p, and its gradient in the logits is p minus the
+        posterior that p and this column give.
+        """
+        codes = self._observed(observed)
+        out = np.empty((len(codes), self.n_classes))
+        one = np.ones(self.n_classes)
+        for low, high in self._spans(len(codes)):
+            out[low:high] = self._joint(low, high, np.broadcast_to(one, (high - low, len(one))), codes[low:high])
+        return out
+
+    def unbiased_targets(self, observed: Any) -> Floats:
+        """Return c (n, K) with sum_y c[y] loss[y] = `unbiased(loss, observed)`: signed soft targets that sum to one."""
+        self._check_invertible()
+        codes = self._observed(observed)
+        out = np.empty((len(codes), self.n_classes))
+        for low, high in self._spans(len(codes)):
+            out[low:high] = self._unbiased_targets(low, high, codes[low:high])
         return out
 
     def expected_accuracy(self, prior: Any = None) -> Any:
@@ -124,7 +148,7 @@ class FiniteChannel(abc.ABC):
         n = self.n_examples if self.n_examples is not None else (1 if given.ndim == 1 else len(given))
         matrix = self._per_example("prior", given, n)
         out = np.empty(n)
-        for low, high in spans(n):
+        for low, high in self._spans(n):
             out[low:high] = self._accuracy(low, high, matrix[low:high])
         return float(out[0]) if self.n_examples is None and given.ndim == 1 else out
 
@@ -148,6 +172,8 @@ class FiniteChannel(abc.ABC):
     def _matrix(self, i: int) -> Floats: ...
     @abc.abstractmethod
     def _unbiased(self, low: int, high: int, losses: Floats, observed: Ints) -> Floats: ...
+    @abc.abstractmethod
+    def _unbiased_targets(self, low: int, high: int, observed: Ints) -> Floats: ...
     @abc.abstractmethod
     def _forward(self, low: int, high: int, probabilities: Floats) -> Floats: ...
     @abc.abstractmethod
@@ -194,6 +220,9 @@ class FiniteChannel(abc.ABC):
         self._check_length(name, n)
         return array
 
+    def _spans(self, n: int) -> Iterator[tuple[int, int]]:
+        return spans(n, width=max(self.n_classes, self.n_outputs))
+
     def _check_length(self, name: str, n: int) -> None:
         if self.n_examples is not None and n != self.n_examples:
             must = f"have one entry for each of the {self.n_examples} examples"
@@ -210,9 +239,10 @@ class FiniteChannel(abc.ABC):
         return f"<{type(self).__name__}: {self.n_classes} classes, {n} examples, epsilon {self.epsilon:.6g}>"
 
 
-def spans(n: int) -> Iterator[tuple[int, int]]:
-    """Yield consecutive [low, high) that cover n examples."""
-    return ((low, min(low + SPAN, n)) for low in range(0, n, SPAN))
+def spans(n: int, *, width: int) -> Iterator[tuple[int, int]]:
+    """Yield consecutive [low, high) that cover n examples with rows of `width` numbers."""
+    step = max(1, min(SPAN, SPAN_CELLS // width))
+    return ((low, min(low + step, n)) for low in range(0, n, step))
 
 
 def check_row_index(owner: str, name: str, index: Any, n_rows: int) -> Ints:

@@ -53,6 +53,13 @@ def unbiased(rows: AlignedRows, losses: Floats, observed: Ints) -> Floats:
     return answer
 
 
+def unbiased_targets(rows: AlignedRows, observed: Ints) -> Floats:
+    """Return (1[y = o] - redraw base[y]) / keep: the weights of `unbiased`, which sum to one."""
+    answer: Floats = np.broadcast_to(-rows.redraw * rows.base / rows.keep, (len(observed), rows.base.shape[1])).copy()
+    answer[np.arange(len(observed)), observed] += np.broadcast_to(1.0 / rows.keep[:, 0], len(observed))
+    return answer
+
+
 def forward(rows: AlignedRows, probabilities: Floats) -> Floats:
     """Return the law of the output when the label follows `probabilities`: p T, in O(K).
 

@@ -95,7 +95,8 @@ class MatrixChannel(FiniteChannel):
         """The largest log-ratio within a column, over groups."""
         most, least = self._transition.max(axis=1), self._transition.min(axis=1)
         with np.errstate(divide="ignore", invalid="ignore"):
-            ratio = np.where(most > 0, np.log(most) - np.log(least), 0.0)
+            # log1p keeps its digits where the two are nearly equal; on the grid their difference is exact.
+            ratio = np.where(most > 0, np.log1p((most - least) / least), 0.0)
         return float(ratio.max())
 
     def take(self, rows: Rows) -> MatrixChannel:
@@ -123,8 +124,15 @@ class MatrixChannel(FiniteChannel):
 
     @cached_property
     def _right_inverse(self) -> Floats:
-        """T^+ per group, with T T^+ = I: v = T^+ loss then has expectation T v = loss."""
-        return np.linalg.pinv(self._transition)
+        """R per group, with T R = I and rows that sum to one: v = R loss has expectation T v = loss.
+
+        T^+ is a right inverse. With more outputs than labels its rows need not sum to one, and a constant loss would be
+        estimated with noise. T maps 1 to 1, so it maps the gap 1 - T^+ 1 to 0, and R = T^+ + (1 - T^+ 1) 1' / K is one
+        whose rows do.
+        """
+        inverse = np.linalg.pinv(self._transition)
+        answer: Floats = inverse + (1.0 - inverse.sum(axis=2, keepdims=True)) / self.n_classes
+        return answer
 
     def header(self) -> dict[str, Any]:
         """The few facts that are not arrays."""
@@ -147,9 +155,12 @@ class MatrixChannel(FiniteChannel):
         return dense
 
     def _unbiased(self, low: int, high: int, losses: Floats, observed: Ints) -> Floats:
-        chosen = self._right_inverse[self._groups(low, high), observed]
-        answer: Floats = np.einsum("nk,nk->n", chosen, losses)
+        answer: Floats = np.einsum("nk,nk->n", self._unbiased_targets(low, high, observed), losses)
         return answer
+
+    def _unbiased_targets(self, low: int, high: int, observed: Ints) -> Floats:
+        chosen: Floats = self._right_inverse[self._groups(low, high), observed]
+        return chosen
 
     def _forward(self, low: int, high: int, probabilities: Floats) -> Floats:
         if self._index is None:

@@ -161,6 +161,9 @@ class Channel(FiniteChannel):
     def _unbiased(self, low: int, high: int, losses: Floats, observed: Ints) -> Floats:
         return formulas.unbiased(self._aligned(low, high), losses, observed)
 
+    def _unbiased_targets(self, low: int, high: int, observed: Ints) -> Floats:
+        return formulas.unbiased_targets(self._aligned(low, high), observed)
+
     def _forward(self, low: int, high: int, probabilities: Floats) -> Floats:
         return formulas.forward(self._aligned(low, high), probabilities)
 

@@ -1,0 +1,23 @@
+"""Priors: what is believed about each label before it is looked at, and what that belief costs.
+
+>>> from labeldp.priors import ClusterPrior, UniformPrior
+>>> UniformPrior().cost(1.0, n_examples=1000, n_classes=10)
+0.0
+>>> ClusterPrior(n_clusters=10).cost(1.0, n_examples=1000, n_classes=10)
+0.25
+"""
+
+from labeldp.priors._base import Prior, PriorTable
+from labeldp.priors._cluster import ClusterPrior
+from labeldp.priors._free import ModelPrior, PublicPrior, UniformPrior, model_probabilities, tempered
+
+__all__ = [
+    "ClusterPrior",
+    "ModelPrior",
+    "Prior",
+    "PriorTable",
+    "PublicPrior",
+    "UniformPrior",
+    "model_probabilities",
+    "tempered",
+]

@@ -1,0 +1,59 @@
+"""What a prior source is: it says what it costs, and turns features (and a budget) into beliefs about labels."""
+
+from __future__ import annotations
+
+import abc
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from labeldp._random import NoiseKey
+from labeldp.guarantee import Guarantee
+from labeldp.release import SensitiveLabels
+
+Floats = npt.NDArray[np.floating[Any]]
+Ints = npt.NDArray[np.integer[Any]]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PriorTable:
+    """Beliefs about the labels of n examples: rows of class probabilities, and the row of each example.
+
+    `guarantee` is what it cost to learn them (None: nothing), `seeded` whether noise in them came from a seed, and
+    `description` says in words where they come from.
+    """
+
+    rows: Floats
+    index: Ints
+    guarantee: Guarantee | None = None
+    seeded: bool = False
+    description: str = ""
+
+    def probabilities(self, examples: Any = slice(None)) -> Floats:
+        """Return the (m, K) prior of some examples."""
+        chosen: Floats = self.rows[self.index[examples]]
+        return chosen
+
+
+class Prior(abc.ABC):
+    """A source of beliefs about labels."""
+
+    @abc.abstractmethod
+    def cost(self, epsilon: float, *, n_examples: int, n_classes: int) -> float:
+        """Return how much of the budget `epsilon` this source spends on the same labels; 0 if it sees none of them."""
+
+    @abc.abstractmethod
+    def table(self, X: Any, labels: SensitiveLabels, *, epsilon: float, key: NoiseKey) -> PriorTable:
+        """Return the beliefs, spending exactly `epsilon` (what `cost` said) on the labels."""
+
+
+def one_row(row: Floats, n: int, description: str) -> PriorTable:
+    """Return the same belief for all examples."""
+    return PriorTable(rows=row[None, :], index=np.zeros(n, np.int64), description=description)
+
+
+def own_rows(rows: Floats, description: str, guarantee: Guarantee | None = None) -> PriorTable:
+    """Return a belief for each example."""
+    return PriorTable(rows=rows, index=np.arange(len(rows)), guarantee=guarantee, description=description)

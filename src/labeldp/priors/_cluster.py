@@ -1,0 +1,121 @@
+"""`ClusterPrior`: beliefs from a noisy histogram of labels in each cluster of the features."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from labeldp._random import NoiseKey
+from labeldp._validate import check_epsilon, check_integer
+from labeldp.errors import Described, invalid
+from labeldp.priors._base import Floats, Ints, Prior, PriorTable
+from labeldp.release import LabelCounts, SensitiveLabels, measure
+
+#: Rows that k-means looks at in one step.
+_BATCH = 4096
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ClusterPrior(Prior):
+    """Cluster the features without labels, count labels per cluster with noise, and believe the shares.
+
+    Each cluster's counts get discrete Laplace noise of rate epsilon_p / 2 (one changed label moves two counts; with two
+    classes one count at rate epsilon_p), are clipped at 0 and divided by their sum; a cluster left with nothing is
+    uniform (Ghazi et al. 2021, Algorithm 4, with one independent draw per count).
+
+    Parameters
+    ----------
+    n_clusters : int, optional
+        Clusters of MiniBatchKMeans. By default sized to the budget: about 100 / epsilon examples each, at most 1000.
+    groups : integer array of shape (n,), optional
+        The user's own cluster of each example, 0 .. C-1, instead.
+    epsilon : float, optional
+        epsilon_p, what the histogram spends. By default 25 / (mean cluster size), at most half the budget.
+    random_state : int
+        Seed of k-means. It sees no labels, so this is not a privacy matter.
+
+    Guarantee
+    ---------
+    Pure epsilon_p when one label is replaced, in sequence with whatever uses the prior on the same labels. The counts
+    are taken by a curator who sees the labels: the guarantee says that she is trusted.
+    """
+
+    n_clusters: int | None = None
+    groups: Any = None
+    epsilon: float | None = None
+    random_state: int = field(default=0)
+
+    def cost(self, epsilon: float, *, n_examples: int, n_classes: int) -> float:
+        """epsilon_p: as given, or 25 / (mean cluster size) and at most half of `epsilon`."""
+        if self.epsilon is not None:
+            spent = check_epsilon("ClusterPrior", self.epsilon)
+            if not 0 < spent < epsilon:
+                fix = "The histogram and the response share one budget."
+                raise invalid("ClusterPrior", "epsilon", f"be in (0, {epsilon:g})", got=self.epsilon, fix=fix)
+            return spent
+        if math.isinf(epsilon):
+            return 1.0
+        size = n_examples / self._count(epsilon, n_examples)
+        return min(25.0 / size, epsilon / 2)
+
+    def table(self, X: Any, labels: SensitiveLabels, *, epsilon: float, key: NoiseKey) -> PriorTable:
+        """Measure the histograms with `epsilon` and turn them into shares."""
+        index = self._clusters(X, len(labels), epsilon)
+        n_groups = int(index.max()) + 1
+        query = LabelCounts(groups=index, n_groups=n_groups)
+        measured = measure(labels, query, epsilon=epsilon, rng=key.child("cluster prior"))
+        return PriorTable(
+            rows=shares(measured.value),
+            index=index,
+            guarantee=measured.guarantee.named("cluster histogram"),
+            seeded=measured.seeded,
+            description=f"noisy histograms of {n_groups} clusters at epsilon {epsilon:g}",
+        )
+
+    def _count(self, epsilon: float, n_examples: int) -> int:
+        if self.groups is not None:
+            return int(np.asarray(self.groups).max()) + 1
+        if self.n_clusters is not None:
+            most = max(1, n_examples)
+            return check_integer("ClusterPrior", "n_clusters", self.n_clusters, least=1, most=most, fix="Rows are fewer.")
+        target = n_examples * min(epsilon, 10.0) / 100.0
+        return int(np.clip(round(target), 2, min(1000, max(2, n_examples // 2))))
+
+    def _clusters(self, X: Any, n: int, epsilon: float) -> Ints:
+        if self.groups is not None:
+            groups = np.asarray(self.groups)
+            if len(groups) != n:
+                got = Described(f"{len(groups)} for {n} labels")
+                raise invalid("ClusterPrior", "groups", "have one entry per label", got=got)
+            return groups.astype(np.int64)
+        return cluster(X, n_clusters=self._count(self._total(epsilon), n), random_state=self.random_state)
+
+    def _total(self, spent: float) -> float:
+        """The whole budget that `cost` was asked about, recovered from what it answered: 4 epsilon_p by default.
+
+        25 / size with size = 100 / epsilon is epsilon / 4, so the number of clusters follows from either.
+        """
+        return 4.0 * spent
+
+
+def cluster(X: Any, *, n_clusters: int, random_state: int) -> Ints:
+    """Return the cluster of each row by MiniBatchKMeans, numbered without gaps."""
+    from sklearn.cluster import MiniBatchKMeans
+
+    kmeans = MiniBatchKMeans(
+        n_clusters=n_clusters, random_state=random_state, batch_size=_BATCH, n_init=1, max_iter=50, reassignment_ratio=0.01
+    )
+    found = kmeans.fit_predict(X)
+    return np.unique(found, return_inverse=True)[1].astype(np.int64)
+
+
+def shares(counts: Any) -> Floats:
+    """Return noisy counts as probabilities: clipped at 0 and divided by their sum; nothing left means uniform."""
+    clipped = np.maximum(np.asarray(counts, dtype=np.float64), 0.0)
+    total = clipped.sum(axis=1, keepdims=True)
+    uniform = np.full(clipped.shape, 1.0 / clipped.shape[1])
+    answer: Floats = np.divide(clipped, total, out=uniform, where=total > 0)
+    return answer

@@ -1,0 +1,129 @@
+"""Priors that cost nothing on these labels: uniform, public knowledge, and models trained elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from labeldp._random import NoiseKey
+from labeldp._validate import check_positive, check_probability_rows
+from labeldp.errors import Described, invalid, nearest
+from labeldp.guarantee import Guarantee
+from labeldp.priors._base import Floats, Prior, PriorTable, one_row, own_rows
+from labeldp.release import SensitiveLabels
+
+
+@dataclass(frozen=True)
+class UniformPrior(Prior):
+    """Nothing is known: all classes are equally likely. RRWithPrior is then randomized response."""
+
+    def cost(self, epsilon: float, *, n_examples: int, n_classes: int) -> float:
+        """Nothing."""
+        return 0.0
+
+    def table(self, X: Any, labels: SensitiveLabels, *, epsilon: float, key: NoiseKey) -> PriorTable:
+        """Return one uniform row."""
+        return one_row(np.full(labels.n_classes, 1.0 / labels.n_classes), len(labels), "uniform")
+
+
+@dataclass(frozen=True, eq=False)
+class PublicPrior(Prior):
+    """Beliefs that anyone may know: a table, a public model, or columns of the features.
+
+    Parameters
+    ----------
+    source : array of shape (K,) or (n, K), a fitted model with `predict_proba`, or a list of column names
+        Class probabilities, in the order of the classes. A model's columns are matched to the classes by its
+        `classes_`; classes it does not know get probability 0.
+
+    Guarantee
+    ---------
+    Costs nothing, provided the source did not see these labels: that is an assumption, and it is recorded.
+    """
+
+    source: Any
+
+    def cost(self, epsilon: float, *, n_examples: int, n_classes: int) -> float:
+        """Nothing."""
+        return 0.0
+
+    def table(self, X: Any, labels: SensitiveLabels, *, epsilon: float, key: NoiseKey) -> PriorTable:
+        """Return the public beliefs."""
+        if hasattr(self.source, "predict_proba"):
+            rows, words = model_probabilities(self.source, X, labels.classes), "a public model"
+        elif isinstance(self.source, (list, tuple)) and all(isinstance(name, str) for name in self.source):
+            rows, words = _columns(X, self.source), "public columns"
+        else:
+            rows, words = np.atleast_2d(np.asarray(self.source)), "a public table"
+        rows = check_probability_rows("PublicPrior", "source", rows)
+        if rows.shape[1] != labels.n_classes or len(rows) not in (1, len(labels)):
+            must = f"be ({labels.n_classes},) or ({len(labels)}, {labels.n_classes})"
+            raise invalid("PublicPrior", "source", must, got=Described(f"shape {rows.shape}"))
+        return one_row(rows[0], len(labels), words) if len(rows) == 1 else own_rows(rows, words)
+
+
+@dataclass(frozen=True, eq=False)
+class ModelPrior(Prior):
+    """The predictions of a model, tempered: p^(1/temperature), normalised.
+
+    Parameters
+    ----------
+    model : fitted estimator with `predict_proba`
+        Trained on other labels, or on these under `guarantee`.
+    temperature : float
+        Below 1 sharpens, above 1 flattens.
+    guarantee : Guarantee, optional
+        What training the model spent on these same labels; composed in sequence with what the prior informs.
+    """
+
+    model: Any
+    temperature: float = field(default=1.0, kw_only=True)
+    guarantee: Guarantee | None = field(default=None, kw_only=True)
+
+    def cost(self, epsilon: float, *, n_examples: int, n_classes: int) -> float:
+        """What the model's training spent on these labels, already."""
+        return 0.0 if self.guarantee is None else self.guarantee.epsilon()
+
+    def table(self, X: Any, labels: SensitiveLabels, *, epsilon: float, key: NoiseKey) -> PriorTable:
+        """Return the model's tempered predictions."""
+        rows = tempered(model_probabilities(self.model, X, labels.classes), self.temperature)
+        return own_rows(rows, f"a model at temperature {self.temperature:g}", self.guarantee)
+
+
+def tempered(probabilities: Floats, temperature: float) -> Floats:
+    """Return softmax(log p / temperature): p^(1/temperature), normalised, without underflow of the largest.
+
+    >>> tempered(np.array([[0.8, 0.2]]), 0.5).round(3).tolist()
+    [[0.941, 0.059]]
+    """
+    power = 1.0 / check_positive("prior", "temperature", temperature)
+    peak = probabilities.max(axis=1, keepdims=True)
+    scaled = (probabilities / peak).astype(np.float64) ** power
+    answer: Floats = scaled / scaled.sum(axis=1, keepdims=True)
+    return answer
+
+
+def model_probabilities(model: Any, X: Any, classes: Sequence[Any]) -> Floats:
+    """Return a model's class probabilities in the order of `classes`; classes it has never seen get none."""
+    predicted = np.asarray(model.predict_proba(X), dtype=np.float64)
+    known = [c.item() if isinstance(c, np.generic) else c for c in model.classes_]
+    position = {c: j for j, c in enumerate(classes)}
+    strange = [c for c in known if c not in position]
+    if strange:
+        fix = nearest(str(strange[0]), [str(c) for c in classes])
+        raise invalid("prior", "model", "predict the classes of the labels", got=strange[0], fix=fix)
+    rows = np.zeros((len(predicted), len(classes)))
+    rows[:, [position[c] for c in known]] = predicted
+    return rows
+
+
+def _columns(X: Any, names: Sequence[str]) -> Floats:
+    """Return named columns of a data frame or table as a matrix."""
+    available = list(getattr(X, "columns", [])) if not hasattr(X, "column_names") else list(X.column_names)
+    for name in names:
+        if name not in available:
+            raise invalid("PublicPrior", "source", "name columns of the features", got=name, fix=nearest(name, map(str, available)))
+    return np.column_stack([np.asarray(X[name], dtype=np.float64) for name in names])
