@@ -70,22 +70,22 @@ def check_choice(owner: str, name: str, value: Any, choices: tuple[str, ...]) ->
     return str(value)
 
 
-def check_probability_rows(owner: str, name: str, rows: Any) -> FloatArray:
+def check_probability_rows(owner: str, name: str, rows: Any, *, first_row: int = 0) -> FloatArray:
     """Return a C-contiguous float32/float64 matrix whose rows are probability vectors, or say which row is not.
 
     Integers and other floats become float64. Nothing is renormalised: a caller who hands in something that is not
-    a distribution is told so.
+    a distribution is told so. `first_row` is the number of the first row in the whole data set, for messages.
     """
     array = as_float_matrix(owner, name, rows)
     bad = ~(np.isfinite(array).all(axis=1) & (array >= 0).all(axis=1))
     if bad.any():
         row = int(np.argmax(bad))
-        raise bad_row(owner, name, row, array[row])
+        raise bad_row(owner, name, first_row + row, array[row])
     sums = array.sum(axis=1, dtype=np.float64)
     bad = np.abs(sums - 1.0) > ROW_SUM_TOLERANCE[array.dtype]
     if bad.any():
         row = int(np.argmax(bad))
-        raise bad_row(owner, name, row, array[row])
+        raise bad_row(owner, name, first_row + row, array[row])
     return array
 
 

@@ -132,21 +132,22 @@ def select_rows(prior: Any, odds: Any, tolerance: Any, members: Any, sizes: Any)
         peak = np.empty(n_blocks, prior.dtype)
         for row in range(task * _ROWS_PER_TASK, min(n, (task + 1) * _ROWS_PER_TASK)):
             values = prior[row]
-            most, least, total = values[0], values[0], zero
+            most, least, total = values[0], values[0], 0.0
             for block in range(n_blocks):
-                high, low = values[block * _BLOCK], values[block * _BLOCK]
+                high, low, part = values[block * _BLOCK], values[block * _BLOCK], zero
                 for k in range(block * _BLOCK, min(n_classes, (block + 1) * _BLOCK)):
                     value = values[k]
-                    total += value
+                    part += value
                     high = value if value > high else high
                     low = value if value < low else low
+                total += part  # in double: 100,000 equal single-precision terms would drift by 1e-3
                 peak[block] = high
                 most = high if high > most else most
                 least = low if low < least else least
             if not (abs(total - one) <= tolerance) or least < zero:
                 bad[task] = min(bad[task], row)
                 continue
-            alone, everyone = most / (odds_ + one), total / (odds_ + kind(n_classes))
+            alone, everyone = most / (odds_ + one), kind(total / (odds_ + kind(n_classes)))
             tau = _climb(peak, alone if alone > everyone else everyone, odds_)
             left = 0
             for block in range(n_blocks):
@@ -162,16 +163,16 @@ def select_rows(prior: Any, odds: Any, tolerance: Any, members: Any, sizes: Any)
 
 @numba.njit(inline="always", fastmath=_FAST)
 def _climb(ahead: Any, tau: Any, odds: Any) -> Any:  # pragma: no cover - compiled
-    """Return the threshold at which Dinkelbach's iteration stops."""
+    """Return the threshold at which Dinkelbach's iteration stops; the mass is summed in double, as the row's is."""
     zero, one = ahead.dtype.type(0), ahead.dtype.type(1)
     while True:
-        total, count = zero, zero
+        total, count = 0.0, zero
         for j in range(ahead.shape[0]):
             value = ahead[j]
             inside = one if value > tau else zero
             total += value * inside  # a product vectorises where a choice does not
             count += inside
-        higher = total / (odds + count)
+        higher = ahead.dtype.type(total / (odds + count))
         if not (higher > tau and count > one):
             return tau
         tau = higher

@@ -39,6 +39,8 @@ class CandidateResponse(Mechanism):
         owner = type(self).__name__
         if prior is None:
             prior = self._prior_when_none(n_classes)
+        if is_streamed(prior) and groups is not None:
+            raise invalid(owner, "groups", "be left out when the prior comes in batches", got=Described("both"))
         if is_streamed(prior) or (np.ndim(prior) == 2 and groups is None):
             return self._per_example(owner, prior, n_classes)
         rows = as_float_matrix(owner, "prior", np.atleast_2d(np.asarray(prior)))

@@ -35,7 +35,7 @@ def likeliest_sets(owner: str, prior: FloatArray, *, odds: float, first_row: int
 
     n, n_classes = prior.shape
     if math.isinf(odds):  # nothing is hidden: every label is kept, also one the prior thinks impossible
-        check_probability_rows(owner, "prior", prior)
+        check_probability_rows(owner, "prior", prior, first_row=first_row)
         return everything(n, n_classes)
     sets = CandidateSets(np.empty((n, (n_classes + 7) // 8), np.uint8), np.empty(n, np.uint32))
     # Beyond 1e30 the set is every label with more than 1e-30 of the mass: no narrower float32 overflow than that.

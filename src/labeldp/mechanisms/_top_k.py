@@ -50,4 +50,4 @@ class RRTopK(CandidateResponse):
     def candidates(self, prior: FloatArray, *, first_row: int = 0) -> CandidateSets:
         """Return the k likeliest labels of each row."""
         check_integer("RRTopK", "k", self.k, least=1, most=prior.shape[1], fix="There are no more classes than that.")
-        return top_k_sets(check_probability_rows("RRTopK", "prior", prior), k=self.k)
+        return top_k_sets(check_probability_rows("RRTopK", "prior", prior, first_row=first_row), k=self.k)

@@ -41,12 +41,12 @@ class Prior(abc.ABC):
     """A source of beliefs about labels."""
 
     @abc.abstractmethod
-    def cost(self, epsilon: float, *, n_examples: int, n_classes: int) -> float:
-        """Return how much of the budget `epsilon` this source spends on the same labels; 0 if it sees none of them."""
+    def cost(self, budget: float, *, n_examples: int, n_classes: int) -> float:
+        """Return how much of the epsilon `budget` this source spends on the same labels; 0 if it sees none of them."""
 
     @abc.abstractmethod
-    def table(self, X: Any, labels: SensitiveLabels, *, epsilon: float, key: NoiseKey) -> PriorTable:
-        """Return the beliefs, spending exactly `epsilon` (what `cost` said) on the labels."""
+    def table(self, X: Any, labels: SensitiveLabels, *, budget: float, key: NoiseKey) -> PriorTable:
+        """Return the beliefs, spending on the labels what `cost` says of the whole `budget`."""
 
 
 def one_row(row: Floats, n: int, description: str) -> PriorTable:

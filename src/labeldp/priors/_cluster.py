@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +15,9 @@ from labeldp.release import LabelCounts, SensitiveLabels, measure
 
 #: Rows that k-means looks at in one step.
 _BATCH = 4096
+#: The rule of thumb: a histogram pays when epsilon_p times the cluster size is about this.
+EPSILON_TIMES_SIZE = 25.0
+MOST_CLUSTERS = 1000
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -29,7 +31,7 @@ class ClusterPrior(Prior):
     Parameters
     ----------
     n_clusters : int, optional
-        Clusters of MiniBatchKMeans. By default sized to the budget: about 100 / epsilon examples each, at most 1000.
+        Clusters of MiniBatchKMeans. By default sized to the budget: about 50 / epsilon examples each, at most 1000.
     groups : integer array of shape (n,), optional
         The user's own cluster of each example, 0 .. C-1, instead.
     epsilon : float, optional
@@ -48,57 +50,49 @@ class ClusterPrior(Prior):
     epsilon: float | None = None
     random_state: int = field(default=0)
 
-    def cost(self, epsilon: float, *, n_examples: int, n_classes: int) -> float:
-        """epsilon_p: as given, or 25 / (mean cluster size) and at most half of `epsilon`."""
+    def cost(self, budget: float, *, n_examples: int, n_classes: int) -> float:
+        """epsilon_p: as given, or 25 / (mean cluster size) and at most half of `budget`."""
         if self.epsilon is not None:
             spent = check_epsilon("ClusterPrior", self.epsilon)
-            if not 0 < spent < epsilon:
+            if not 0 < spent < budget:
                 fix = "The histogram and the response share one budget."
-                raise invalid("ClusterPrior", "epsilon", f"be in (0, {epsilon:g})", got=self.epsilon, fix=fix)
+                raise invalid("ClusterPrior", "epsilon", f"be in (0, {budget:g})", got=self.epsilon, fix=fix)
             return spent
-        if math.isinf(epsilon):
-            return 1.0
-        size = n_examples / self._count(epsilon, n_examples)
-        return min(25.0 / size, epsilon / 2)
+        size = n_examples / self.count(budget, n_examples)
+        return min(EPSILON_TIMES_SIZE / size, budget / 2)
 
-    def table(self, X: Any, labels: SensitiveLabels, *, epsilon: float, key: NoiseKey) -> PriorTable:
-        """Measure the histograms with `epsilon` and turn them into shares."""
-        index = self._clusters(X, len(labels), epsilon)
+    def table(self, X: Any, labels: SensitiveLabels, *, budget: float, key: NoiseKey) -> PriorTable:
+        """Measure the histograms and turn them into shares."""
+        spent = self.cost(budget, n_examples=len(labels), n_classes=labels.n_classes)
+        index = self._clusters(X, len(labels), budget)
         n_groups = int(index.max()) + 1
         query = LabelCounts(groups=index, n_groups=n_groups)
-        measured = measure(labels, query, epsilon=epsilon, rng=key.child("cluster prior"))
+        measured = measure(labels, query, epsilon=spent, rng=key.child("cluster prior"))
         return PriorTable(
             rows=shares(measured.value),
             index=index,
             guarantee=measured.guarantee.named("cluster histogram"),
             seeded=measured.seeded,
-            description=f"noisy histograms of {n_groups} clusters at epsilon {epsilon:g}",
+            description=f"noisy histograms of {n_groups} clusters at epsilon {spent:.4g}",
         )
 
-    def _count(self, epsilon: float, n_examples: int) -> int:
+    def count(self, budget: float, n_examples: int) -> int:
+        """Return the number of clusters: as given, or about 50 / budget examples each, at most `MOST_CLUSTERS`."""
         if self.groups is not None:
             return int(np.asarray(self.groups).max()) + 1
         if self.n_clusters is not None:
-            most = max(1, n_examples)
-            return check_integer("ClusterPrior", "n_clusters", self.n_clusters, least=1, most=most, fix="Rows are fewer.")
-        target = n_examples * min(epsilon, 10.0) / 100.0
-        return int(np.clip(round(target), 2, min(1000, max(2, n_examples // 2))))
+            fix = "There are no more rows than that."
+            return check_integer("ClusterPrior", "n_clusters", self.n_clusters, least=1, most=n_examples, fix=fix)
+        wanted = round(n_examples * min(budget, 10.0) / (2 * EPSILON_TIMES_SIZE))
+        return max(2, min(wanted, MOST_CLUSTERS, n_examples // 2))
 
-    def _clusters(self, X: Any, n: int, epsilon: float) -> Ints:
-        if self.groups is not None:
-            groups = np.asarray(self.groups)
-            if len(groups) != n:
-                got = Described(f"{len(groups)} for {n} labels")
-                raise invalid("ClusterPrior", "groups", "have one entry per label", got=got)
-            return groups.astype(np.int64)
-        return cluster(X, n_clusters=self._count(self._total(epsilon), n), random_state=self.random_state)
-
-    def _total(self, spent: float) -> float:
-        """The whole budget that `cost` was asked about, recovered from what it answered: 4 epsilon_p by default.
-
-        25 / size with size = 100 / epsilon is epsilon / 4, so the number of clusters follows from either.
-        """
-        return 4.0 * spent
+    def _clusters(self, X: Any, n: int, budget: float) -> Ints:
+        if self.groups is None:
+            return cluster(X, n_clusters=self.count(budget, n), random_state=self.random_state)
+        groups = np.asarray(self.groups)
+        if len(groups) != n:
+            raise invalid("ClusterPrior", "groups", "have one entry per label", got=Described(f"{len(groups)} for {n}"))
+        return groups.astype(np.int64)
 
 
 def cluster(X: Any, *, n_clusters: int, random_state: int) -> Ints:
@@ -106,7 +100,12 @@ def cluster(X: Any, *, n_clusters: int, random_state: int) -> Ints:
     from sklearn.cluster import MiniBatchKMeans
 
     kmeans = MiniBatchKMeans(
-        n_clusters=n_clusters, random_state=random_state, batch_size=_BATCH, n_init=1, max_iter=50, reassignment_ratio=0.01
+        n_clusters=n_clusters,
+        random_state=random_state,
+        batch_size=_BATCH,
+        n_init=1,
+        max_iter=50,
+        reassignment_ratio=0.01,
     )
     found = kmeans.fit_predict(X)
     return np.unique(found, return_inverse=True)[1].astype(np.int64)

@@ -20,11 +20,11 @@ from labeldp.release import SensitiveLabels
 class UniformPrior(Prior):
     """Nothing is known: all classes are equally likely. RRWithPrior is then randomized response."""
 
-    def cost(self, epsilon: float, *, n_examples: int, n_classes: int) -> float:
+    def cost(self, budget: float, *, n_examples: int, n_classes: int) -> float:
         """Nothing."""
         return 0.0
 
-    def table(self, X: Any, labels: SensitiveLabels, *, epsilon: float, key: NoiseKey) -> PriorTable:
+    def table(self, X: Any, labels: SensitiveLabels, *, budget: float, key: NoiseKey) -> PriorTable:
         """Return one uniform row."""
         return one_row(np.full(labels.n_classes, 1.0 / labels.n_classes), len(labels), "uniform")
 
@@ -46,11 +46,11 @@ class PublicPrior(Prior):
 
     source: Any
 
-    def cost(self, epsilon: float, *, n_examples: int, n_classes: int) -> float:
+    def cost(self, budget: float, *, n_examples: int, n_classes: int) -> float:
         """Nothing."""
         return 0.0
 
-    def table(self, X: Any, labels: SensitiveLabels, *, epsilon: float, key: NoiseKey) -> PriorTable:
+    def table(self, X: Any, labels: SensitiveLabels, *, budget: float, key: NoiseKey) -> PriorTable:
         """Return the public beliefs."""
         if hasattr(self.source, "predict_proba"):
             rows, words = model_probabilities(self.source, X, labels.classes), "a public model"
@@ -83,11 +83,11 @@ class ModelPrior(Prior):
     temperature: float = field(default=1.0, kw_only=True)
     guarantee: Guarantee | None = field(default=None, kw_only=True)
 
-    def cost(self, epsilon: float, *, n_examples: int, n_classes: int) -> float:
+    def cost(self, budget: float, *, n_examples: int, n_classes: int) -> float:
         """What the model's training spent on these labels, already."""
         return 0.0 if self.guarantee is None else self.guarantee.epsilon()
 
-    def table(self, X: Any, labels: SensitiveLabels, *, epsilon: float, key: NoiseKey) -> PriorTable:
+    def table(self, X: Any, labels: SensitiveLabels, *, budget: float, key: NoiseKey) -> PriorTable:
         """Return the model's tempered predictions."""
         rows = tempered(model_probabilities(self.model, X, labels.classes), self.temperature)
         return own_rows(rows, f"a model at temperature {self.temperature:g}", self.guarantee)
@@ -125,5 +125,11 @@ def _columns(X: Any, names: Sequence[str]) -> Floats:
     available = list(getattr(X, "columns", [])) if not hasattr(X, "column_names") else list(X.column_names)
     for name in names:
         if name not in available:
-            raise invalid("PublicPrior", "source", "name columns of the features", got=name, fix=nearest(name, map(str, available)))
+            raise invalid(
+                "PublicPrior",
+                "source",
+                "name columns of the features",
+                got=name,
+                fix=nearest(name, map(str, available)),
+            )
     return np.column_stack([np.asarray(X[name], dtype=np.float64) for name in names])

@@ -8,11 +8,16 @@ labeldp touches a raw label, and both charge the same ledger.
 <SensitiveLabels 'labels': 3 labels of 2 classes, contents hidden>
 """
 
+from typing import TYPE_CHECKING
+
 from labeldp.release._labels import SensitiveLabels
 from labeldp.release._measure import Measurement, measure
 from labeldp.release._privatize import privatize
 from labeldp.release._queries import LabelCounts, LabelSums, Query, Sensitivity
 from labeldp.release._release import Release
+
+if TYPE_CHECKING:  # a type checker does not see __getattr__ through: without this, load_release is just an object
+    from labeldp.release._store import load_release
 
 __all__ = [
     "LabelCounts",

@@ -8,12 +8,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from labeldp.errors import Described, invalid
+
 
 def categories_of(values: Any) -> tuple[Hashable, ...] | None:
     """Return the classes that a categorical column declares, or None for other columns.
 
-    Duck-typed, so that none of the libraries need be installed: pandas has `.cat.categories` or `.categories`, polars
-    `.cat.get_categories()`, pyarrow a dictionary type.
+    Duck-typed, so that none of the libraries need be installed: pandas has `.cat.categories` or `.categories`, a polars
+    Enum `.dtype.categories`, pyarrow a dictionary type. A polars Categorical declares nothing: it grows with the data.
+    An unordered pyarrow dictionary is sorted, since `dictionary_encode` lists values as they first occur: its own order
+    would give the first label away.
     """
     holder = getattr(values, "cat", values) if hasattr(values, "dtype") else values
     if type(values).__module__.startswith("pyarrow"):
@@ -21,10 +25,11 @@ def categories_of(values: Any) -> tuple[Hashable, ...] | None:
 
         if pa.types.is_dictionary(values.type):
             chunk = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
-            return tuple(chunk.dictionary.to_pylist())
+            listed = chunk.dictionary.to_pylist()
+            return tuple(listed if values.type.ordered else sorted(listed))
         return None
-    if type(values).__module__.startswith("polars") and str(values.dtype).startswith(("Categorical", "Enum")):
-        return tuple(values.cat.get_categories().to_list())
+    if type(values).__module__.startswith("polars") and str(values.dtype).startswith("Enum"):
+        return tuple(values.dtype.categories.to_list())
     if type(values).__module__.startswith("pandas"):
         categories = getattr(holder, "categories", None)
         return None if categories is None else tuple(categories.tolist())
@@ -40,8 +45,19 @@ def as_plain(values: Any) -> npt.NDArray[Any]:
     elif type(values).__module__.startswith("polars"):
         array = np.asarray(values.to_numpy())
     else:
-        array = np.asarray(values)
+        array = _from_sequence(values)
     return array.astype(object) if array.dtype.kind in "UST" else array
+
+
+def _from_sequence(values: Any) -> npt.NDArray[Any]:
+    """Return a list as an array of what it holds: NumPy alone would turn 1 and NaN beside text into text."""
+    try:
+        array = np.asarray(values)
+    except ValueError:
+        got = Described("sequences of different lengths")
+        raise invalid("labels", "labels", "be one label per example", got=got) from None
+    mixed = array.dtype.kind in "US" and isinstance(values, (list, tuple))
+    return np.array(values, dtype=object) if mixed else array
 
 
 def missing_in(plain: npt.NDArray[Any]) -> int:

@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from labeldp._validate import code_dtype
+from labeldp._validate import check_integer, code_dtype
 from labeldp.errors import Described, LabelDPError, invalid, nearest
 from labeldp.release._encoding import as_plain, categories_of, first_unknown, look_up, missing_in
 
@@ -55,6 +55,8 @@ class SensitiveLabels:
     ) -> None:
         self.name = str(name)
         self.row_ids = row_ids
+        if n_classes is not None:
+            check_integer("labels", "n_classes", n_classes, least=1)
         plain, dtype_classes = _column(values)
         self.classes_read_off = False
         if classes is not None:
@@ -64,7 +66,7 @@ class SensitiveLabels:
         elif n_classes is not None and plain.dtype.kind in "iu":
             self.classes = tuple(range(n_classes))
         else:
-            self.classes = tuple(np.unique(plain).tolist())
+            self.classes = _read_off(plain)
             self.classes_read_off = True
         self._codes = _encoded(plain, self.classes)
         if n_classes is not None and n_classes != len(self.classes):
@@ -135,10 +137,22 @@ def _column(values: Any) -> tuple[npt.NDArray[Any], tuple[Hashable, ...] | None]
 def _checked_classes(classes: Sequence[Hashable]) -> tuple[Hashable, ...]:
     """Return the list of classes, each once."""
     listed = tuple(c.item() if isinstance(c, np.generic) else c for c in classes)
+    odd = next((c for c in listed if not isinstance(c, Hashable)), None)
+    if odd is not None:
+        raise invalid("labels", "classes", "be hashable", got=Described(f"a {type(odd).__name__}"), fix="Use text.")
     if len(set(listed)) != len(listed):
         twice = next(c for c in listed if listed.count(c) > 1)
         raise invalid("labels", "classes", "name each class once", got=Described(f"{twice!r} twice"))
     return listed
+
+
+def _read_off(plain: npt.NDArray[Any]) -> tuple[Hashable, ...]:
+    """Return the classes that occur, sorted: their order says nothing about whose they are."""
+    try:
+        return tuple(np.unique(plain).tolist())
+    except TypeError:
+        fix = "Pass classes=, the full public list, in the order of your choice."
+        raise invalid("labels", "labels", "be of one kind to be sorted", got=Described("a mixture"), fix=fix) from None
 
 
 def _encoded(plain: npt.NDArray[Any], classes: tuple[Hashable, ...]) -> Codes:
@@ -149,4 +163,5 @@ def _encoded(plain: npt.NDArray[Any], classes: tuple[Hashable, ...]) -> Codes:
         got = Described(f"{value!r}, {count} time{'s' if count > 1 else ''}")
         fix = nearest(str(value), [str(c) for c in classes]) + " Pass classes=, the full public list."
         raise invalid("labels", "labels", "be among the classes", got=got, fix=fix)
-    return codes.astype(code_dtype(len(classes)), copy=False)
+    # A copy even where the dtype fits: a caller who changes her array later must not change labels that were checked.
+    return codes.astype(code_dtype(len(classes)))

@@ -71,6 +71,8 @@ def measure(
     >>> counts.value.shape, counts.guarantee.epsilon(), str(counts.guarantee.trust.words)
     ((1, 3), 1.0, 'a curator')
     """
+    if not isinstance(query, Query):
+        raise invalid("measure", "query", "be a query", got=query, fix="For example LabelCounts().")
     target, failure = _check_budget(epsilon, delta)
     boxed = as_sensitive(labels, None)
     key = as_key("measure", rng)

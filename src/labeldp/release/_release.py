@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -36,6 +36,10 @@ class Release:
         The position of the first row in a data set given in pieces.
     label_set, created, ledger_entry
         The ledger's name for these labels, when (UTC), and the row of the ledger, if there is one.
+    stage : small integers, one per example, optional
+        In which stage of a multi-stage release each label was drawn.
+    prior : (C, K) probabilities, optional, and prior_index
+        A released belief that informed the first stage (a noisy histogram per cluster), and its row for each example.
     """
 
     codes: npt.NDArray[np.unsignedinteger[Any]]
@@ -48,6 +52,9 @@ class Release:
     label_set: str = "labels"
     created: str = ""
     ledger_entry: int | None = None
+    stage: npt.NDArray[np.unsignedinteger[Any]] | None = None
+    prior: npt.NDArray[np.floating[Any]] | None = None
+    prior_index: npt.NDArray[np.integer[Any]] | None = None
 
     @property
     def labels(self) -> npt.NDArray[Any]:
@@ -69,9 +76,13 @@ class Release:
 
     def take(self, rows: Any) -> Release:
         """Return the release of a subset of examples; the promise is the same."""
-        from dataclasses import replace
-
-        return replace(self, codes=self.codes[rows], channel=self.channel.take(rows))
+        return replace(
+            self,
+            codes=self.codes[rows],
+            channel=self.channel.take(rows),
+            stage=None if self.stage is None else self.stage[rows],
+            prior_index=None if self.prior_index is None else self.prior_index[rows],
+        )
 
     def save(self, directory: str | os.PathLike[str]) -> None:
         """Write the release into a new directory, at once or not at all: Parquet and JSON, with checksums."""

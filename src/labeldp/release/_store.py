@@ -3,6 +3,7 @@
     release.json     format, guarantee, channel header, classes, SHA-256 of every other file and of itself
     labels.parquet   a row per example: the released label, and its channel row or candidate set where they differ
     channel.parquet  the channel's shared rows, if it has any
+    prior.parquet    the rows of a released prior (a noisy histogram per cluster), if one was used
 
 No raw label and no key is ever written. Checksums find damage and carelessness; they are not a signature.
 
@@ -16,6 +17,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import math
 import os
 import secrets
 import shutil
@@ -40,6 +42,7 @@ VERSION = 1
 MANIFEST = "release.json"
 LABELS = "labels.parquet"
 CHANNEL = "channel.parquet"
+PRIOR = "prior.parquet"
 
 
 def save_release(release: Release, directory: str | os.PathLike[str]) -> None:
@@ -73,11 +76,12 @@ def load_release(directory: str | os.PathLike[str]) -> Release:
     """
     root = Path(directory)
     manifest = _read_manifest(root)
-    for name, facts in manifest["files"].items():
-        _check_file(root / name, facts)
     try:
+        for name, facts in manifest["files"].items():
+            _check_file(root / name, facts)
         return _assembled(root, manifest)
-    except (KeyError, TypeError, pa.ArrowException, LabelDPError) as error:
+    # ValueError covers LabelDPError and most of Arrow's; OSError, a file that went away or that the manifest left out.
+    except (KeyError, TypeError, AttributeError, ValueError, OSError, OverflowError, pa.ArrowException) as error:
         if isinstance(error, ReleaseError | PrivacyError):
             raise
         raise ReleaseError(
@@ -92,6 +96,8 @@ def _write(release: Release, partial: Path) -> None:
     rows = release.channel.row_arrays()
     if rows:
         _write_parquet(pa.table({name: _as_column(array) for name, array in rows.items()}), partial / CHANNEL)
+    if release.prior is not None:
+        _write_parquet(pa.table({"prior": _as_column(release.prior)}), partial / PRIOR)
     files = {p.name: _file_facts(p) for p in sorted(partial.iterdir())}
     manifest = _manifest(release, files)
     manifest["sha256"] = _digest(manifest)
@@ -133,6 +139,9 @@ def _label_table(release: Release) -> pa.Table:
         columns = {"output": pa.array(release.codes)}
     for name, array in release.channel.example_arrays().items():
         columns[name] = _as_column(array)
+    for name, extra in (("stage", release.stage), ("prior_row", release.prior_index)):
+        if extra is not None:
+            columns[name] = pa.array(extra)
     return pa.table(columns)
 
 
@@ -173,12 +182,12 @@ def _write_parquet(table: pa.Table, path: Path) -> None:
 
 def _flush_directory(path: Path) -> None:
     """Make a rename or a new file durable; file systems that cannot are left alone."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError):
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
             os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def _file_facts(path: Path) -> dict[str, Any]:
@@ -242,6 +251,11 @@ def _assembled(root: Path, manifest: dict[str, Any]) -> Release:
             f"load_release: {root} claims {guarantee}, but its channel has epsilon {channel.epsilon!r}. Do not use it."
         )
     classes = tuple(manifest["classes"])
+    if len(classes) != channel.n_classes or manifest["n_examples"] != len(table):
+        raise ReleaseError(
+            f"load_release: {root} has {len(classes)} classes and {len(table)} labels for a channel of "
+            f"{channel.n_classes} and a manifest of {manifest['n_examples']}. Ask its owner for it again."
+        )
     return Release(
         codes=_codes(table, classes, channel),
         classes=classes,
@@ -253,6 +267,9 @@ def _assembled(root: Path, manifest: dict[str, Any]) -> Release:
         label_set=str(manifest["label_set"]),
         created=str(manifest["created"]),
         ledger_entry=manifest["ledger_entry"],
+        stage=_as_array(table["stage"]) if "stage" in table.column_names else None,
+        prior=_as_array(pq.read_table(root / PRIOR)["prior"]) if PRIOR in manifest["files"] else None,
+        prior_index=_as_array(table["prior_row"]) if "prior_row" in table.column_names else None,
     )
 
 
@@ -292,7 +309,9 @@ def _check_classes(classes: tuple[Hashable, ...]) -> None:
     if odd is not None:
         fix = "Use text, numbers or booleans as classes of a release that is to be saved."
         raise invalid("Release.save", "classes", "be text, numbers or booleans", got=type(odd).__name__, fix=fix)
-    if len({type(c) for c in classes} - {int, float}) > 1 or (
-        len({type(c) for c in classes}) > 1 and str in map(type, classes)
-    ):
+    kinds = {type(c) for c in classes}
+    if len(kinds) > 1 and not kinds <= {int, float}:
         raise invalid("Release.save", "classes", "be of one kind", got=Described("a mixture"), fix="Use text for all.")
+    wild = next((c for c in classes if isinstance(c, float) and not math.isfinite(c)), None)
+    if wild is not None:
+        raise invalid("Release.save", "classes", "be finite: JSON has no infinity", got=wild, fix="Use text for all.")

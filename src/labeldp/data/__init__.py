@@ -1,0 +1,44 @@
+"""Data in, and out: real data sets by name, and tables larger than memory.
+
+>>> import labeldp.data
+>>> dataset = labeldp.data.load("adult")
+>>> dataset.n_classes, dataset.sensitive_label
+(2, 'whether a person earns more than 50,000 dollars a year')
+>>> X_train, X_test = dataset.matrix()
+>>> X_train.shape[0] == len(dataset.y_train)
+True
+
+Design notes. This room stands before the door: it handles raw labels as plain columns, for their owner. What leaves
+it towards others goes through `labeldp.privatize` or `labeldp.measure`. Nothing here uses the network.
+"""
+
+from __future__ import annotations
+
+from labeldp.data._catalogue import load, names
+from labeldp.data._dataset import Dataset
+from labeldp.data._matrix import Matrices
+from labeldp.data.tables import (
+    LabelProfile,
+    TableSource,
+    check_label,
+    check_row_ids,
+    column,
+    label_profile,
+    open_table,
+    write_table,
+)
+
+__all__ = [
+    "Dataset",
+    "LabelProfile",
+    "Matrices",
+    "TableSource",
+    "check_label",
+    "check_row_ids",
+    "column",
+    "label_profile",
+    "load",
+    "names",
+    "open_table",
+    "write_table",
+]

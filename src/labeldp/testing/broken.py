@@ -1,0 +1,237 @@
+"""Deliberately broken mechanisms: what the conformance suite must catch. NEVER USE THEM ON REAL LABELS.
+
+Each twin is a `Broken`: a `Subject` with one known fault, and the check that must find it. They show that the checks
+can fail, and they are at hand for whoever writes an audit.
+
+>>> [broken.name for broken in broken_subjects()][:3]
+['off by one k', 'draws from all, says so', 'draws from all, lies']
+
+References: faults found in public code. google-research/label-dp evaluates the formula for k from 1 with k from 0; a
+public RRWithPrior draws from all labels when y is outside the top k.
+
+Design notes. A lying door is made from the honest one: it releases with another channel under a guarantee of infinite
+epsilon, which `labeldp.privatize` allows, and then puts the honest channel and guarantee in the release. A door that
+looks at labels gets them by releasing them with epsilon = inf. So nothing here opens `SensitiveLabels` itself.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from labeldp._random import as_key
+from labeldp.channel import FiniteChannel, MatrixChannel
+from labeldp.guarantee import Guarantee
+from labeldp.mechanisms import Mechanism, RandomizedResponse, RRTopK, RRWithPrior
+from labeldp.release import Release, privatize
+from labeldp.testing._subject import Door, Floats, Ints, Subject
+
+
+@dataclass(frozen=True)
+class OffByOneK(Mechanism):
+    """RRWithPrior with k* = argmax over j = 0 .. K-1 of e^epsilon / (e^epsilon + j - 1) (p_(1) + ... + p_(j+1)).
+
+    The factor belongs to j labels, the mass to j + 1: k comes out too small, and at a small epsilon, where j = 0 has the
+    factor e^epsilon / (e^epsilon - 1), the answer is the constant likeliest label. Private, but not optimal.
+    """
+
+    epsilon: float
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """Pure epsilon: this fault costs accuracy, not privacy."""
+        return Guarantee.pure(self.epsilon)
+
+    def channel(self, prior: Any = None, *, groups: Any = None, n_classes: int | None = None) -> FiniteChannel:
+        """Return the matrix of each distinct prior row, with the wrong k."""
+        rows, index = _distinct(prior, groups)
+        dense = [RRTopK(self.epsilon, k=self.chosen(row)).channel(row).matrix() for row in rows]
+        return MatrixChannel(np.array(dense), index=index, outputs_are_labels=True)
+
+    def chosen(self, prior: Floats) -> int:
+        """Return the wrong k."""
+        mass = np.cumsum(np.sort(prior)[::-1])
+        odds = math.expm1(self.epsilon)
+        return int(np.argmax(mass / (odds + np.arange(len(mass))))) + 1
+
+
+@dataclass(frozen=True)
+class DrawsFromAll(Mechanism):
+    """RRTop-k that answers a label outside the top k with a uniform draw from ALL labels.
+
+    An output outside the top k then proves that the label was outside: the privacy loss is infinite.
+    """
+
+    epsilon: float
+    k: int
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """The promise that it breaks."""
+        return Guarantee.pure(self.epsilon)
+
+    def channel(self, prior: Any = None, *, groups: Any = None, n_classes: int | None = None) -> FiniteChannel:
+        """Return the matrix of each distinct prior row, truthfully: its epsilon is infinite."""
+        rows, index = _distinct(prior, groups)
+        dense = np.array([RRTopK(self.epsilon, k=self.k).channel(row).matrix() for row in rows])
+        outside = np.diagonal(dense, axis1=1, axis2=2) == 0
+        dense[outside] = 1.0 / rows.shape[1]
+        return MatrixChannel(dense, index=index, outputs_are_labels=True)
+
+
+@dataclass(frozen=True)
+class Understated(Mechanism):
+    """A mechanism that claims half of what it costs."""
+
+    inner: Mechanism
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """Half the truth."""
+        return Guarantee.pure(self.inner.guarantee.epsilon() / 2)
+
+    def channel(self, prior: Any = None, *, groups: Any = None, n_classes: int | None = None) -> FiniteChannel:
+        """Return the channel of the mechanism within."""
+        return self.inner.channel(prior, groups=groups, n_classes=n_classes)
+
+
+@dataclass(frozen=True)
+class Unchecked(Mechanism):
+    """A mechanism that claims nothing, so that the door draws from any channel."""
+
+    inner: Mechanism
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """No promise."""
+        return Guarantee.pure(math.inf)
+
+    def channel(self, prior: Any = None, *, groups: Any = None, n_classes: int | None = None) -> FiniteChannel:
+        """Return the channel of the mechanism within."""
+        return self.inner.channel(prior, groups=groups, n_classes=n_classes)
+
+
+@dataclass(frozen=True)
+class DrawsWithAnother:
+    """A door that draws with one mechanism and reports the channel and the guarantee of another."""
+
+    drawn: Mechanism
+
+    def __call__(self, labels: Any, mechanism: Mechanism, *, prior: Any, groups: Any, rng: Any, start: int) -> Release:
+        """Release with `drawn`, and say that it was `mechanism`."""
+        release = privatize(labels, Unchecked(self.drawn), prior=prior, groups=groups, rng=rng, start=start)
+        channel = mechanism.channel(prior, groups=groups, n_classes=release.n_classes)
+        return replace(release, channel=channel, guarantee=mechanism.guarantee, mechanism=repr(mechanism))
+
+
+@dataclass(frozen=True)
+class TieBreakLooksAtLabel:
+    """A door that lets the label win ties in its prior.
+
+    Which labels can come out then tells what y is. With `hides`, the release carries the channel without that fault.
+    """
+
+    hides: bool
+
+    def __call__(self, labels: Any, mechanism: Mechanism, *, prior: Any, groups: Any, rng: Any, start: int) -> Release:
+        """Raise the prior of each true label a little, and release with that prior."""
+        codes = raw_codes(labels)
+        rows = np.atleast_2d(prior)[np.zeros(len(codes), np.int64) if groups is None else groups]
+        own = np.array(prior if np.ndim(prior) == 2 and groups is None else rows)
+        own[np.arange(len(codes)), codes] += 1e-9  # within the tolerance of a row's sum
+        release = privatize(labels, mechanism, prior=own, rng=rng, start=start)
+        if not self.hides:
+            return release
+        return replace(release, channel=mechanism.channel(prior, groups=groups, n_classes=release.n_classes))
+
+
+def noise_reused(labels: Any, mechanism: Mechanism, *, prior: Any, groups: Any, rng: Any, start: int) -> Release:
+    """Release every example with the words of the first one."""
+    key = as_key("noise_reused", rng)
+    honest = privatize(labels, mechanism, prior=prior, groups=groups, rng=key, start=start)
+    codes = raw_codes(labels).astype(np.int32)
+    words = np.repeat(key.words(start=0, count=1), len(codes), axis=0)
+    return replace(honest, codes=honest.channel.draw(codes, words).astype(honest.codes.dtype))
+
+
+def noise_repeats(labels: Any, mechanism: Mechanism, *, prior: Any, groups: Any, rng: Any, start: int) -> Release:
+    """Release with a counter that wraps after 4096 examples, as a buffer that is not refilled would."""
+    key = as_key("noise_repeats", rng)
+    honest = privatize(labels, mechanism, prior=prior, groups=groups, rng=key, start=start)
+    codes = raw_codes(labels).astype(np.int32)
+    words = key.words(start=0, count=4096)[(start + np.arange(len(codes))) % 4096]
+    return replace(honest, codes=honest.channel.draw(codes, words).astype(honest.codes.dtype))
+
+
+def fixed_seed(labels: Any, mechanism: Mechanism, *, prior: Any, groups: Any, rng: Any, start: int) -> Release:
+    """Release with the seed 0 where none is given, and call it secure."""
+    release = privatize(labels, mechanism, prior=prior, groups=groups, rng=0 if rng is None else rng, start=start)
+    return replace(release, seeded=rng is not None)
+
+
+def seed_unmarked(labels: Any, mechanism: Mechanism, *, prior: Any, groups: Any, rng: Any, start: int) -> Release:
+    """Release with a seed and do not say so."""
+    return replace(privatize(labels, mechanism, prior=prior, groups=groups, rng=rng, start=start), seeded=False)
+
+
+def start_ignored(labels: Any, mechanism: Mechanism, *, prior: Any, groups: Any, rng: Any, start: int) -> Release:
+    """Release every piece as if it were the first: pieces share their noise."""
+    return replace(privatize(labels, mechanism, prior=prior, groups=groups, rng=rng, start=0), start=start)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Broken:
+    """A subject with one known fault, and the name of the check that must find it."""
+
+    name: str
+    caught_by: str
+    subject: Subject
+
+
+def broken_subjects() -> tuple[Broken, ...]:
+    """Return every broken twin."""
+    top_two = RRTopK(1.0, k=2)
+    from_all = DrawsFromAll(1.0, 2)
+    return (
+        _twin("off by one k", "is_optimal", OffByOneK(0.5)),
+        _twin("draws from all, says so", "privacy_holds", from_all),
+        _twin("draws from all, lies", "frequencies_match", top_two, DrawsWithAnother(from_all)),
+        _twin("epsilon doubled", "frequencies_match", RRWithPrior(1.0), DrawsWithAnother(RRWithPrior(2.0))),
+        _twin(
+            "epsilon doubled, no prior",
+            "frequencies_match",
+            RandomizedResponse(1.0),
+            DrawsWithAnother(RandomizedResponse(2.0)),
+        ),
+        _twin("epsilon halved in words", "privacy_holds", Understated(RRWithPrior(1.0))),
+        _twin("tie-break looks at the label", "channel_ignores_labels", top_two, TieBreakLooksAtLabel(hides=False)),
+        _twin("tie-break looks at the label, lies", "frequencies_match", top_two, TieBreakLooksAtLabel(hides=True)),
+        _twin("noise reused", "examples_are_independent", RRWithPrior(1.0), noise_reused),
+        _twin("noise repeats", "examples_are_independent", RRWithPrior(1.0), noise_repeats),
+        _twin("fixed seed", "secure_by_default", RandomizedResponse(1.0), fixed_seed),
+        _twin("seed unmarked", "seeds_reproduce", RandomizedResponse(1.0), seed_unmarked),
+        _twin("start ignored", "pieces_equal_whole", top_two, start_ignored),
+    )
+
+
+def _twin(name: str, caught_by: str, mechanism: Mechanism, door: Door = privatize) -> Broken:
+    """Return a twin with five classes."""
+    return Broken(name=name, caught_by=caught_by, subject=Subject(mechanism=mechanism, privatize=door, n_classes=5))
+
+
+def raw_codes(labels: Any) -> Ints:
+    """Return the true labels: what a release with epsilon = inf is."""
+    return privatize(labels, RandomizedResponse(math.inf)).codes.astype(np.int64)
+
+
+def _distinct(prior: Any, groups: Any) -> tuple[Floats, Ints | None]:
+    """Return the distinct rows of a prior and the row of each example (None: one row for all)."""
+    if np.ndim(prior) == 1:
+        return np.atleast_2d(prior), None
+    if groups is not None:
+        return np.asarray(prior), np.asarray(groups)
+    rows, index = np.unique(np.asarray(prior), axis=0, return_inverse=True)
+    return rows, index.reshape(-1)

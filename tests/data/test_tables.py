@@ -1,0 +1,226 @@
+"""Tables on disk: rows in order whatever the format, bounded batches, and clear errors for what is not a table."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import os
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+import pytest
+
+from labeldp.data import column, open_table
+from labeldp.data.tables import _source
+from labeldp.errors import LabelDPError
+
+ROWS = 1_000
+
+
+@pytest.fixture
+def table():
+    return pa.table(
+        {
+            "row": np.arange(ROWS),
+            "text": [f"line {i}\nand, more" if i % 7 == 0 else f"t{i}" for i in range(ROWS)],
+            "income": ["high" if i % 3 else "low" for i in range(ROWS)],
+        }
+    )
+
+
+@pytest.fixture(params=["parquet", "pq", "csv", "csv.gz", "folder"])
+def stored(request, table, tmp_path):
+    """The same table in each format; Parquet in many row groups."""
+    path = tmp_path / f"people.{request.param}"
+    if request.param == "folder":
+        path.mkdir()
+        pq.write_table(table.slice(0, 400), path / "part-0.parquet")
+        pq.write_table(table.slice(400), path / "part-1.parquet", row_group_size=17)
+        (path / "_SUCCESS").write_text("")
+    elif request.param.startswith("csv"):
+        with gzip.open(path, "wt", newline="") if path.suffix == ".gz" else path.open("w", newline="") as stream:
+            writer = csv.writer(stream)
+            writer.writerow(table.column_names)
+            writer.writerows(zip(*table.to_pydict().values(), strict=True))
+    else:
+        pq.write_table(table, path, row_group_size=64)
+    return path
+
+
+def test_rows_come_in_order_in_bounded_batches(stored, table, monkeypatch):
+    monkeypatch.setattr(_source, "CSV_BLOCK_BYTES", 2_000)  # several blocks
+    source = open_table(stored)
+    batches = list(source.batches(batch_rows=50))
+    assert pa.Table.from_batches(batches).cast(table.schema).equals(table)
+    assert max(batch.num_rows for batch in batches) <= 50
+    assert source.names == ("row", "text", "income")
+    assert source.rows == (None if "csv" in stored.name else ROWS)
+
+
+def test_columns_are_chosen_in_the_order_asked(stored, table):
+    source = open_table(stored)
+    chosen = pa.Table.from_batches(source.batches(columns=["income", "row"]))
+    assert chosen.column_names == ["income", "row"]
+    assert chosen["row"].to_pylist() == table["row"].to_pylist()
+    assert column(stored, "income").to_pylist() == table["income"].to_pylist()
+    assert column(source, "row").to_pylist() == table["row"].to_pylist()
+
+
+def test_a_batch_longer_than_the_table_is_the_table(stored):
+    assert sum(batch.num_rows for batch in open_table(stored).batches(batch_rows=10**6)) == ROWS
+
+
+def test_missing_column_is_answered_with_the_nearest(stored):
+    with pytest.raises(LabelDPError, match=r"got 'incmoe'. Did you mean `income`\?"):
+        column(stored, "incmoe")
+    with pytest.raises(LabelDPError, match="Did you mean `income`"):
+        list(open_table(stored).batches(columns=["row", "incomee"]))
+
+
+@pytest.mark.parametrize("rows", [0, -1, 2.0, True])
+def test_batch_rows_must_be_a_positive_integer(rows, table, tmp_path):
+    pq.write_table(table, tmp_path / "a.parquet")
+    with pytest.raises(LabelDPError, match="`batch_rows` must be an integer >= 1"):
+        list(open_table(tmp_path / "a.parquet").batches(batch_rows=rows))
+
+
+PEAK = """
+import sys
+import pyarrow as pa
+from labeldp.data import open_table
+rows = sum(batch.num_rows for batch in open_table(sys.argv[1]).batches(batch_rows=10_000))
+print(rows, pa.default_memory_pool().max_memory())
+"""
+
+
+@pytest.mark.parametrize(("name", "bound"), [("one-row-group.parquet", 45e6), ("people.csv", 60e6)])
+def test_memory_is_bounded_by_the_batch_not_by_the_file(name, bound, tmp_path):
+    path = tmp_path / name
+    noise = pa.table({f"f{i}": np.random.default_rng(i).random(800_000) for i in range(8)})  # 51 MB, incompressible
+    if path.suffix == ".csv":
+        pa_csv.write_csv(noise, path)  # 123 MB of text
+    else:
+        pq.write_table(noise, path, row_group_size=len(noise))
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", PEAK, str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    rows, peak = (int(word) for word in done.stdout.split())
+    print(f"{name}: {path.stat().st_size / 1e6:.0f} MB read with a peak of {peak / 1e6:.0f} MB")
+    assert rows == 800_000
+    # Measured: 27 MB for Parquet (72 MB without a buffer size), 40 MB for CSV (134 MB with blocks of 4 MiB).
+    # The bounds stand halfway, since how far Arrow reads ahead depends on the load of the machine.
+    assert peak < bound
+
+
+# ------------------------------------------------------------------------------------------------------------- errors
+
+
+def test_missing_file_is_answered_with_the_nearest(table, tmp_path):
+    pq.write_table(table, tmp_path / "people.parquet")
+    with pytest.raises(LabelDPError, match=f"Looked in {re.escape(str(tmp_path))}. Did you mean `people.parquet`"):
+        open_table(tmp_path / "peple.parquet")
+    with pytest.raises(LabelDPError, match="which does not exist either"):
+        open_table(tmp_path / "no" / "people.parquet")
+
+
+def test_missing_file_in_a_folder_without_tables(tmp_path):
+    with pytest.raises(LabelDPError, match="There is no table in that folder"):
+        open_table(tmp_path / "people.parquet")
+    with pytest.raises(LabelDPError, match="must be a folder with Parquet files"):
+        open_table(tmp_path)
+
+
+def test_unknown_extension(tmp_path):
+    (tmp_path / "people.xlsx").write_bytes(b"PK")
+    with pytest.raises(LabelDPError, match=r"known format, got 'people.xlsx'. Known are .parquet, .pq, .csv, .csv.gz"):
+        open_table(tmp_path / "people.xlsx")
+
+
+@pytest.mark.parametrize("keep", [0.0, 0.3, 0.999])
+def test_truncated_parquet(keep, table, tmp_path):
+    path = tmp_path / "people.parquet"
+    pq.write_table(table, path)
+    content = path.read_bytes()
+    path.write_bytes(content[: int(keep * len(content))])
+    with pytest.raises(LabelDPError, match=r"`people.parquet` must be readable Parquet"):
+        open_table(path)
+
+
+def test_parquet_damaged_inside_is_reported_by_the_batch_that_meets_it(tmp_path):
+    path = tmp_path / "people.parquet"
+    pq.write_table(pa.table({"row": np.arange(5_000)}), path)
+    content = bytearray(path.read_bytes())
+    content[100:2_000] = bytes(1_900)
+    path.write_bytes(bytes(content))
+    source = open_table(path)
+    with pytest.raises(LabelDPError, match="must be readable Parquet"):
+        list(source.batches())
+
+
+def test_a_file_that_vanishes_is_our_error(table, tmp_path):
+    path = tmp_path / "people.parquet"
+    pq.write_table(table, path)
+    source = open_table(path)
+    path.unlink()
+    with pytest.raises(LabelDPError, match="must be readable Parquet"):
+        list(source.batches())
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", "must be readable CSV, got Empty CSV file"),
+        ("a,b\n", "must have rows, got an empty table"),
+        ("a,b\n1,2\n3\n", "must be readable CSV, got CSV parse error"),
+        ("a,a\n1,2\n", "must have columns of different names, got 'a' more than once"),
+    ],
+    ids=["empty", "header only", "ragged", "same name twice"],
+)
+def test_bad_csv(content, message, tmp_path):
+    (tmp_path / "people.csv").write_text(content)
+    with pytest.raises(LabelDPError, match=message):
+        open_table(tmp_path / "people.csv")
+
+
+def test_parquet_without_rows(table, tmp_path):
+    pq.write_table(table.slice(0, 0), tmp_path / "people.parquet")
+    with pytest.raises(LabelDPError, match="must have rows, got an empty table"):
+        open_table(tmp_path / "people.parquet")
+
+
+def test_folder_of_two_schemas(table, tmp_path):
+    pq.write_table(table, tmp_path / "a.parquet")
+    pq.write_table(table.drop_columns(["text"]), tmp_path / "b.parquet")
+    with pytest.raises(LabelDPError, match=r"must have one schema, that of a.parquet, got another schema in b.parquet"):
+        open_table(tmp_path)
+
+
+# ------------------------------------------------------------------------------------------------------ types of a CSV
+
+
+def test_a_wrong_guess_names_the_fix_and_the_fix_works(tmp_path, monkeypatch):
+    monkeypatch.setattr(_source, "CSV_BLOCK_BYTES", 200)
+    path = tmp_path / "people.csv"
+    path.write_text("code,row\n" + "1,2\n" * 200 + "x,3\n")
+    with pytest.raises(LabelDPError, match=r"types=\{column: 'string'\}"):
+        column(path, "code")
+    source = open_table(path, types={"code": "string"})
+    assert column(source, "code").to_pylist() == ["1"] * 200 + ["x"]
+
+
+def test_types_are_checked(tmp_path):
+    (tmp_path / "people.csv").write_text("code\n1\n")
+    with pytest.raises(LabelDPError, match="`types` must spell Arrow's name of a type for code, got 'text'"):
+        open_table(tmp_path / "people.csv", types={"code": "text"})
+    with pytest.raises(LabelDPError, match="Did you mean `code`"):
+        open_table(tmp_path / "people.csv", types={"cod": "string"})
+
+
+def test_empty_text_and_na_are_missing_in_csv(tmp_path):
+    (tmp_path / "people.csv").write_text('ill,row\nyes,1\n,2\nNA,3\n"",4\n')
+    assert column(tmp_path / "people.csv", "ill").to_pylist() == ["yes", None, None, None]

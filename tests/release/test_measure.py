@@ -1,0 +1,188 @@
+"""`measure`: the noise has the stated law, and the law keeps the promise.
+
+Statistical judgements use `alarm`: the count of every cell of the law is binomial; the smallest exact two-sided
+probability times the number of cells bounds the chance of a false alarm. The line is 1e-7, each test judges at most
+twice, the seed is fixed, and a noise of twice the rate falls below the line.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import binom
+
+import labeldp
+from labeldp._random import NoiseKey
+from labeldp.errors import LabelDPError
+from labeldp.guarantee import Trust, Unit
+from labeldp.release import LabelCounts, LabelSums, Query, SensitiveLabels, Sensitivity, measure
+from labeldp.release._measure import _noise_for
+
+ALARM = 1e-7
+GROUPS = 20_000
+LABELS = [0, 1, 2, 2]
+
+
+def many_counts(**budget: Any) -> npt.NDArray[np.int64]:
+    """The noise of 60,000 counts: all groups but the first are empty, so their true counts are zero."""
+    query = LabelCounts(groups=[0, 0, 0, 0], n_groups=GROUPS)
+    value = measure(SensitiveLabels(LABELS, n_classes=3), query, rng=11, **budget).value
+    value[0] -= [1, 1, 2]
+    return value.reshape(-1)
+
+
+def cells(noise: npt.NDArray[np.int64], weight: Callable[[int], float], width: int) -> float:
+    """The chance, at most, that draws from the law look as odd as these: cells -width .. width and the two tails."""
+    total = sum(weight(z) for z in range(-2000, 2001))
+    law = np.array([weight(z) / total for z in range(-width, width + 1)])
+    tail = (1 - law.sum()) / 2
+    law = np.concatenate([[tail], law, [tail]])
+    clipped = np.clip(noise, -width - 1, width + 1) + width + 1
+    counts = np.bincount(clipped, minlength=len(law))
+    both_sides = 2 * np.minimum(binom.cdf(counts, len(noise), law), binom.sf(counts - 1, len(noise), law))
+    return float(both_sides.min() * len(law))
+
+
+def test_pure_noise_is_discrete_laplace_at_epsilon_over_the_sensitivity() -> None:
+    noise = many_counts(epsilon=1.0)  # three classes: the 1-norm sensitivity is 2, the rate 1/2
+    assert cells(noise, lambda z: math.exp(-abs(z) / 2), 8) > ALARM
+
+
+@pytest.mark.parametrize("rate", [0.47, 0.53, 1.0])
+def test_another_rate_is_caught(rate: float) -> None:
+    """Also the rate 1 of someone who takes the sensitivity of three counts to be 1."""
+    noise = many_counts(epsilon=1.0)
+    assert cells(noise, lambda z: math.exp(-abs(z) * rate), 8) < ALARM
+
+
+def test_noise_with_a_delta_is_discrete_gaussian_of_the_stated_variance() -> None:
+    query = LabelCounts(groups=[0, 0, 0, 0], n_groups=GROUPS)
+    stated = measure(SensitiveLabels(LABELS, n_classes=3), query, epsilon=2.0, delta=1e-3, rng=11)
+    variance = float(stated.noise.removeprefix("discrete Gaussian, variance "))
+    noise = many_counts(epsilon=2.0, delta=1e-3)
+    # The text has six digits: 1e-6 of the variance moves no cell by more than 1e-6 of itself, far below the 1e-3 that
+    # 60,000 draws can see.
+    assert cells(noise, lambda z: math.exp(-z * z / (2 * variance)), 6) > ALARM
+    assert cells(noise, lambda z: math.exp(-z * z / (2 * variance * 0.9)), 6) < ALARM
+
+
+def test_no_noise_and_no_promise_at_infinite_epsilon() -> None:
+    answer = measure(LABELS, LabelCounts(), epsilon=math.inf)
+    assert answer.value.tolist() == [[1, 1, 2]]
+    assert answer.noise == "no noise"
+    assert answer.guarantee.epsilon() == math.inf
+    assert answer.guarantee.trust == Trust.CURATOR
+
+
+def test_a_statistic_that_no_label_moves_is_free_and_exact() -> None:
+    answer = measure(LABELS, LabelSums(scores=[7, 7, 7]), epsilon=0.1)
+    assert (answer.value.tolist(), answer.guarantee.epsilon(), answer.noise) == ([28], 0.0, "no noise")
+
+
+@pytest.mark.parametrize(
+    "query", [LabelCounts(), LabelSums(scores=[0, 1, 5], weights=[[1, 2], [0, 1], [4, 4], [1, 1]])]
+)
+@pytest.mark.parametrize(("epsilon", "delta"), [(0.1, 0.0), (1.0, 0.0), (0.1, 1e-6), (1.0, 1e-9), (8.0, 0.01)])
+def test_the_guarantee_meets_the_budget_and_names_the_curator(query: Query, epsilon: float, delta: float) -> None:
+    answer = measure(SensitiveLabels(LABELS, n_classes=3), query, epsilon=epsilon, delta=delta)
+    assert answer.guarantee.epsilon(delta) <= epsilon
+    assert answer.guarantee.epsilon(delta) > 0.99 * epsilon  # and does not waste it
+    assert (answer.guarantee.unit, answer.guarantee.trust) == (Unit.LABEL, Trust.CURATOR)
+    assert answer.guarantee.assumptions == ()
+    assert "curator" in repr(answer)
+    assert answer.value.dtype == np.int64
+
+
+@given(epsilon=st.floats(1e-6, 1e6), l1=st.one_of(st.integers(1, 10**6), st.sampled_from([2**53 - 1, 3**33])))
+def test_the_rate_times_the_sensitivity_never_exceeds_epsilon(epsilon: float, l1: int) -> None:
+    noise = _noise_for(Sensitivity(float(l1), float(l1)), epsilon, 0.0)
+    assert noise.rate is not None
+    assert noise.rate * l1 <= Fraction(epsilon)
+    assert noise.rate * l1 >= Fraction(epsilon) * (1 - Fraction(2, 10**6))  # rate_below keeps 21 bits
+    assert Fraction(noise.guarantee.epsilon()) == Fraction(epsilon)
+
+
+@settings(max_examples=15)  # a calibration takes about 0.1 s
+@given(epsilon=st.floats(0.01, 20), delta=st.sampled_from([1e-12, 1e-6, 0.01]), l2=st.floats(0.5, 1e4))
+def test_the_stated_zcdp_covers_the_drawn_variance(epsilon: float, delta: float, l2: float) -> None:
+    noise = _noise_for(Sensitivity(l2, l2), epsilon, delta)
+    assert noise.variance is not None
+    rho = noise.guarantee.to_json()["loss"]["rho"]
+    assert Fraction(float(rho)) >= Fraction(l2) ** 2 / (2 * noise.variance)
+    assert noise.guarantee.epsilon(delta) <= epsilon
+
+
+def test_seeds_repeat_and_are_marked() -> None:
+    one, again = (measure(LABELS, LabelCounts(), epsilon=0.1, rng=4) for _ in range(2))
+    assert one.value.tolist() == again.value.tolist()
+    assert one.seeded
+    assert "SEEDED: not private" in repr(one)
+    fresh = measure(LABELS, LabelCounts(), epsilon=0.1)
+    assert not fresh.seeded
+    assert "SEEDED" not in repr(fresh)
+
+
+def test_the_two_leaves_draw_from_different_words_of_one_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Were a noisy count made of the words that keep or redraw labels, it would help to undo them."""
+    seen: list[npt.NDArray[np.uint64]] = []
+    real = NoiseKey.words
+
+    def spied(self: NoiseKey, *, start: int, count: int, stream: int = 0) -> npt.NDArray[np.uint64]:
+        seen.append(real(self, start=start, count=count, stream=stream))
+        return seen[-1]
+
+    monkeypatch.setattr(NoiseKey, "words", spied)
+    measure(LABELS, LabelCounts(), epsilon=1.0, rng=1)
+    counted, seen = seen, []
+    labeldp.privatize(LABELS, labeldp.RandomizedResponse(1.0, n_classes=3), rng=1)
+    assert len(counted) > 0
+    assert len(seen) == 1
+    assert not np.isin(np.concatenate([w.reshape(-1) for w in counted]), seen[0]).any()
+
+
+def test_the_ledger_is_told_query_noise_and_rows(recorder: Callable[..., Any]) -> None:
+    ledger = recorder()
+    answer = measure(SensitiveLabels(LABELS, name="opinion"), LabelCounts(), epsilon=0.5, ledger=ledger, rng=1)
+    (charge,) = ledger.charges
+    assert charge["mechanism"] == f"LabelCounts, {answer.noise}"
+    assert charge["mechanism"].startswith("LabelCounts, discrete Laplace, rate 0.2")  # just below 0.5 / 2
+    assert (charge["guarantee"], charge["n_rows"], charge["label_set"]) == (answer.guarantee, 4, "opinion")
+    assert charge["seeded"] is True
+    assert answer.ledger_entry == 42
+
+
+@pytest.mark.parametrize(
+    ("budget", "message"),
+    [
+        ({"epsilon": 0}, r"^measure: `epsilon` must be > 0, got 0\. Use a small epsilon"),
+        ({"epsilon": -1.0}, r"^measure: `epsilon` must be >= 0, got -1\.0"),
+        ({"epsilon": math.nan}, r"^measure: `epsilon` must be >= 0, got nan"),
+        ({"epsilon": "1"}, r"^measure: `epsilon` must be a number, got '1'"),
+        ({"epsilon": True}, r"^measure: `epsilon` must be a number, got True"),
+        ({"epsilon": 1.0, "delta": 1.0}, r"^measure: `delta` must be in \[0, 1\), got 1\.0"),
+        ({"epsilon": 1.0, "delta": -0.1}, r"^measure: `delta` must be in \[0, 1\), got -0\.1"),
+        ({"epsilon": 1.0, "delta": math.nan}, r"^measure: `delta` must be in \[0, 1\), got nan"),
+        ({"epsilon": 1.0, "rng": "x"}, r"^measure: `rng` must be None, an int or a numpy.random.Generator, got 'x'"),
+    ],
+)
+def test_bad_budgets_are_refused_before_anything_is_charged(
+    budget: dict[str, Any], message: str, recorder: Callable[..., Any]
+) -> None:
+    ledger = recorder()
+    with pytest.raises(LabelDPError, match=message):
+        measure(LABELS, LabelCounts(), ledger=ledger, **budget)
+    assert ledger.charges == []
+
+
+@pytest.mark.parametrize("query", ["counts", LabelCounts, None])
+def test_something_that_is_no_query(query: Any) -> None:
+    with pytest.raises(LabelDPError, match=r"^measure: `query` must be a query, got"):
+        measure(LABELS, query, epsilon=1.0)
