@@ -18,10 +18,13 @@ from pkgutil import iter_modules
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from labeldp.accounting import Ledger
     from labeldp.channel import CandidateChannel, Channel, MatrixChannel
     from labeldp.errors import BudgetError, LabelDPError, PrivacyError, ReleaseError
     from labeldp.guarantee import Guarantee, Trust, Unit
+    from labeldp.learn import LabelPrivateClassifier
     from labeldp.mechanisms import RandomizedResponse, RRTopK, RRWithPrior
+    from labeldp.priors import ClusterPrior, ModelPrior, PublicPrior, UniformPrior
     from labeldp.release import (
         LabelCounts,
         LabelSums,
@@ -39,13 +42,18 @@ __all__ = [
     "BudgetError",
     "CandidateChannel",
     "Channel",
+    "ClusterPrior",
     "Guarantee",
     "LabelCounts",
     "LabelDPError",
+    "LabelPrivateClassifier",
     "LabelSums",
+    "Ledger",
     "MatrixChannel",
     "Measurement",
+    "ModelPrior",
     "PrivacyError",
+    "PublicPrior",
     "RRTopK",
     "RRWithPrior",
     "RandomizedResponse",
@@ -53,6 +61,7 @@ __all__ = [
     "ReleaseError",
     "SensitiveLabels",
     "Trust",
+    "UniformPrior",
     "Unit",
     "load_release",
     "measure",
@@ -63,13 +72,18 @@ _ROOM_OF = {
     "BudgetError": "errors",
     "CandidateChannel": "channel",
     "Channel": "channel",
+    "ClusterPrior": "priors",
     "Guarantee": "guarantee",
     "LabelCounts": "release",
     "LabelDPError": "errors",
+    "LabelPrivateClassifier": "learn",
     "LabelSums": "release",
+    "Ledger": "accounting",
     "MatrixChannel": "channel",
     "Measurement": "release",
+    "ModelPrior": "priors",
     "PrivacyError": "errors",
+    "PublicPrior": "priors",
     "RRTopK": "mechanisms",
     "RRWithPrior": "mechanisms",
     "RandomizedResponse": "mechanisms",
@@ -77,6 +91,7 @@ _ROOM_OF = {
     "ReleaseError": "errors",
     "SensitiveLabels": "release",
     "Trust": "guarantee",
+    "UniformPrior": "priors",
     "Unit": "guarantee",
     "load_release": "release",
     "measure": "release",

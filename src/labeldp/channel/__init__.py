@@ -14,8 +14,16 @@ example) and `MatrixChannel` (any K x M matrix per group).
 """
 
 from labeldp.channel._candidates import CandidateChannel
-from labeldp.channel._finite import FiniteChannel
+from labeldp.channel._finite import FiniteChannel, check_row_index
 from labeldp.channel._matrix import MatrixChannel
 from labeldp.channel._rows import Channel, odds_to_keep, safe_odds
 
-__all__ = ["CandidateChannel", "Channel", "FiniteChannel", "MatrixChannel", "odds_to_keep", "safe_odds"]
+__all__ = [
+    "CandidateChannel",
+    "Channel",
+    "FiniteChannel",
+    "MatrixChannel",
+    "check_row_index",
+    "odds_to_keep",
+    "safe_odds",
+]

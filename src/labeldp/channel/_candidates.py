@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from labeldp._threads import over_spans
 from labeldp.channel import _thresholds as thresholds
 from labeldp.channel._finite import Floats, Ints, Rows, Words
-from labeldp.channel._formulas import AlignedRows
+from labeldp.channel._formulas import AlignedRows, log1p_up
 from labeldp.channel._rows import Channel, odds_to_keep
 from labeldp.errors import Described, invalid
 
@@ -79,7 +80,9 @@ class CandidateChannel(Channel):
         from labeldp.channel import _kernels as kernels  # compiled code loads only where examples are many
 
         out = np.empty(len(self._members), np.uint32)
-        kernels.count_members(self._members, out)
+        over_spans(
+            lambda low, high: kernels.count_members(self._members[low:high], out[low:high]), len(out), step=1 << 18
+        )
         return out
 
     @property
@@ -114,8 +117,8 @@ class CandidateChannel(Channel):
 
     @cached_property
     def epsilon(self) -> float:
-        """log(1 + odds) if any set has two members (see `odds_to_keep`), else 0: every output is constant."""
-        return math.log1p(self._odds) if np.any(self.sizes >= 2) else 0.0
+        """log(1 + odds), rounded up, if any set has two members (see `odds_to_keep`), else 0: outputs are constant."""
+        return float(log1p_up(self._odds)) if self._odds > 0 and np.any(self.sizes >= 2) else 0.0
 
     def take(self, rows: Rows) -> CandidateChannel:
         """Return the channel of a subset of examples (a slice does not copy)."""

@@ -10,7 +10,7 @@ With S = {o : base[o] > 0},
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -90,16 +90,25 @@ def accuracy(rows: AlignedRows, prior: Floats) -> Floats:
 
 
 def epsilon(rows: AlignedRows) -> Floats:
-    """Return the exact pure epsilon of each row.
+    """Return the exact pure epsilon of each row, rounded up.
 
     The largest log-ratio over y, z, o is log(T[o, o] / T[z, o]) = log(1 + keep / (redraw base[o])) at the least likely
     member o of S, for z in S. A label z outside S has T[z, o] = base[o] >= redraw base[o], so its pairs never
-    exceed this. With one member the output is constant: 0.
+    exceed this. With one member, or keep = 0, the output says nothing: 0.
     """
     support = rows.support
     least = np.where(support, rows.base, np.inf).min(axis=1)
+    keep = rows.keep[:, 0]
     with np.errstate(divide="ignore"):
-        answer = np.log1p(rows.keep[:, 0] / (rows.redraw[:, 0] * least))
-    answer[support.sum(axis=1) < 2] = 0.0
-    constant: Floats = answer
-    return constant
+        answer = log1p_up(keep / (rows.redraw[:, 0] * least))
+    answer[(support.sum(axis=1) < 2) | (keep == 0)] = 0.0
+    return answer
+
+
+def log1p_up(ratio: Any) -> Floats:
+    """Return log(1 + ratio), not less than the exact value for a ratio that was rounded three times.
+
+    Three roundings move it by less than 2^-51 relative, the logarithm by less than one step of the floats.
+    """
+    answer: Floats = np.nextafter(np.log1p(np.asarray(ratio, dtype=np.float64) * (1 + 2.0**-50)), np.inf)
+    return answer

@@ -1,6 +1,7 @@
 """Compiled loops that draw outputs from a channel: two words per example, nothing shared between examples.
 
-Example r of a batch uses words[r] alone, so the answer does not depend on batches, threads or order.
+Example r of a batch uses words[r] alone, so the answer does not depend on batches, threads or order. The loops release
+the interpreter's lock; `labeldp._threads` runs them side by side on spans of rows.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import numba
 import numpy as np
 
 # Numba functions are untyped for mypy; the callers in this package state the shapes.
-_JIT: dict[str, Any] = {"cache": True, "parallel": True, "boundscheck": False, "error_model": "numpy"}
+_JIT: dict[str, Any] = {"cache": True, "nogil": True, "boundscheck": False, "error_model": "numpy"}
 _ONE = np.uint64(1)
 _LOW = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)
@@ -63,7 +64,7 @@ def nth_member(bits: Any, rank: Any) -> Any:
 @numba.njit(**_JIT)
 def count_members(members: Any, out: Any) -> None:  # pragma: no cover - compiled
     """Write the size of each packed set."""
-    for r in numba.prange(members.shape[0]):
+    for r in range(members.shape[0]):
         total = np.uint32(0)
         for byte in range(members.shape[1]):
             total += ones_in(members[r, byte])
@@ -73,7 +74,7 @@ def count_members(members: Any, out: Any) -> None:  # pragma: no cover - compile
 @numba.njit(**_JIT)
 def draw_uniform(codes: Any, words: Any, keep: Any, size: Any, out: Any) -> None:  # pragma: no cover - compiled
     """One row for all, uniform over all labels: no search."""
-    for r in numba.prange(codes.shape[0]):
+    for r in range(codes.shape[0]):
         drawn = scaled(words[r, 1], size)
         out[r] = codes[r] if (words[r, 0] >> _ONE) < keep else np.int32(drawn)
 
@@ -83,7 +84,7 @@ def draw_rows(
     codes: Any, words: Any, index: Any, keep: Any, inside: Any, cumulative: Any, out: Any
 ) -> None:  # pragma: no cover - compiled
     """A row per group: keep, or look the second word up in the row's cumulative weights."""
-    for r in numba.prange(codes.shape[0]):
+    for r in range(codes.shape[0]):
         row = index[r]
         code = codes[r]
         if inside[row, code] and (words[r, 0] >> _ONE) < keep[row]:
@@ -97,7 +98,7 @@ def draw_candidates(
     codes: Any, words: Any, members: Any, sizes: Any, keep: Any, out: Any
 ) -> None:  # pragma: no cover - compiled
     """A candidate set per example: keep a member, or pick one of the set."""
-    for r in numba.prange(codes.shape[0]):
+    for r in range(codes.shape[0]):
         code = codes[r]
         size = np.uint64(sizes[r])
         inside = (members[r, code >> 3] >> (code & 7)) & 1
@@ -110,5 +111,5 @@ def draw_candidates(
 @numba.njit(**_JIT)
 def draw_matrix(codes: Any, words: Any, index: Any, cumulative: Any, out: Any) -> None:  # pragma: no cover - compiled
     """A general channel: look the second word up in the cumulative weights of (group, label)."""
-    for r in numba.prange(codes.shape[0]):
+    for r in range(codes.shape[0]):
         out[r] = located(cumulative[index[r], codes[r]], words[r, 1] >> _ONE)

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from labeldp._validate import check_probability_rows
 from labeldp.channel import _thresholds as thresholds
 from labeldp.channel._finite import FiniteChannel, Floats, Ints, Rows, Words, check_row_index
+from labeldp.channel._formulas import log1p_up
 from labeldp.errors import Described, LabelDPError, invalid
 
 #: Transitions are multiples of this: exact in a float, and exactly what the sampler draws.
@@ -92,11 +93,11 @@ class MatrixChannel(FiniteChannel):
 
     @cached_property
     def epsilon(self) -> float:
-        """The largest log-ratio within a column, over groups."""
+        """The largest log-ratio within a column, over groups, rounded up; 0 if no output depends on the label."""
         most, least = self._transition.max(axis=1), self._transition.min(axis=1)
         with np.errstate(divide="ignore", invalid="ignore"):
             # log1p keeps its digits where the two are nearly equal; on the grid their difference is exact.
-            ratio = np.where(most > 0, np.log1p((most - least) / least), 0.0)
+            ratio = np.where(most > least, log1p_up((most - least) / least), 0.0)
         return float(ratio.max())
 
     def take(self, rows: Rows) -> MatrixChannel:

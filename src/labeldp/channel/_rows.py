@@ -195,15 +195,16 @@ def _per_row(name: str, value: Any, n_rows: int) -> Floats:
 def safe_odds(epsilon: float) -> float:
     """Return e^epsilon - 1, a hair low, so that what is built from it stays within epsilon after rounding.
 
-    The margin 2^-48 is several times the rounding error of the formulas (some 2^-51); it lowers epsilon by 4e-15 at
-    most. Beyond epsilon = 700, where e^epsilon nears the largest float, less is kept than would be allowed.
+    The margins (2^-50 of epsilon, 2^-48 of the odds) are several times what the formulas round, up, when epsilon is
+    computed back from the channel; they cost less than 1e-14 (1 + epsilon). Beyond epsilon = 700, where e^epsilon nears
+    the largest float, less is kept than would be allowed.
 
     >>> math.log1p(safe_odds(1.0)) <= 1.0, round(math.log1p(safe_odds(1.0)), 12)
     (True, 1.0)
     """
     if math.isinf(epsilon):
         return math.inf
-    return math.expm1(min(epsilon, 700.0)) * (1.0 - 2.0**-48)
+    return math.expm1(min(epsilon, 700.0) * (1.0 - 2.0**-50)) * (1.0 - 2.0**-48)
 
 
 def odds_to_keep(odds: float, sizes: Any) -> tuple[Floats, Floats]:

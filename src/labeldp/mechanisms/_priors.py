@@ -10,12 +10,11 @@ import numpy as np
 from labeldp._validate import FloatArray, as_float_matrix, check_integer
 from labeldp.errors import Described, invalid
 
-#: Batches of a streamed prior are regrouped to this many bytes at most before they are worked on.
-MOST_CLASSES = 100_000
-
 
 def check_n_classes(owner: str, n_classes: Any) -> int:
     """Return the number of classes, at least two."""
+    if n_classes is None:
+        raise invalid(owner, "n_classes", "be given", got=None, fix="Pass n_classes= or a prior.")
     fix = "With a single class the label says nothing: there is nothing to protect."
     return check_integer(owner, "n_classes", n_classes, least=2, most=(1 << 31) - 1, fix=fix)
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from labeldp._validate import FloatArray, as_float_matrix
-from labeldp.channel import CandidateChannel, Channel, odds_to_keep, safe_odds
+from labeldp.channel import CandidateChannel, Channel, check_row_index, odds_to_keep, safe_odds
 from labeldp.errors import Described, invalid
 from labeldp.guarantee import Guarantee
 from labeldp.mechanisms._base import Mechanism
@@ -65,7 +65,8 @@ class CandidateResponse(Mechanism):
         sets = self.candidates(rows)
         keep, redraw = odds_to_keep(safe_odds(self.epsilon), sets.sizes)
         base = sets.unpacked(rows.shape[1]) / sets.sizes[:, None].astype(np.float64)
-        return Channel(keep=keep, redraw=redraw, base=base, index=groups)
+        index = None if groups is None else check_row_index(type(self).__name__, "groups", groups, len(rows))
+        return Channel(keep=keep, redraw=redraw, base=base, index=index)
 
     def _prior_when_none(self, n_classes: int | None) -> FloatArray:
         fix = "Pass prior=, one row of class probabilities for all or one per example."

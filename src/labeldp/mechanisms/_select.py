@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from labeldp._threads import over_spans
 from labeldp._validate import ROW_SUM_TOLERANCE, FloatArray, bad_row, check_probability_rows
 
 
@@ -22,7 +23,7 @@ class CandidateSets(NamedTuple):
         return np.unpackbits(self.members, axis=1, count=n_classes, bitorder="little").astype(bool)
 
 
-#: Top-k works on this many prior entries at a time (8 MiB of float64): a partition needs a copy.
+#: Threads take this many prior entries at a time (8 MiB of float64).
 _ENTRIES = 1 << 20
 
 
@@ -40,10 +41,18 @@ def likeliest_sets(owner: str, prior: FloatArray, *, odds: float, first_row: int
     sets = CandidateSets(np.empty((n, (n_classes + 7) // 8), np.uint8), np.empty(n, np.uint32))
     # Beyond 1e30 the set is every label with more than 1e-30 of the mass: no narrower float32 overflow than that.
     select = kernels.select_tiles if n_classes <= kernels.LANES else kernels.select_rows
-    bad = select(prior, min(odds, 1e30), ROW_SUM_TOLERANCE[prior.dtype], sets.members, sets.sizes)
-    row = int(bad.min()) if len(bad) else kernels.NO_BAD_ROW
-    if row != kernels.NO_BAD_ROW:
-        raise bad_row(owner, "prior", first_row + row, prior[row])
+    bad: list[int] = []
+
+    def work(low: int, high: int) -> None:
+        part = slice(low, high)
+        row = select(prior[part], min(odds, 1e30), tolerance, sets.members[part], sets.sizes[part])
+        if row < high - low:
+            bad.append(low + row)
+
+    tolerance = ROW_SUM_TOLERANCE[prior.dtype]
+    over_spans(work, n, step=max(kernels.LANES, _ENTRIES // n_classes))
+    if bad:
+        raise bad_row(owner, "prior", first_row + min(bad), prior[min(bad)])
     return sets
 
 

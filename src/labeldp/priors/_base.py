@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import abc
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from labeldp._random import NoiseKey
-from labeldp.guarantee import Guarantee
+from labeldp.guarantee import Guarantee, Trust
 from labeldp.release import SensitiveLabels
 
 Floats = npt.NDArray[np.floating[Any]]
@@ -36,13 +36,34 @@ class PriorTable:
         chosen: Floats = self.rows[self.index[examples]]
         return chosen
 
+    @property
+    def says_nothing(self) -> bool:
+        """Whether this is the uniform belief, which needs no record."""
+        return bool((self.rows == 1.0 / self.rows.shape[1]).all())
+
+
+#: What a prior that costs nothing stands on.
+DID_NOT_SEE = "the prior did not see these labels"
+
 
 class Prior(abc.ABC):
-    """A source of beliefs about labels."""
+    """A source of beliefs about labels.
+
+    `sees_labels` says whether `table` measures the labels (then the ledger is charged before it runs), `raw_features`
+    whether it is given the features as the user has them, or as a pipeline's transformers make them.
+    """
+
+    sees_labels: ClassVar[bool] = True
+    raw_features: ClassVar[bool] = False
 
     @abc.abstractmethod
     def cost(self, budget: float, *, n_examples: int, n_classes: int) -> float:
         """Return how much of the epsilon `budget` this source spends on the same labels; 0 if it sees none of them."""
+
+    def promise(self, budget: float, *, n_examples: int, n_classes: int) -> Guarantee:
+        """Return what the beliefs cost, with the trust and the assumptions that they need; a curator's, unless told."""
+        spent = self.cost(budget, n_examples=n_examples, n_classes=n_classes)
+        return Guarantee.pure(spent, trust=Trust.CURATOR if spent else Trust.NO_ONE)
 
     @abc.abstractmethod
     def table(self, X: Any, labels: SensitiveLabels, *, budget: float, key: NoiseKey) -> PriorTable:

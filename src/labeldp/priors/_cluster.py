@@ -12,6 +12,7 @@ from labeldp._validate import check_epsilon, check_integer
 from labeldp.errors import Described, invalid
 from labeldp.priors._base import Floats, Ints, Prior, PriorTable
 from labeldp.release import LabelCounts, SensitiveLabels, measure
+from labeldp.release._queries import check_groups
 
 #: Rows that k-means looks at in one step.
 _BATCH = 4096
@@ -46,20 +47,23 @@ class ClusterPrior(Prior):
     """
 
     n_clusters: int | None = None
-    groups: Any = None
+    groups: Any = field(default=None, repr=False)
     epsilon: float | None = None
     random_state: int = field(default=0)
 
     def cost(self, budget: float, *, n_examples: int, n_classes: int) -> float:
         """epsilon_p: as given, or 25 / (mean cluster size) and at most half of `budget`."""
+        if budget == 0:
+            fix = "At epsilon 0 no histogram can be released; use UniformPrior()."
+            raise invalid("ClusterPrior", "budget", "be > 0", got=budget, fix=fix)
+        clusters = self.count(budget, n_examples)  # checks the groups, before anything is charged
         if self.epsilon is not None:
             spent = check_epsilon("ClusterPrior", self.epsilon)
             if not 0 < spent < budget:
                 fix = "The histogram and the response share one budget."
                 raise invalid("ClusterPrior", "epsilon", f"be in (0, {budget:g})", got=self.epsilon, fix=fix)
             return spent
-        size = n_examples / self.count(budget, n_examples)
-        return min(EPSILON_TIMES_SIZE / size, budget / 2)
+        return min(EPSILON_TIMES_SIZE * clusters / n_examples, budget / 2)
 
     def table(self, X: Any, labels: SensitiveLabels, *, budget: float, key: NoiseKey) -> PriorTable:
         """Measure the histograms and turn them into shares."""
@@ -79,20 +83,25 @@ class ClusterPrior(Prior):
     def count(self, budget: float, n_examples: int) -> int:
         """Return the number of clusters: as given, or about 50 / budget examples each, at most `MOST_CLUSTERS`."""
         if self.groups is not None:
-            return int(np.asarray(self.groups).max()) + 1
+            return int(self._given(n_examples).max()) + 1
         if self.n_clusters is not None:
             fix = "There are no more rows than that."
             return check_integer("ClusterPrior", "n_clusters", self.n_clusters, least=1, most=n_examples, fix=fix)
         wanted = round(n_examples * min(budget, 10.0) / (2 * EPSILON_TIMES_SIZE))
-        return max(2, min(wanted, MOST_CLUSTERS, n_examples // 2))
+        return min(n_examples, max(2, min(wanted, MOST_CLUSTERS, n_examples // 2)))
 
     def _clusters(self, X: Any, n: int, budget: float) -> Ints:
         if self.groups is None:
             return cluster(X, n_clusters=self.count(budget, n), random_state=self.random_state)
-        groups = np.asarray(self.groups)
+        return self._given(n)
+
+    def _given(self, n: int) -> Ints:
+        """Return the user's groups, checked: integers from 0, one per label."""
+        groups = check_groups("ClusterPrior", self.groups, None)
         if len(groups) != n:
-            raise invalid("ClusterPrior", "groups", "have one entry per label", got=Described(f"{len(groups)} for {n}"))
-        return groups.astype(np.int64)
+            got = Described(f"{len(groups)} for {n} labels")
+            raise invalid("ClusterPrior", "groups", "have one entry per label", got=got)
+        return groups
 
 
 def cluster(X: Any, *, n_clusters: int, random_state: int) -> Ints:

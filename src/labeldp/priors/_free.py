@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -12,13 +13,15 @@ from labeldp._random import NoiseKey
 from labeldp._validate import check_positive, check_probability_rows
 from labeldp.errors import Described, invalid, nearest
 from labeldp.guarantee import Guarantee
-from labeldp.priors._base import Floats, Prior, PriorTable, one_row, own_rows
+from labeldp.priors._base import DID_NOT_SEE, Floats, Prior, PriorTable, one_row, own_rows
 from labeldp.release import SensitiveLabels
 
 
 @dataclass(frozen=True)
 class UniformPrior(Prior):
     """Nothing is known: all classes are equally likely. RRWithPrior is then randomized response."""
+
+    sees_labels: ClassVar[bool] = False
 
     def cost(self, budget: float, *, n_examples: int, n_classes: int) -> float:
         """Nothing."""
@@ -44,11 +47,17 @@ class PublicPrior(Prior):
     Costs nothing, provided the source did not see these labels: that is an assumption, and it is recorded.
     """
 
-    source: Any
+    source: Any = field(repr=False)
+    sees_labels: ClassVar[bool] = False
+    raw_features: ClassVar[bool] = True
 
     def cost(self, budget: float, *, n_examples: int, n_classes: int) -> float:
         """Nothing."""
         return 0.0
+
+    def promise(self, budget: float, *, n_examples: int, n_classes: int) -> Guarantee:
+        """Nothing, on the assumption that the source did not see these labels."""
+        return Guarantee.pure(0.0, assumptions=(DID_NOT_SEE,))
 
     def table(self, X: Any, labels: SensitiveLabels, *, budget: float, key: NoiseKey) -> PriorTable:
         """Return the public beliefs."""
@@ -76,16 +85,33 @@ class ModelPrior(Prior):
     temperature : float
         Below 1 sharpens, above 1 flattens.
     guarantee : Guarantee, optional
-        What training the model spent on these same labels; composed in sequence with what the prior informs.
+        What training the model spent on these same labels; composed in sequence with what the prior informs, and charged
+        with it. It must be pure: what it leaves of a budget epsilon is otherwise not a number.
+
+    Guarantee
+    ---------
+    That of `guarantee`, as it is. Without one it costs nothing, provided the model did not see these labels: that is an
+    assumption, and it is recorded. The model's predictions travel with the release, so that its receiver can train.
     """
 
     model: Any
+    sees_labels: ClassVar[bool] = False
+    raw_features: ClassVar[bool] = True
     temperature: float = field(default=1.0, kw_only=True)
     guarantee: Guarantee | None = field(default=None, kw_only=True)
 
     def cost(self, budget: float, *, n_examples: int, n_classes: int) -> float:
         """What the model's training spent on these labels, already."""
-        return 0.0 if self.guarantee is None else self.guarantee.epsilon()
+        spent = 0.0 if self.guarantee is None else self.guarantee.epsilon()
+        if math.isinf(spent) and math.isfinite(budget):
+            fix = "Train the model under a pure guarantee, or on other labels."
+            raise invalid("ModelPrior", "guarantee", "have a pure epsilon", got=self.guarantee, fix=fix)
+        return spent
+
+    def promise(self, budget: float, *, n_examples: int, n_classes: int) -> Guarantee:
+        """The model's own guarantee, or nothing on the assumption that it did not see these labels."""
+        self.cost(budget, n_examples=n_examples, n_classes=n_classes)
+        return Guarantee.pure(0.0, assumptions=(DID_NOT_SEE,)) if self.guarantee is None else self.guarantee
 
     def table(self, X: Any, labels: SensitiveLabels, *, budget: float, key: NoiseKey) -> PriorTable:
         """Return the model's tempered predictions."""

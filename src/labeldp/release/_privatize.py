@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime, timezone
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from labeldp._random import NoiseKey, as_key
+from labeldp._threads import over_spans
 from labeldp._validate import check_integer, code_dtype
 from labeldp.channel import FiniteChannel
 from labeldp.errors import Described, PrivacyError, invalid
@@ -67,7 +69,7 @@ def privatize(
     """
     if not isinstance(mechanism, Mechanism):
         raise invalid("privatize", "mechanism", "be a mechanism", got=mechanism, fix="For example RRWithPrior(1.0).")
-    first = check_integer("privatize", "start", start, least=0)
+    first = check_integer("privatize", "start", start, least=0, most=(1 << 63) - 1)  # a block number has 64 bits
     key = as_key("privatize", rng)
     boxed = as_sensitive(labels, _known_n_classes(labels, mechanism, prior))
     channel = mechanism.channel(prior, groups=groups, n_classes=boxed.n_classes)
@@ -92,11 +94,13 @@ def draw_codes(
 ) -> npt.NDArray[np.unsignedinteger[Any]]:
     """Draw an output for every label, step by step; example i uses block start + i of the key, whatever the steps."""
     out = np.empty(len(codes), code_dtype(channel.n_outputs))
-    for low in range(0, len(codes), STEP):
-        high = min(low + STEP, len(codes))
+
+    def work(low: int, high: int) -> None:
         words = key.words(start=start + low, count=high - low, stream=LABEL_STREAM)
         part = codes[low:high].astype(np.int32)
         out[low:high] = channel.take(slice(low, high)).draw(part, words)
+
+    over_spans(work, len(codes), step=STEP)
     return out
 
 
@@ -105,8 +109,9 @@ def _known_n_classes(labels: Any, mechanism: Mechanism, prior: Any) -> int | Non
     if isinstance(labels, SensitiveLabels):
         return None
     stated = getattr(mechanism, "n_classes", None)
-    if stated is None and isinstance(prior, np.ndarray):
-        stated = prior.shape[-1]
+    if stated is None and prior is not None and not isinstance(prior, Iterator):
+        first = prior[0] if isinstance(prior, (list, tuple)) and len(prior) and np.ndim(prior[0]) == 2 else prior
+        stated = np.shape(first)[-1] if np.ndim(first) else None
     return None if stated is None else int(stated)
 
 

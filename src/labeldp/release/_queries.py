@@ -138,7 +138,8 @@ class LabelSums(Query):
         span = float(int(self.scores.max()) - int(self.scores.min()))
         if self.weights is None:
             return Sensitivity(span, span)
-        rows = np.abs(self.weights.reshape(len(self.weights), -1)).astype(np.float64)
+        # Floats before abs: -2^63 has no positive twin among int64.
+        rows = np.abs(self.weights.reshape(len(self.weights), -1).astype(np.float64))
         # Sums and roots of integers round: one step up keeps the statement an upper bound.
         l2 = math.nextafter(float(np.sqrt((rows**2).sum(axis=1)).max()), math.inf)
         return Sensitivity(span * float(rows.sum(axis=1).max()), span * l2)

@@ -1,26 +1,21 @@
 """Releases on disk: a directory of Parquet and JSON, written at once or not at all, loaded without running anything.
 
     release.json     format, guarantee, channel header, classes, SHA-256 of every other file and of itself
-    labels.parquet   a row per example: the released label, and its channel row or candidate set where they differ
+    labels.parquet   a row per example: the released label, and its channel row or candidate set where they differ;
+                     a table's release also holds its other columns, and the manifest names its "label_column"
     channel.parquet  the channel's shared rows, if it has any
     prior.parquet    the rows of a released prior (a noisy histogram per cluster), if one was used
 
 No raw label and no key is ever written. Checksums find damage and carelessness; they are not a signature.
 
-Design notes. Everything is written into a hidden directory beside the target, flushed to the disk, and then renamed:
-the target appears whole or not at all. Loading checks every checksum before it reads, and the promise against the
-channel afterwards.
+Design notes. Writing is in `_writer`. Loading checks every checksum before it reads, and the promise against the
+channel afterwards; of a table it reads only the columns that labeldp wrote.
 """
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
 import json
-import math
 import os
-import secrets
-import shutil
 from collections.abc import Hashable
 from pathlib import Path
 from typing import Any
@@ -28,43 +23,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from labeldp._validate import code_dtype
 from labeldp.channel import CandidateChannel, Channel, FiniteChannel, MatrixChannel
-from labeldp.errors import Described, LabelDPError, PrivacyError, ReleaseError, invalid
+from labeldp.errors import Described, PrivacyError, ReleaseError, invalid
 from labeldp.guarantee import Guarantee
-from labeldp.release._encoding import decoded, look_up
 from labeldp.release._release import Release
+from labeldp.release._writer import CHANNEL, EXTRAS, FORMAT, LABELS, MANIFEST, PRIOR, RESERVED, VERSION, save_release
+from labeldp.release._writer import digest as _digest
+from labeldp.release._writer import file_facts as _file_facts
 
-FORMAT = "labeldp release"
-VERSION = 1
-MANIFEST = "release.json"
-LABELS = "labels.parquet"
-CHANNEL = "channel.parquet"
-PRIOR = "prior.parquet"
-
-
-def save_release(release: Release, directory: str | os.PathLike[str]) -> None:
-    """Write a release into a new directory; an existing one is refused."""
-    target = Path(directory)
-    if target.exists() or target.is_symlink():
-        fix = "Choose a new directory: releases are never overwritten."
-        raise invalid("Release.save", "directory", "not exist yet", got=str(target), fix=fix)
-    if not target.parent.is_dir():
-        raise invalid("Release.save", "directory", "have a parent directory", got=str(target), fix="Create it first.")
-    _check_classes(release.classes)
-    partial = target.parent / f".{target.name}.partial-{secrets.token_hex(8)}"
-    try:
-        _write(release, partial)
-        partial.rename(target)
-        _flush_directory(target.parent)
-    except OSError as error:
-        raise LabelDPError(
-            f"Release.save: could not write {target}: {error.strerror or error}. Nothing was kept."
-        ) from error
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
+__all__ = ["CHANNEL", "LABELS", "MANIFEST", "PRIOR", "load_release", "save_release"]
 
 
 def load_release(directory: str | os.PathLike[str]) -> Release:
@@ -89,73 +60,6 @@ def load_release(directory: str | os.PathLike[str]) -> Release:
         ) from error
 
 
-def _write(release: Release, partial: Path) -> None:
-    """Write all files of a release into a fresh directory and flush them."""
-    partial.mkdir()
-    _write_parquet(_label_table(release), partial / LABELS)
-    rows = release.channel.row_arrays()
-    if rows:
-        _write_parquet(pa.table({name: _as_column(array) for name, array in rows.items()}), partial / CHANNEL)
-    if release.prior is not None:
-        _write_parquet(pa.table({"prior": _as_column(release.prior)}), partial / PRIOR)
-    files = {p.name: _file_facts(p) for p in sorted(partial.iterdir())}
-    manifest = _manifest(release, files)
-    manifest["sha256"] = _digest(manifest)
-    with (partial / MANIFEST).open("w", encoding="utf-8") as handle:
-        json.dump(manifest, handle, indent=1, allow_nan=False)
-        handle.flush()
-        os.fsync(handle.fileno())
-    _flush_directory(partial)
-
-
-def _manifest(release: Release, files: dict[str, Any]) -> dict[str, Any]:
-    """Return everything that is not an array."""
-    from labeldp import __version__
-
-    return {
-        "format": FORMAT,
-        "version": VERSION,
-        "made_by": f"labeldp {__version__}",
-        "created": release.created,
-        "n_examples": len(release),
-        "start": release.start,
-        "label_set": release.label_set,
-        "classes": list(release.classes),
-        "mechanism": release.mechanism,
-        "seeded": release.seeded,
-        "private": not release.seeded,
-        "ledger_entry": release.ledger_entry,
-        "guarantee": release.guarantee.to_json(),
-        "channel": release.channel.header(),
-        "files": files,
-    }
-
-
-def _label_table(release: Release) -> pa.Table:
-    """Return the released labels with whatever part of the channel differs from example to example."""
-    if release.channel.outputs_are_labels:
-        columns = {"label": pa.array(decoded(release.codes, release.classes))}
-    else:
-        columns = {"output": pa.array(release.codes)}
-    for name, array in release.channel.example_arrays().items():
-        columns[name] = _as_column(array)
-    for name, extra in (("stage", release.stage), ("prior_row", release.prior_index)):
-        if extra is not None:
-            columns[name] = pa.array(extra)
-    return pa.table(columns)
-
-
-def _as_column(array: npt.NDArray[Any]) -> pa.Array:
-    """Return a vector as it is, bytes as fixed-size binary and other matrices as fixed-size lists."""
-    if array.ndim == 1:
-        return pa.array(array)
-    flat = np.ascontiguousarray(array)
-    if flat.dtype == np.uint8:
-        width = pa.binary(flat.shape[1])
-        return pa.FixedSizeBinaryArray.from_buffers(width, len(flat), [None, pa.py_buffer(flat)])
-    return pa.FixedSizeListArray.from_arrays(pa.array(flat.reshape(-1)), flat.shape[1])
-
-
 def _as_array(column: pa.ChunkedArray) -> npt.NDArray[Any]:
     """Return what `_as_column` stored."""
     whole = column.combine_chunks()
@@ -171,37 +75,6 @@ def _as_array(column: pa.ChunkedArray) -> npt.NDArray[Any]:
         return matrix
     array: npt.NDArray[Any] = whole.to_numpy(zero_copy_only=False)
     return array
-
-
-def _write_parquet(table: pa.Table, path: Path) -> None:
-    with path.open("wb") as handle:
-        pq.write_table(table, handle, compression="zstd")
-        handle.flush()
-        os.fsync(handle.fileno())
-
-
-def _flush_directory(path: Path) -> None:
-    """Make a rename or a new file durable; file systems that cannot are left alone."""
-    with contextlib.suppress(OSError):
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-
-
-def _file_facts(path: Path) -> dict[str, Any]:
-    digest = hashlib.sha256()
-    with path.open("rb") as handle:
-        while piece := handle.read(1 << 20):
-            digest.update(piece)
-    return {"sha256": digest.hexdigest(), "bytes": path.stat().st_size}
-
-
-def _digest(manifest: dict[str, Any]) -> str:
-    """Return the SHA-256 of the manifest without its own digest, in canonical JSON."""
-    rest = {k: v for k, v in manifest.items() if k != "sha256"}
-    return hashlib.sha256(json.dumps(rest, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def _read_manifest(root: Path) -> dict[str, Any]:
@@ -242,7 +115,7 @@ def _check_file(path: Path, facts: dict[str, Any]) -> None:
 
 def _assembled(root: Path, manifest: dict[str, Any]) -> Release:
     """Build the release from checked files, and check the promise against the channel."""
-    table = pq.read_table(root / LABELS)
+    table = _labels(root / LABELS, manifest.get("label_column"))
     rows = pq.read_table(root / CHANNEL) if CHANNEL in manifest["files"] else None
     channel = _channel(manifest["channel"], table, rows)
     guarantee = Guarantee.from_json(manifest["guarantee"])
@@ -273,15 +146,27 @@ def _assembled(root: Path, manifest: dict[str, Any]) -> Release:
     )
 
 
+def _labels(path: Path, label_column: str | None) -> pa.Table:
+    """Return what labeldp wrote about each example, under its short names; a table's other columns are not read."""
+    if label_column is None:
+        return pq.read_table(path)
+    there = set(pq.read_schema(path).names)
+    extras = [name for name in EXTRAS if RESERVED + name in there]
+    table = pq.read_table(path, columns=[label_column, *(RESERVED + name for name in extras)])
+    return table.rename_columns(["label", *extras])
+
+
 def _codes(table: pa.Table, classes: tuple[Hashable, ...], channel: FiniteChannel) -> npt.NDArray[Any]:
     dtype = code_dtype(channel.n_outputs)
     if not channel.outputs_are_labels:
         return _as_array(table["output"]).astype(dtype)
-    values = _as_array(table["label"])
-    codes = look_up(values, classes)
-    if codes is None:
+    values = table["label"]
+    if pa.types.is_dictionary(values.type):
+        values = values.cast(values.type.value_type)
+    codes = pc.index_in(values, value_set=pa.array(list(classes)).cast(values.type))
+    if codes.null_count:
         raise ReleaseError("load_release: a released label is not among the classes. Ask its owner for it again.")
-    return codes.astype(dtype)
+    return _as_array(codes).astype(dtype)
 
 
 def _channel(header: dict[str, Any], table: pa.Table, rows: pa.Table | None) -> FiniteChannel:
@@ -301,17 +186,3 @@ def _channel(header: dict[str, Any], table: pa.Table, rows: pa.Table | None) -> 
         transition = flat.reshape(len(flat), header["n_classes"], header["n_outputs"])
         return MatrixChannel(transition, index=index, outputs_are_labels=header["outputs_are_labels"])
     raise ReleaseError(f"load_release: unknown kind of channel {kind!r}. Upgrade labeldp to read newer releases.")
-
-
-def _check_classes(classes: tuple[Hashable, ...]) -> None:
-    """Only plain values are written: whoever loads a release runs nothing."""
-    odd = next((c for c in classes if not isinstance(c, (str, int, float, bool))), None)
-    if odd is not None:
-        fix = "Use text, numbers or booleans as classes of a release that is to be saved."
-        raise invalid("Release.save", "classes", "be text, numbers or booleans", got=type(odd).__name__, fix=fix)
-    kinds = {type(c) for c in classes}
-    if len(kinds) > 1 and not kinds <= {int, float}:
-        raise invalid("Release.save", "classes", "be of one kind", got=Described("a mixture"), fix="Use text for all.")
-    wild = next((c for c in classes if isinstance(c, float) and not math.isfinite(c)), None)
-    if wild is not None:
-        raise invalid("Release.save", "classes", "be finite: JSON has no infinity", got=wild, fix="Use text for all.")

@@ -1,0 +1,183 @@
+"""Models on disk: written at once or not at all, and loaded without running anything that the file brings.
+
+>>> import tempfile, pathlib, numpy as np
+>>> from labeldp.learn import SoftmaxRegression
+>>> folder = tempfile.TemporaryDirectory()
+>>> path = pathlib.Path(folder.name) / "model.skops"
+>>> save_model(SoftmaxRegression().fit(np.eye(2), ["no", "yes"]), path)
+>>> load_model(path).predict(np.eye(2)).tolist()
+['no', 'yes']
+>>> folder.cleanup()
+
+Design notes. skops stores arrays and plain values and names the types to rebuild; a file that asks for a type which is
+neither one of skops' own (scikit-learn, NumPy, SciPy) nor in `TRUSTED` is refused before anything is built. A
+`LabelPrivateClassifier` is stored without its release, its prior and its ledger: a model file carries what predicts
+and what was promised. The promise travels as JSON and is read by `Guarantee.from_json`. Nothing here is a signature.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import json
+import os
+import secrets
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from labeldp.errors import Described, LabelDPError, ReleaseError, invalid, nearest
+from labeldp.guarantee import Guarantee
+from labeldp.learn._classifier import LabelPrivateClassifier
+from labeldp.learn._stages import Stage
+
+FORMAT = "labeldp model"
+VERSION = 1
+
+#: Types beyond skops' own list that a model file may name. Each is a plain container of arrays and settings.
+TRUSTED = frozenset(
+    {
+        "labeldp.learn._classifier.LabelPrivateClassifier",
+        "labeldp.learn._softmax.SoftmaxRegression",
+        "labeldp.learn._tables.TableEncoder",
+        "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",
+        "sklearn.tree._tree.Tree",
+    }
+)
+
+
+def save_model(model: Any, path: str | os.PathLike[str], *, facts: dict[str, Any] | None = None) -> None:
+    """Write a fitted estimator to a new file; `facts` are plain JSON values kept beside it (`facts_` after loading)."""
+    import skops.io
+
+    target = check_new(path)
+    whole = {**promised(model), **(facts or {})}
+    header = json.dumps({"format": FORMAT, "version": VERSION, "facts": whole}, allow_nan=False)
+    try:
+        data = skops.io.dumps({"header": header, "model": bare(model)})
+        strange = sorted(set(skops.io.get_untrusted_types(data=data)) - TRUSTED)
+    except (TypeError, ValueError, AttributeError) as error:
+        fix = f"skops says: {error}"
+        raise invalid("save_model", "model", "be storable", got=type(model).__name__, fix=fix) from error
+    if strange:
+        fix = "Use scikit-learn's or labeldp's estimators."
+        raise invalid("save_model", "model", "be made of known types", got=strange[0], fix=fix)
+    write_new(target, data)
+
+
+def load_model(path: str | os.PathLike[str]) -> Any:
+    """Return a saved estimator; a file that is damaged, not ours, or names other types is refused.
+
+    >>> load_model("no/such.skops")
+    Traceback (most recent call last):
+    ...
+    labeldp.errors.LabelDPError: load_model: `path` must be an existing file, got 'no/such.skops'. There is none.
+    """
+    import skops.io
+    from skops.io.exceptions import UntrustedTypesFoundException
+
+    place = Path(path)
+    if not place.is_file():
+        around = [str(place.parent / p.name) for p in place.parent.glob("*.skops")] if place.parent.is_dir() else []
+        raise invalid("load_model", "path", "be an existing file", got=str(place), fix=nearest(str(place), around))
+    try:
+        data = place.read_bytes()
+        strange = sorted(set(skops.io.get_untrusted_types(data=data)) - TRUSTED)
+        if strange:
+            raise untrusted(place, strange)
+        stored = skops.io.loads(data, trusted=sorted(TRUSTED))
+        return restored(stored["model"], checked_header(place, stored["header"]))
+    except LabelDPError:
+        raise
+    except UntrustedTypesFoundException as error:
+        raise untrusted(place, [str(error)]) from error
+    # Whatever a damaged file makes skops, zipfile, json or a type's own checks say, it is one thing to the reader.
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, EOFError, OSError, zipfile.BadZipFile) as error:
+        raise ReleaseError(f"load_model: {place} is not a readable model: {error}. Ask its owner for it again.") from error
+
+
+def check_new(path: str | os.PathLike[str]) -> Path:
+    """Refuse a target that exists or has no folder, before any budget is spent on what would go there."""
+    target = Path(path)
+    if os.path.lexists(target):
+        fix = "Nothing is overwritten: choose another name, or remove it first."
+        raise invalid("save_model", "path", "be a new file", got=str(target), fix=fix)
+    if not target.parent.is_dir():
+        raise invalid("save_model", "path", "be in an existing folder", got=str(target), fix="Create it first.")
+    return target
+
+
+def bare(model: Any) -> Any:
+    """Return the model without what only its owner needs: release, prior, ledger, seed, and what travels as JSON."""
+    if not isinstance(model, LabelPrivateClassifier):
+        return model
+    light = copy.copy(model)
+    for name in ("release_", "guarantee_", "stages_", "facts_"):
+        light.__dict__.pop(name, None)
+    light.prior = light.ledger = light.random_state = None
+    return light
+
+
+def promised(model: Any) -> dict[str, Any]:
+    """Return what was promised about the labels that the model learned from, as JSON."""
+    if not isinstance(model, LabelPrivateClassifier):
+        return {}
+    return {
+        "guarantee": model.guarantee_.to_json(),
+        "seeded": model.release_.seeded if hasattr(model, "release_") else model.facts_["seeded"],
+        "stages": [plain_numbers(dataclasses.asdict(stage)) for stage in model.stages_],
+    }
+
+
+def plain_numbers(record: dict[str, Any]) -> dict[str, Any]:
+    """Return JSON values; a number that is not one (an accuracy that is not defined) becomes null."""
+    return {k: None if isinstance(v, float) and not np.isfinite(v) else v for k, v in record.items()}
+
+
+def restored(model: Any, facts: dict[str, Any]) -> Any:
+    """Give a loaded model its promise back."""
+    if isinstance(model, LabelPrivateClassifier):
+        model.guarantee_ = Guarantee.from_json(facts["guarantee"])
+        model.stages_ = tuple(
+            Stage(**{k: float("nan") if v is None else v for k, v in stage.items()}) for stage in facts["stages"]
+        )
+    model.facts_ = facts
+    return model
+
+
+def checked_header(place: Path, text: str) -> dict[str, Any]:
+    """Return the facts of a file that is ours and of a version that we know."""
+    header = json.loads(text)
+    if header.get("format") != FORMAT or header.get("version") != VERSION:
+        got = Described(f"{header.get('format')!r}, version {header.get('version')!r}")
+        fix = "Upgrade labeldp to read newer models."
+        raise invalid("load_model", place.name, f"be a {FORMAT}, version {VERSION}", got=got, fix=fix, kind=ReleaseError)
+    facts: dict[str, Any] = header["facts"]
+    return facts
+
+
+def untrusted(place: Path, types: list[str]) -> LabelDPError:
+    """Return the refusal of a file that names types which could do anything."""
+    fix = "Nothing of it was run. Do not use this file."
+    return invalid("load_model", place.name, "be made of known types", got=types[0], fix=fix, kind=ReleaseError)
+
+
+def write_new(target: Path, data: bytes) -> None:
+    """Write a new file through a hidden one: the target is whole or absent, and an existing one is never replaced."""
+    hidden = target.parent / f".{target.name}.partial-{secrets.token_hex(8)}"
+    try:
+        with hidden.open("xb") as handle:
+            handle.write(data)
+            handle.flush()
+            os.fsync(handle.fileno())
+        os.link(hidden, target)
+    except FileExistsError:
+        check_new(target)
+        raise
+    except OSError as error:
+        message = f"save_model: could not write {target}: {error.strerror or error}. Nothing was kept."
+        raise LabelDPError(message) from error
+    finally:
+        hidden.unlink(missing_ok=True)
