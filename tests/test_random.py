@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from labeldp._random import KEY_BYTES, PIECE_BLOCKS, BitStream, NoiseKey, as_key
-from labeldp.errors import LabelDPError
+from labeldp.errors import LabelDPError, PrivacyError
 
 
 def blocks_by_ecb(secret: bytes, *, start: int, count: int, stream: int) -> np.ndarray:
@@ -166,3 +166,14 @@ def test_as_key_refuses_the_rest(rng: object) -> None:
 def test_the_seed_derivation_is_pinned() -> None:
     """Seeded experiments must replay across versions: this derivation may not change."""
     assert NoiseKey.from_seed(7).reveal() == hashlib.sha256(b"labeldp seed 1:7").digest()
+
+
+def test_one_secure_key_serves_one_measurement():
+    """The same noise on two statistics of equal sensitivity would cancel in their difference."""
+    key = NoiseKey.from_os()
+    key.claim("measure")
+    with pytest.raises(PrivacyError, match="drawn from this key before"):
+        key.claim("measure")
+    key.claim("another purpose")
+    seeded = NoiseKey.from_seed(1)
+    assert seeded.claim("measure").reveal() == seeded.claim("measure").reveal()

@@ -30,7 +30,7 @@ import numpy as np
 import numpy.typing as npt
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-from labeldp.errors import LabelDPError, invalid
+from labeldp.errors import LabelDPError, PrivacyError, invalid
 
 Words = npt.NDArray[np.uint64]
 
@@ -44,12 +44,13 @@ _ZEROS = bytes(PIECE_BLOCKS * BLOCK_BYTES)
 class NoiseKey:
     """A secret 256-bit key that every draw of one release comes from. It shows nothing and does not pickle."""
 
-    __slots__ = ("_secret", "seeded")
+    __slots__ = ("_claimed", "_secret", "seeded")
 
     def __init__(self, secret: bytes, *, seeded: bool) -> None:
         if len(secret) != KEY_BYTES:
             raise invalid("NoiseKey", "secret", f"have {KEY_BYTES} bytes", got=len(secret))
         self._secret = bytes(secret)
+        self._claimed: set[str] = set()
         self.seeded = seeded
 
     @classmethod
@@ -68,6 +69,18 @@ class NoiseKey:
         for name in names:
             secret = hmac.new(secret, f"{type(name).__name__}:{name}".encode(), hashlib.sha256).digest()
         return NoiseKey(secret, seeded=self.seeded)
+
+    def claim(self, purpose: str) -> NoiseKey:
+        """Return the child key of a purpose that may be served only once: the same noise on two answers cancels out.
+
+        A seeded key is reproducible by intention and may be claimed again.
+        """
+        if purpose in self._claimed and not self.seeded:
+            raise PrivacyError(
+                f"NoiseKey: noise for {purpose} was drawn from this key before. Use rng=None for fresh noise."
+            )
+        self._claimed.add(purpose)
+        return self.child(purpose)
 
     def words(self, *, start: int, count: int, stream: int = 0) -> Words:
         """Blocks ``start .. start + count - 1`` as an array of shape (count, 2) of 64-bit words."""

@@ -190,8 +190,14 @@ class Liar(RR):
     [
         (TRUE, "RR", {}, r"^privatize: `mechanism` must be a mechanism, got 'RR'"),
         (TRUE, RR, {}, r"^privatize: `mechanism` must be a mechanism"),
-        (TRUE, RR(1.0), {"start": -1}, r"^privatize: `start` must be an integer >= 0, got -1"),
-        (TRUE, RR(1.0), {"start": 0.0}, r"^privatize: `start` must be an integer >= 0, got 0\.0"),
+        (TRUE, RR(1.0), {"start": -1}, r"^privatize: `start` must be an integer in \[0, \d+\], got -1"),
+        (
+            TRUE,
+            RR(1.0),
+            {"start": 2**64},
+            r"^privatize: `start` must be an integer in \[0, \d+\], got 18446744073709551616",
+        ),
+        (TRUE, RR(1.0), {"start": 0.0}, r"^privatize: `start` must be an integer in \[0, \d+\], got 0\.0"),
         (
             TRUE,
             RR(1.0),

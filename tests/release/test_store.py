@@ -111,11 +111,11 @@ def test_stages_and_a_released_prior_survive(release: Release, tmp_path: Path) -
         whole.save(tmp_path / name)
         loaded = load_release(tmp_path / name)
         assert_same(whole, loaded)
-        np.testing.assert_array_equal(loaded.stage, whole.stage)
-        np.testing.assert_array_equal(loaded.prior, prior)
-        np.testing.assert_array_equal(loaded.prior_index, whole.prior_index)
-    assert staged.take(rows).stage.tolist() == [2, 0, 1]
-    assert staged.take(rows).prior_index.tolist() == [1, 0, 0]
+        for field in ("stage", "prior", "prior_index"):
+            np.testing.assert_array_equal(getattr(loaded, field), getattr(whole, field))
+    part = staged.take(rows)
+    np.testing.assert_array_equal(np.asarray(part.stage), [2, 0, 1])
+    np.testing.assert_array_equal(np.asarray(part.prior_index), [1, 0, 0])
     assert (release.stage, release.prior, release.prior_index) == (None, None, None)
     (tmp_path / "all" / PRIOR).unlink()
     with pytest.raises(ReleaseError, match="is missing"):
@@ -188,8 +188,9 @@ def test_loading_runs_nothing(tmp_path: Path, repository: Path) -> None:
         env={"PYTHONPATH": str(repository / "src"), "PATH": ""},
         capture_output=True,
         text=True,
-        check=True,
+        check=False,
     )
+    assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "[] ['compile', 'exec']"
 
 

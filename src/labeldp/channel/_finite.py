@@ -111,6 +111,9 @@ class FiniteChannel(abc.ABC):
         """Return Pr[true label | output] for each example (n, K), by Bayes' rule from `prior` (K,) or (n, K)."""
         codes = self._observed(observed)
         matrix = self._per_example("prior", prior, len(codes))
+        if not np.all(matrix >= 0):
+            owner = f"{type(self).__name__}.posterior"
+            raise invalid(owner, "prior", "have no negative or missing entries", got=Described("one or more"))
         out = np.empty((len(codes), self.n_classes))
         for low, high in self._spans(len(codes)):
             out[low:high] = self._normalised(low, self._joint(low, high, matrix[low:high], codes[low:high]))

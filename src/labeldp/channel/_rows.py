@@ -53,7 +53,9 @@ class Channel(FiniteChannel):
 
     def __init__(self, *, keep: Any, base: Any, index: Any = None, redraw: Any = None) -> None:
         rows = check_probability_rows("Channel", "base", np.atleast_2d(np.asarray(base))).astype(np.float64)
-        self._base = rows
+        sums = rows.sum(axis=1, keepdims=True)
+        # Rows that were rounded in float32 are made to sum to one; those that do already keep their exact values.
+        self._base = np.where(np.abs(sums - 1.0) > 1e-12, rows / sums, rows)
         self._keep = _per_row("keep", keep, len(rows))
         self._redraw = 1.0 - self._keep if redraw is None else _per_row("redraw", redraw, len(rows))
         if np.any(np.abs(self._keep + self._redraw - 1.0) > 1e-12):  # roundings of a number and its complement

@@ -36,6 +36,13 @@ def categories_of(values: Any) -> tuple[Hashable, ...] | None:
     return None
 
 
+def is_declared(values: Any, plain: npt.NDArray[Any]) -> bool:
+    """Whether a column's type fixes its classes before any label is seen: a boolean, or a polars enumeration."""
+    if plain.dtype == np.bool_:
+        return True
+    return type(values).__module__.startswith("polars") and str(values.dtype).startswith("Enum")
+
+
 def as_plain(values: Any) -> npt.NDArray[Any]:
     """Return a column as a NumPy array; text as objects, so that no length is lost."""
     if type(values).__module__.startswith("pyarrow"):

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from labeldp._validate import check_integer, code_dtype
 from labeldp.errors import Described, LabelDPError, invalid, nearest
-from labeldp.release._encoding import as_plain, categories_of, first_unknown, look_up, missing_in
+from labeldp.release._encoding import as_plain, categories_of, first_unknown, is_declared, look_up, missing_in
 
 Codes = npt.NDArray[np.unsignedinteger[Any]]
 
@@ -63,6 +63,8 @@ class SensitiveLabels:
             self.classes = _checked_classes(classes)
         elif dtype_classes is not None:
             self.classes = dtype_classes
+            # An inferred categorical lists what occurs in the data; an enumeration or a boolean is declared beforehand.
+            self.classes_read_off = not is_declared(values, plain)
         elif n_classes is not None and plain.dtype.kind in "iu":
             self.classes = tuple(range(n_classes))
         else:

@@ -104,7 +104,7 @@ class _Noise:
         return "no noise"
 
     def draw(self, key: NoiseKey, size: int) -> npt.NDArray[np.int64]:
-        bits = BitStream(key.child("measure"))
+        bits = BitStream(key.claim("measure"))
         if self.rate is not None:
             return discrete_laplace(bits, rate=self.rate, size=size)
         if self.variance is not None:

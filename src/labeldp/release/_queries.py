@@ -67,6 +67,8 @@ class LabelCounts(Query):
     n_groups: int | None = None
 
     def __post_init__(self) -> None:
+        if self.groups is None and self.n_groups not in (None, 1):
+            raise invalid("LabelCounts", "groups", f"say which of {self.n_groups} groups each label is in", got=None)
         if self.groups is not None:
             object.__setattr__(self, "groups", check_groups("LabelCounts", self.groups, self.n_groups))
 
@@ -140,9 +142,10 @@ class LabelSums(Query):
             return Sensitivity(span, span)
         # Floats before abs: -2^63 has no positive twin among int64.
         rows = np.abs(self.weights.reshape(len(self.weights), -1).astype(np.float64))
-        # Sums and roots of integers round: one step up keeps the statement an upper bound.
-        l2 = math.nextafter(float(np.sqrt((rows**2).sum(axis=1)).max()), math.inf)
-        return Sensitivity(span * float(rows.sum(axis=1).max()), span * l2)
+        # d + 3 roundings, each below 2^-53 relative; sums below 2^53 are exact in floats.
+        up = 1.0 + (rows.shape[1] + 4) * 2.0**-52
+        l1, l2 = span * float(rows.sum(axis=1).max()), span * float(np.sqrt((rows**2).sum(axis=1)).max())
+        return Sensitivity(l1 if l1 < 2.0**53 else l1 * up, l2 * up)
 
     def exact(self, codes: npt.NDArray[Any], *, n_classes: int) -> Integers:
         """Sum in integers."""
@@ -152,6 +155,12 @@ class LabelSums(Query):
         if len(self.weights) != len(codes):
             got = Described(f"{len(self.weights)} for {len(codes)} labels")
             raise invalid("LabelSums", "weights", "have one row per label", got=got)
+        reach = float(np.abs(self.scores.astype(np.float64)).max()) * float(
+            np.abs(self.weights.astype(np.float64)).max()
+        )
+        if reach * len(codes) >= 2.0**62:
+            got, fix = Described("products that may not"), "Use a coarser grid."
+            raise invalid("LabelSums", "weights", "keep the sum within 64 bits", got=got, fix=fix)
         total: Integers = np.atleast_1d(values @ self.weights)
         return total
 
