@@ -18,6 +18,12 @@ def charge(
 
     rows = fingerprint(labels.name, n_rows=len(labels), start=start, row_ids=labels.row_ids)
     entry = ledger.charge(
-        guarantee, label_set=labels.name, rows=rows, n_rows=len(labels), mechanism=mechanism, seeded=seeded
+        guarantee,
+        label_set=labels.name,
+        rows=rows,
+        n_rows=len(labels),
+        mechanism=mechanism,
+        parts=guarantee.parts,
+        seeded=seeded,
     )
     return int(entry.id)
