@@ -185,7 +185,7 @@ def main() -> None:
     rows = [plain(10_000_000, 2), plain(10_000_000, 10)]
     sizes = ((1_000_000, 10, 5), (1_000_000, 100, 3), (200_000, 1000, 3))
     for (n, n_classes, rounds), sharpness, dtype in product(sizes, (2.0, 0.4), (np.float32, np.float64)):
-        rows.append(with_prior(n, n_classes, sharpness, dtype, rounds=rounds))  # noqa: PERF401 - one at a time, slowly
+        rows.append(with_prior(n, n_classes, sharpness, dtype, rounds=rounds))
     print(
         f"{platform.machine()}, {numba.get_num_threads()} threads, NumPy {np.__version__}, labeldp {labeldp.__version__}"
     )

@@ -24,7 +24,7 @@ LEAST_TESTS = 150
 #: Never loaded by `import labeldp`: the first five are optional or strangers, the rest are heavy and fetched when needed.
 HEAVY = ("torch", "ray", "dask", "pyspark", "matplotlib", "sklearn", "numba", "pyarrow", "scipy", "pandas", "plotly")
 
-OWN_FOLDERS = ("src", "tests", "benchmarks", "docs", "examples", ".ci")
+OWN_FOLDERS = ("src", "tests", "benchmarks", "docs", "examples", "scripts", "studies", ".ci")
 OWN_SUFFIXES = {".py", ".md", ".toml", ".txt", ".cff", ".cfg", ".sh", ".yml", ".yaml", ".json", ".html", ""}
 
 

@@ -6,7 +6,17 @@
 """
 
 from labeldp.learn._classifier import LabelPrivateClassifier
+from labeldp.learn._saved import load_model, save_model
 from labeldp.learn._softmax import SoftmaxRegression
 from labeldp.learn._stages import Stage
+from labeldp.learn._tables import TableEncoder, table_classifier
 
-__all__ = ["LabelPrivateClassifier", "SoftmaxRegression", "Stage"]
+__all__ = [
+    "LabelPrivateClassifier",
+    "SoftmaxRegression",
+    "Stage",
+    "TableEncoder",
+    "load_model",
+    "save_model",
+    "table_classifier",
+]

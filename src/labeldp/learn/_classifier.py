@@ -6,11 +6,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.utils import get_tags
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import (
     _assert_all_finite,
@@ -22,8 +24,8 @@ from sklearn.utils.validation import (
 
 from labeldp._random import as_key
 from labeldp._validate import check_choice, check_epsilon, check_positive
-from labeldp.errors import Described, invalid
-from labeldp.guarantee import Guarantee, Trust
+from labeldp.errors import Described, PrivacyError, invalid
+from labeldp.guarantee import Guarantee
 from labeldp.learn._corrections import CORRECTIONS, chosen_correction, split_pipeline
 from labeldp.learn._softmax import SoftmaxRegression
 from labeldp.learn._stages import TEMPERATURE, assign_stages, interpolated, stage_shares
@@ -114,41 +116,52 @@ class LabelPrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         self.label_set = label_set
 
     def fit(self, X: Any, y: Any) -> LabelPrivateClassifier:
-        """Privatize y in stages and train; y is not kept."""
+        """Privatize y in stages and train; y is not kept.
+
+        Everything that can be refused is refused before the ledger is charged, and nothing is drawn before that.
+        """
         labels = self._boxed(X, y)
-        settings = self._settings(labels.classes)
         key = as_key("LabelPrivateClassifier", self.random_state)
         budget = check_epsilon("LabelPrivateClassifier", self.epsilon)
-        source = UniformPrior() if self.prior is None else self.prior
         stage = assign_stages(len(labels), stage_shares(self.stages, budget), key.child("split"))
-        features = self._transformed(X, fit=True)
+        source = UniformPrior() if self.prior is None else self.prior
         plan = _plan(source, budget, labels)
+        transformer, settings = self._settings(labels.classes, plan.promise.epsilon())
+        features = self._fitted_features(transformer, settings, X)
+        known = X if source.raw_features else features
+        source = source.prepared(known, budget=budget, n_examples=len(labels), n_classes=labels.n_classes)
+        made = partial(source.table, known, labels, budget=budget, key=key)
+        table = None if source.sees_labels else made()
         entry = charge(self.ledger, plan.promise, labels, mechanism=self._description(), seeded=key.seeded)
-        table = source.table(features, labels, budget=budget, key=key)
+        table = _within(plan, made() if table is None else table)
         walked = walk(features, stage, table, drawn_by(labels, RRWithPrior(plan.response), key), settings)
-        release = _merged(walked, stage, table, labels, key.seeded)
-        self.release_ = replace(release, guarantee=plan.promise, mechanism=self._description(), ledger_entry=entry)
-        return self._finish(walked, settings)
+        release = _merged(walked, stage, table, labels, seeded=key.seeded)
+        release = replace(release, guarantee=plan.promise, mechanism=self._description(), ledger_entry=entry)
+        return self._finish(walked, release, transformer, settings)
 
     def fit_release(self, X: Any, release: Release) -> LabelPrivateClassifier:
-        """Train from a release that someone else made; the model is the one that its owner's `fit` gives.
+        """Train from a release that someone else made; with the owner's parameters, the model is that of her `fit`.
 
-        Needs the release and the features, and no label. A release without stages is one stage.
+        Needs the release and the features, and no label. A release without stages is one stage. `epsilon`, `stages`,
+        `prior` and `classes` are those of the release, whatever they are here.
         """
         if _num_samples(X) != len(release):
             got = Described(f"{_num_samples(X)} rows for {len(release)} labels")
             raise invalid("LabelPrivateClassifier", "X", "have one row per released label", got=got)
-        settings = self._settings(release.classes)
+        transformer, settings = self._settings(release.classes, release.guarantee.epsilon())
+        features = self._fitted_features(transformer, settings, X)
         stage = np.zeros(len(release), np.uint8) if release.stage is None else release.stage
-        walked = walk(self._transformed(X, fit=True), stage, _released_prior(release), replayed_from(release), settings)
-        self.release_ = release
-        return self._finish(walked, settings)
+        walked = walk(features, stage, _released_prior(release), replayed_from(release), settings)
+        return self._finish(walked, release, transformer, settings)
 
-    def _finish(self, walked: Walked, settings: Settings) -> LabelPrivateClassifier:
+    def _finish(self, walked: Walked, release: Release, transformer: Any, settings: Settings) -> LabelPrivateClassifier:
+        """Keep the result, all of it at once: a fit that fails leaves the last one as it was."""
+        self._transformer = transformer
+        self.release_ = release
         self.estimator_ = walked.model
         self.stages_ = tuple(walked.stages)
-        self.guarantee_ = self.release_.guarantee
-        self.classes_ = np.asarray(self.release_.classes)
+        self.guarantee_ = release.guarantee
+        self.classes_ = np.asarray(release.classes)
         self.correction_ = settings.correction
         return self
 
@@ -157,7 +170,7 @@ class LabelPrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
     def _boxed(self, X: Any, y: Any) -> SensitiveLabels:
         """Check labels as scikit-learn does, and box them."""
         if isinstance(y, SensitiveLabels):
-            boxed = y
+            boxed = self._agreed(y)
         else:
             plain = y
             if not hasattr(y, "dtype") or isinstance(y, np.ndarray):
@@ -173,30 +186,59 @@ class LabelPrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             raise invalid("LabelPrivateClassifier", "y", "have two classes or more", got=got, fix=fix)
         return boxed
 
-    def _settings(self, classes: Sequence[Any]) -> Settings:
+    def _agreed(self, labels: SensitiveLabels) -> SensitiveLabels:
+        """Refuse boxed labels whose classes are not the ones asked for."""
+        if self.classes is not None and tuple(np.asarray(self.classes).tolist()) != labels.classes:
+            got = Described(f"{len(self.classes)} for labels that have their own {labels.n_classes}")
+            fix = "Leave classes out: SensitiveLabels know theirs."
+            raise invalid("LabelPrivateClassifier", "classes", "be those of the labels", got=got, fix=fix)
+        return labels
+
+    def _settings(self, classes: Sequence[Any], epsilon: float) -> tuple[Any, Settings]:
+        """Return the transformers of the estimator, unfitted, and what the walk needs to know."""
         check_choice("LabelPrivateClassifier", "correction", self.correction, CORRECTIONS)
-        estimator = SoftmaxRegression() if self.estimator is None else clone(self.estimator)
-        self._transformer, last = split_pipeline(estimator)
+        transformer, last = split_pipeline(SoftmaxRegression() if self.estimator is None else clone(self.estimator))
         if not hasattr(last, "predict_proba"):
             fix = "Wrap it in CalibratedClassifierCV, or use a classifier that has it."
             raise invalid(
                 "LabelPrivateClassifier", "estimator", "have `predict_proba`", got=type(last).__name__, fix=fix
             )
-        temperature = interpolated(TEMPERATURE, self.epsilon) if self.temperature is None else self.temperature
-        return Settings(
+        # The promised epsilon, which a receiver of the release knows to the last bit, and not the one asked for.
+        temperature = interpolated(TEMPERATURE, epsilon) if self.temperature is None else self.temperature
+        settings = Settings(
             estimator=last,
             correction=chosen_correction(last, self.correction),
             temperature=check_positive("LabelPrivateClassifier", "temperature", temperature),
             filter_earlier=bool(self.filter_earlier),
             classes=tuple(classes),
         )
+        return transformer, settings
 
-    def _transformed(self, X: Any, *, fit: bool = False) -> Any:
-        """Return the features as the last step wants them; transformers never see a label."""
+    def _fitted_features(self, transformer: Any, settings: Settings, X: Any) -> Any:
+        """Return the features as the last step wants them; transformers are fitted here and never see a label."""
+        if transformer is None:
+            return self._checked(X, settings.estimator, reset=True)
+        validate_data(self, X, skip_check_array=True, reset=True)
+        return transformer.fit_transform(X)
+
+    def _features(self, X: Any) -> Any:
+        """Return new features as the last step wants them."""
         if self._transformer is None:
-            return validate_data(self, X, accept_sparse="csr", reset=fit, dtype=[np.float64, np.float32])
-        validate_data(self, X, skip_check_array=True, reset=fit)
-        return self._transformer.fit_transform(X) if fit else self._transformer.transform(X)
+            return self._checked(X, self.estimator_, reset=False)
+        validate_data(self, X, skip_check_array=True, reset=False)
+        return self._transformer.transform(X)
+
+    def _checked(self, X: Any, estimator: Any, *, reset: bool) -> Any:
+        """Return a numeric matrix that the estimator can take: sparse or with gaps only where it says so."""
+        accepts = get_tags(estimator).input_tags
+        return validate_data(
+            self,
+            X,
+            accept_sparse="csr" if accepts.sparse else False,
+            ensure_all_finite="allow-nan" if accepts.allow_nan else True,
+            dtype=[np.float64, np.float32],
+            reset=reset,
+        )
 
     def _description(self) -> str:
         return f"LabelPrivateClassifier(epsilon={self.epsilon!r}, stages={self.stages!r}, prior={self.prior!r})"
@@ -206,60 +248,81 @@ class LabelPrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
     def predict_proba(self, X: Any) -> Floats:
         """Return class probabilities (n, K), in the order of `classes_`."""
         check_is_fitted(self, "estimator_")
-        return model_probabilities(self.estimator_, self._transformed(X), tuple(self.classes_.tolist()))
+        return model_probabilities(self.estimator_, self._features(X), tuple(self.classes_.tolist()))
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
         """Return the likeliest class of each row."""
-        labels: npt.NDArray[Any] = self.classes_[self.predict_proba(X).argmax(axis=1)]
+        best = self.predict_proba(X).argmax(axis=1)
+        labels: npt.NDArray[Any] = self.classes_[best]
         return labels
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
+        inner = get_tags(SoftmaxRegression() if self.estimator is None else self.estimator).input_tags
+        tags.input_tags.sparse, tags.input_tags.allow_nan = inner.sparse, inner.allow_nan
         return tags
 
 
 class _Plan(NamedTuple):
-    """How a budget is divided: what the labels' response gets, and the promise of the whole."""
+    """How a budget is divided: what the prior spends, what the labels' response gets, and the promise of the whole."""
 
+    spent: float
     response: float
     promise: Guarantee
 
 
 def _plan(source: Prior, budget: float, labels: SensitiveLabels) -> _Plan:
     """Divide the budget between the prior and the response, rounding so that together they never exceed it."""
-    spent = source.cost(budget, n_examples=len(labels), n_classes=labels.n_classes)
-    if spent >= budget > 0 and spent > 0:
+    before = source.promise(budget, n_examples=len(labels), n_classes=labels.n_classes)
+    spent = before.epsilon()
+    if 0 < spent >= budget and math.isfinite(budget):
         fix = "Give the classifier a larger epsilon or the prior a smaller one."
         raise invalid("LabelPrivateClassifier", "epsilon", f"exceed the prior's cost {spent:g}", got=budget, fix=fix)
-    rest = budget - spent
-    while spent + rest > budget:
-        rest = math.nextafter(rest, 0.0)
-    promise = Guarantee.pure(rest).named("response")
-    if spent > 0:
-        histogram = Guarantee.pure(spent, trust=Trust.CURATOR).named("prior")
-        promise = histogram.then(promise)
-    return _Plan(rest, promise.assuming(CLASSES_READ_OFF) if labels.classes_read_off else promise)
+    if labels.classes_read_off:
+        before = before.assuming(CLASSES_READ_OFF)
+    response = budget if math.isinf(budget) else budget - spent
+    promise = _promised(before, response)
+    while promise.epsilon() > budget:  # sums round up: the response pays for the last digit
+        response = math.nextafter(response, 0.0)
+        promise = _promised(before, response)
+    return _Plan(spent, response, promise)
+
+
+def _promised(before: Guarantee, response: float) -> Guarantee:
+    """Return the prior's promise and then the response's; a prior that cost nothing leaves its assumptions alone."""
+    answer = Guarantee.pure(response).named("response")
+    if before.epsilon() > 0:
+        return before.named("prior").then(answer)
+    return replace(answer, assumptions=before.assumptions)
+
+
+def _within(plan: _Plan, table: PriorTable) -> PriorTable:
+    """Refuse beliefs that cost more than was planned and charged for them."""
+    if table.guarantee is not None and not table.guarantee.epsilon() <= plan.spent:
+        raise PrivacyError(
+            f"LabelPrivateClassifier: the prior said that it costs epsilon = {plan.spent!r} and spent "
+            f"{table.guarantee.epsilon()!r}. No label was released. Fix its `cost`."
+        )
+    return table
 
 
 def _merged(
-    walked: Walked, stage: npt.NDArray[Any], table: PriorTable, labels: SensitiveLabels, seeded: bool
+    walked: Walked, stage: npt.NDArray[Any], table: PriorTable, labels: SensitiveLabels, *, seeded: bool
 ) -> Release:
     """Return the release of all stages, in the order of the data set."""
     order = np.argsort(np.concatenate([part.rows for part in walked.parts]), kind="stable")
-    informed = table.guarantee is not None
     return Release(
         codes=np.concatenate([part.codes for part in walked.parts])[order],
         classes=labels.classes,
         channel=joined([part.channel for part in walked.parts]).take(order),
         guarantee=Guarantee.pure(0.0),
         mechanism="",
-        seeded=seeded,
+        seeded=seeded or table.seeded,
         label_set=labels.name,
         created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
         stage=stage,
-        prior=table.rows if informed else None,
-        prior_index=table.index if informed else None,
+        prior=None if table.says_nothing else table.rows,
+        prior_index=None if table.says_nothing else table.index,
     )
 
 

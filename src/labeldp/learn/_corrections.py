@@ -20,7 +20,7 @@ import numpy.typing as npt
 import scipy.sparse
 from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline
-from sklearn.utils import _safe_indexing
+from sklearn.utils import _safe_indexing, get_tags
 from sklearn.utils.validation import has_fit_parameter
 
 from labeldp.channel import FiniteChannel
@@ -90,7 +90,11 @@ def _fit_replicated(estimator: BaseEstimator, X: Any, targets: Floats, labels: n
 
 def split_pipeline(estimator: BaseEstimator) -> tuple[Pipeline | None, BaseEstimator]:
     """Return the label-free transformers of a pipeline and its last step, which alone learns from labels."""
-    if isinstance(estimator, Pipeline):
-        steps = estimator.steps
-        return (Pipeline(steps[:-1]) if len(steps) > 1 else None), steps[-1][1]
-    return None, estimator
+    if not isinstance(estimator, Pipeline):
+        return None, estimator
+    steps = estimator.steps
+    for name, step in steps[:-1]:
+        if isinstance(step, BaseEstimator) and get_tags(step).target_tags.required:
+            fix = f"Leave out `{name}` ({type(step).__name__}): transformers see features alone."
+            raise invalid("LabelPrivateClassifier", "estimator", "transform without labels", got=name, fix=fix)
+    return (Pipeline(steps[:-1]) if len(steps) > 1 else None), steps[-1][1]

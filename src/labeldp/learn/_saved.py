@@ -48,6 +48,23 @@ TRUSTED = frozenset(
 )
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RememberedRelease:
+    """What a saved model remembers of the release it learned from: everything but the labels and their channel."""
+
+    classes: tuple[Any, ...]
+    guarantee: Guarantee
+    mechanism: str
+    seeded: bool
+    label_set: str
+    created: str
+    ledger_entry: int | None
+    n_examples: int
+
+    def __len__(self) -> int:
+        return self.n_examples
+
+
 def save_model(model: Any, path: str | os.PathLike[str], *, facts: dict[str, Any] | None = None) -> None:
     """Write a fitted estimator to a new file; `facts` are plain JSON values kept beside it (`facts_` after loading)."""
     import skops.io
@@ -94,8 +111,19 @@ def load_model(path: str | os.PathLike[str]) -> Any:
     except UntrustedTypesFoundException as error:
         raise untrusted(place, [str(error)]) from error
     # Whatever a damaged file makes skops, zipfile, json or a type's own checks say, it is one thing to the reader.
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError, EOFError, OSError, zipfile.BadZipFile) as error:
-        raise ReleaseError(f"load_model: {place} is not a readable model: {error}. Ask its owner for it again.") from error
+    except (
+        KeyError,
+        TypeError,
+        ValueError,
+        AttributeError,
+        IndexError,
+        EOFError,
+        OSError,
+        zipfile.BadZipFile,
+    ) as error:
+        raise ReleaseError(
+            f"load_model: {place} is not a readable model: {error}. Ask its owner for it again."
+        ) from error
 
 
 def check_new(path: str | os.PathLike[str]) -> Path:
@@ -124,10 +152,17 @@ def promised(model: Any) -> dict[str, Any]:
     """Return what was promised about the labels that the model learned from, as JSON."""
     if not isinstance(model, LabelPrivateClassifier):
         return {}
+    release = model.release_
     return {
         "guarantee": model.guarantee_.to_json(),
-        "seeded": model.release_.seeded if hasattr(model, "release_") else model.facts_["seeded"],
         "stages": [plain_numbers(dataclasses.asdict(stage)) for stage in model.stages_],
+        "classes": list(release.classes),
+        "seeded": release.seeded,
+        "mechanism": release.mechanism,
+        "label_set": release.label_set,
+        "created": release.created,
+        "ledger_entry": release.ledger_entry,
+        "n_examples": len(release),
     }
 
 
@@ -139,12 +174,23 @@ def plain_numbers(record: dict[str, Any]) -> dict[str, Any]:
 def restored(model: Any, facts: dict[str, Any]) -> Any:
     """Give a loaded model its promise back."""
     if isinstance(model, LabelPrivateClassifier):
-        model.guarantee_ = Guarantee.from_json(facts["guarantee"])
-        model.stages_ = tuple(
-            Stage(**{k: float("nan") if v is None else v for k, v in stage.items()}) for stage in facts["stages"]
-        )
+        promise = Guarantee.from_json(facts["guarantee"])
+        names = ("mechanism", "seeded", "label_set", "created", "ledger_entry", "n_examples")
+        kept = {name: facts[name] for name in names}
+        learned = {
+            "guarantee_": promise,
+            "release_": RememberedRelease(classes=tuple(facts["classes"]), guarantee=promise, **kept),
+            "stages_": tuple(read_stage(record) for record in facts["stages"]),
+        }
+        model.__dict__.update(learned)
     model.facts_ = facts
     return model
+
+
+def read_stage(record: dict[str, Any]) -> Stage:
+    """Return a stage from JSON, where an accuracy that is not defined is null."""
+    values: dict[str, Any] = {name: float("nan") if value is None else value for name, value in record.items()}
+    return Stage(**values)
 
 
 def checked_header(place: Path, text: str) -> dict[str, Any]:
@@ -153,7 +199,9 @@ def checked_header(place: Path, text: str) -> dict[str, Any]:
     if header.get("format") != FORMAT or header.get("version") != VERSION:
         got = Described(f"{header.get('format')!r}, version {header.get('version')!r}")
         fix = "Upgrade labeldp to read newer models."
-        raise invalid("load_model", place.name, f"be a {FORMAT}, version {VERSION}", got=got, fix=fix, kind=ReleaseError)
+        raise invalid(
+            "load_model", place.name, f"be a {FORMAT}, version {VERSION}", got=got, fix=fix, kind=ReleaseError
+        )
     facts: dict[str, Any] = header["facts"]
     return facts
 

@@ -74,9 +74,7 @@ def score_privately(
     rng: Any = None,
 ) -> PrivateScore:
     """Measure how many predictions are right, with exact noise, charged to the ledger before it is drawn."""
-    boxed = (
-        labels if isinstance(labels, SensitiveLabels) else SensitiveLabels(labels, classes=classes, name=label_set)
-    )
+    boxed = labels if isinstance(labels, SensitiveLabels) else SensitiveLabels(labels, classes=classes, name=label_set)
     query = CorrectCount(predicted=codes_in(predictions, boxed.classes))
     measured = measure(boxed, query, epsilon=epsilon, rng=rng, ledger=ledger)
     return PrivateScore(

@@ -85,8 +85,6 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         if len(classes) < 2:
             raise invalid("SoftmaxRegression", "y", "have two classes or more", got=Described(f"{len(classes)} class"))
         weights = _check_sample_weight(sample_weight, X, dtype=X.dtype, ensure_non_negative=True)
-        if not weights.any():
-            raise invalid("SoftmaxRegression", "sample_weight", "have an entry > 0", got=Described("only zeros"))
         one_hot = scipy.sparse.csr_matrix((weights, (np.arange(len(codes)), codes)), shape=(len(codes), len(classes)))
         return self._minimise(X, classes, _soft_objective(self._problem(X, one_hot, total=weights.sum()), weights))
 

@@ -20,6 +20,8 @@ from labeldp.errors import Described, invalid
 PAPER_EPSILONS = (1.0, 2.0, 4.0, 8.0)
 FIRST_SHARE = (0.8, 0.7, 0.6, 0.6)
 TEMPERATURE = (0.6, 0.5, 0.5, 0.5)
+#: More than anyone found useful (the paper stops at four); the number of a stage fits in a byte.
+MOST_STAGES = 100
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,11 +47,20 @@ def stage_shares(stages: Any, epsilon: float) -> tuple[float, ...]:
     """
     if isinstance(stages, (list, tuple, np.ndarray)):
         shares = tuple(float(s) for s in stages)
-        if not shares or min(shares) <= 0 or abs(sum(shares) - 1) > 1e-9:  # shares are typed by hand: decimals round
+        if (
+            not 0 < len(shares) <= MOST_STAGES or min(shares) <= 0 or abs(sum(shares) - 1) > 1e-9
+        ):  # shares are typed by hand: decimals round
             fix = "For example (0.7, 0.3)."
-            raise invalid("LabelPrivateClassifier", "stages", "be shares > 0 that sum to 1", got=stages, fix=fix)
+            raise invalid(
+                "LabelPrivateClassifier",
+                "stages",
+                f"be at most {MOST_STAGES} shares > 0 that sum to 1",
+                got=stages,
+                fix=fix,
+            )
         return shares
-    count = check_integer("LabelPrivateClassifier", "stages", stages, least=1, fix="A number, or the stages' shares.")
+    fix = "A number, or the stages' shares."
+    count = check_integer("LabelPrivateClassifier", "stages", stages, least=1, most=MOST_STAGES, fix=fix)
     if count == 1:
         return (1.0,)
     first = round(interpolated(FIRST_SHARE, epsilon), 6)

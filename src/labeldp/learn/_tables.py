@@ -141,7 +141,9 @@ def location(name: str, column: Any) -> list[float]:
 
 def finite(name: str, column: Any) -> npt.NDArray[np.float64]:
     """Return float64 with NaN for what is missing; infinity is refused."""
-    values: npt.NDArray[np.float64] = column.to_numpy(zero_copy_only=False) if isinstance(column, pa.Array) else column.to_numpy()
+    values: npt.NDArray[np.float64] = (
+        column.to_numpy(zero_copy_only=False) if isinstance(column, pa.Array) else column.to_numpy()
+    )
     values = np.asarray(values, np.float64)
     if np.isinf(values).any():
         fix = "Clip it, or mark it as missing."

@@ -82,6 +82,8 @@ def walk(X: Any, stage: npt.NDArray[Any], table: PriorTable, draw: Draw, setting
         walked.parts.append(Part(rows=rows, codes=codes, channel=channel, prior=prior, known=known))
         dropped = _train(walked, X, settings)
         walked.stages.append(_report(number, walked.parts[-1], len(stage), dropped))
+    if _can_go_on(walked.model):
+        walked.model.set_params(warm_start=settings.estimator.warm_start)  # as the user has it
     return walked
 
 
@@ -98,7 +100,7 @@ def drawn_by(labels: SensitiveLabels, mechanism: Mechanism, key: NoiseKey) -> Dr
 def replayed_from(release: Release) -> Draw:
     """Return the receiver's way to get a stage: out of the release."""
 
-    def draw(number: int, rows: npt.NDArray[np.intp], prior: Floats) -> tuple[Codes, FiniteChannel]:
+    def draw(_number: int, rows: npt.NDArray[np.intp], _prior: Floats) -> tuple[Codes, FiniteChannel]:
         return release.codes[rows], release.channel.take(rows)
 
     return draw
@@ -150,9 +152,14 @@ def _train(walked: Walked, X: Any, settings: Settings) -> int:
 
 def _next_estimator(model: Any, settings: Settings) -> BaseEstimator:
     """Return a fresh estimator, or last stage's to go on from, where it can start from its own weights."""
-    if model is not None and hasattr(model, "fit_targets") and "warm_start" in model.get_params():
+    if model is not None and _can_go_on(model):
         return model.set_params(warm_start=True)
     return clone(settings.estimator)
+
+
+def _can_go_on(model: Any) -> bool:
+    """Whether a fitted model takes soft targets and starts from its own weights: others' warm starts mean other things."""
+    return hasattr(model, "fit_targets") and "warm_start" in model.get_params()
 
 
 def _filtered(part: Part, walked: Walked, X: Any, settings: Settings) -> Part:

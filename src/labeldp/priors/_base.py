@@ -65,6 +65,13 @@ class Prior(abc.ABC):
         spent = self.cost(budget, n_examples=n_examples, n_classes=n_classes)
         return Guarantee.pure(spent, trust=Trust.CURATOR if spent else Trust.NO_ONE)
 
+    def prepared(self, X: Any, *, budget: float, n_examples: int, n_classes: int) -> Prior:
+        """Return this source with the work done that needs no label, so that it fails, if it must, before it is charged.
+
+        What it costs is the same. By default there is nothing to prepare.
+        """
+        return self
+
     @abc.abstractmethod
     def table(self, X: Any, labels: SensitiveLabels, *, budget: float, key: NoiseKey) -> PriorTable:
         """Return the beliefs, spending on the labels what `cost` says of the whole `budget`."""

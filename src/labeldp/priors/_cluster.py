@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -64,6 +64,11 @@ class ClusterPrior(Prior):
                 raise invalid("ClusterPrior", "epsilon", f"be in (0, {budget:g})", got=self.epsilon, fix=fix)
             return spent
         return min(EPSILON_TIMES_SIZE * clusters / n_examples, budget / 2)
+
+    def prepared(self, X: Any, *, budget: float, n_examples: int, n_classes: int) -> ClusterPrior:
+        """Return the prior with its clusters found and its cost settled."""
+        spent = self.cost(budget, n_examples=n_examples, n_classes=n_classes)
+        return replace(self, groups=self._clusters(X, n_examples, budget), n_clusters=None, epsilon=spent)
 
     def table(self, X: Any, labels: SensitiveLabels, *, budget: float, key: NoiseKey) -> PriorTable:
         """Measure the histograms and turn them into shares."""

@@ -1,0 +1,206 @@
+"""How every command speaks: tables and JSON on stdout, progress and errors on stderr, and its exit code."""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import typer
+
+from labeldp.errors import BudgetError, LabelDPError, PrivacyError, ReleaseError
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+UNEXPECTED, BAD_INPUT, OVER_BUDGET, DAMAGED = 1, 2, 3, 4
+
+#: A file that is piped has no width; this one keeps tables and sentences whole.
+PIPED_WIDTH = 100
+
+_settings = {"debug": False}
+
+
+def show_tracebacks(debug: bool) -> None:
+    """Remember whether an error is to be shown with where it came from."""
+    _settings["debug"] = debug
+
+
+def reflowed(text: str) -> str:
+    """Return a docstring whose paragraphs are one line each, so that they wrap to any screen; indents are kept.
+
+    >>> print(reflowed(" ".join(["One", "paragraph."])))
+    One paragraph.
+    """
+    import inspect
+
+    paragraphs = inspect.cleandoc(text).split("\n\n")
+    return "\n\n".join(part.replace("\n", " ") for part in paragraphs)
+
+
+def guarded(command: Callable[..., None]) -> Callable[..., None]:
+    """Turn what a command raises into one line on stderr and an exit code."""
+
+    @functools.wraps(command)
+    def run(*arguments: Any, **options: Any) -> None:
+        try:
+            command(*arguments, **options)
+        except (typer.Exit, typer.Abort, typer.BadParameter):
+            raise
+        except Exception as error:  # noqa: BLE001 - the border: everything becomes an exit code
+            leave(error)
+
+    return run
+
+
+def leave(error: Exception) -> NoReturn:
+    """Say what went wrong and exit with the code for it."""
+    if _settings["debug"]:
+        traceback.print_exc(file=sys.stderr)
+    code, message = verdict(error)
+    errors().print(f"[bold red]error:[/] {escaped(message)}", soft_wrap=True, highlight=False)
+    raise typer.Exit(code)
+
+
+def verdict(error: Exception) -> tuple[int, str]:
+    """Return the exit code for an error, and its message on one line."""
+    text = " ".join(str(error).split())
+    if isinstance(error, BudgetError):
+        return OVER_BUDGET, text
+    if isinstance(error, (ReleaseError, PrivacyError)):
+        return DAMAGED, text
+    if isinstance(error, LabelDPError):
+        return BAD_INPUT, text
+    if isinstance(error, OSError) and error.strerror:
+        where = f": {error.filename}" if error.filename else ""
+        return BAD_INPUT, f"{error.strerror}{where}"
+    hint = "" if _settings["debug"] else " This is a fault of labeldp; run `labeldp --debug ...` to see where."
+    return UNEXPECTED, f"{type(error).__name__}: {text}.{hint}"
+
+
+def output() -> Console:
+    """The console of answers."""
+    return _console(stderr=False)
+
+
+def errors() -> Console:
+    """The console of warnings, errors and progress."""
+    return _console(stderr=True)
+
+
+def _console(*, stderr: bool) -> Console:
+    from rich.console import Console
+
+    stream = sys.stderr if stderr else sys.stdout
+    return Console(stderr=stderr, highlight=False, width=None if stream.isatty() else _piped_width())
+
+
+def _piped_width() -> int:
+    import os
+
+    wanted = os.environ.get("COLUMNS", "")
+    return int(wanted) if wanted.isdigit() and int(wanted) > 0 else PIPED_WIDTH
+
+
+def escaped(text: object) -> str:
+    """Return text whose brackets are not markup: a class may be called [a]."""
+    from rich.markup import escape
+
+    return escape(str(text))
+
+
+def answer(facts: dict[str, Any], *, as_json: bool, show: Callable[[Console], None]) -> None:
+    """Print the answer: one JSON object for machines, or what `show` prints for people."""
+    if as_json:
+        print(json.dumps(plain(facts), allow_nan=False))
+    else:
+        show(output())
+
+
+def plain(value: Any) -> Any:
+    """Return JSON types; infinity becomes the text "inf", since JSON has no such number.
+
+    >>> plain({"epsilon": math.inf, "rows": (1, 2)})
+    {'epsilon': 'inf', 'rows': [1, 2]}
+    """
+    if isinstance(value, dict):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(v) for v in value]
+    if hasattr(value, "tolist"):
+        return plain(value.tolist())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None if math.isnan(value) else str(value)
+    return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)
+
+
+def facts_table(rows: list[tuple[str, Any]], *, title: str = "") -> RenderableType:
+    """Return names and values in two columns; a value of None is left out."""
+    from rich.table import Table
+
+    table = Table(title=title or None, title_justify="left", show_header=False, box=None, pad_edge=False)
+    table.add_column(style="cyan", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in rows:
+        if value is not None:
+            table.add_row(name, value if not isinstance(value, str) else escaped(value))
+    return table
+
+
+def percent_or_none(share: float | None) -> str | None:
+    """Return a share as a percentage, or None where it is not known."""
+    from labeldp.cli._words import percent
+
+    return None if share is None or math.isnan(share) else percent(share)
+
+
+def warn_seeded() -> None:
+    """Say in red that what follows protects no one."""
+    errors().print(
+        "[bold white on red] NOT PRIVATE [/] [red]The noise comes from a seed: whoever knows or guesses the seed "
+        "removes it. For experiments only.[/]"
+    )
+
+
+@contextmanager
+def progress(what: str) -> Iterator[Callable[[int, int | None], None]]:
+    """Show a bar on stderr while the body runs; it is told (done, total). Nothing is shown where nobody looks."""
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
+    console = errors()
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task(what, total=None)
+
+        def told(done: int, total: int | None) -> None:
+            bar.update(task, completed=done, total=total)
+
+        yield told
+
+
+@contextmanager
+def shares(what: str) -> Iterator[Callable[[float, str], None]]:
+    """Show a bar on stderr for work that tells (share done, what it is doing)."""
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+    columns = (BarColumn(20), TaskProgressColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
+    console = errors()
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task(escaped(what), total=1.0)
+        yield lambda share, doing: bar.update(task, completed=share, description=escaped(doing))
+
+
+@contextmanager
+def waiting(what: str) -> Iterator[None]:
+    """Show on stderr that work goes on, where its length is not known."""
+    console = errors()
+    if not console.is_terminal:
+        yield
+        return
+    with console.status(what):
+        yield

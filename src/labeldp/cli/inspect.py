@@ -1,0 +1,154 @@
+"""`labeldp inspect`: what a release protects, from whom, how well, and whether it is intact."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from labeldp.cli._options import AsJson
+from labeldp.cli._screen import answer, escaped, facts_table
+from labeldp.cli._words import percent, promise_facts, promise_rows
+from labeldp.errors import invalid, nearest
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+#: Classes shown one by one, and cells (examples x classes) beyond which a rate is an average over evenly spaced rows.
+MOST_SHOWN = 20
+MOST_CELLS = 20_000_000
+
+
+def inspect(
+    release: Annotated[Path, typer.Argument(help="A release directory.")],
+    *,
+    as_json: AsJson = False,
+) -> None:
+    """Show what a release promises and how its labels were randomized, after checking every checksum.
+
+    [bold]Examples[/bold]
+
+      labeldp inspect release
+
+      labeldp inspect release --json
+    """
+    from labeldp.release import load_release
+
+    if not release.is_dir():
+        around = [str(p) for p in release.parent.iterdir() if p.is_dir()] if release.parent.is_dir() else []
+        raise invalid("inspect", "release", "be a directory", got=str(release), fix=nearest(str(release), around))
+    loaded = load_release(release)
+    facts = _facts(release, loaded)
+    answer(facts, as_json=as_json, show=lambda console: _show(console, facts, loaded.guarantee))
+
+
+def _facts(directory: Path, release: Any) -> dict[str, Any]:
+    """Return everything public about a release."""
+    import json
+
+    manifest = json.loads((directory / "release.json").read_text(encoding="utf-8"))
+    return {
+        "directory": str(directory),
+        "rows": len(release),
+        "label_column": manifest.get("label_column"),
+        "label_set": release.label_set,
+        "classes": list(release.classes),
+        "mechanism": release.mechanism,
+        "seeded": release.seeded,
+        "private": not release.seeded,
+        "guarantee": promise_facts(release.guarantee),
+        "channel_epsilon": release.channel.epsilon,
+        **_rates(release),
+        "stages": _stages(release),
+        "prior": None if release.prior is None else f"noisy label shares of {len(release.prior):,} groups",
+        "created": release.created,
+        "made_by": manifest.get("made_by"),
+        "ledger_entry": release.ledger_entry,
+        "checksums": {name: facts["sha256"] for name, facts in manifest["files"].items()},
+        "intact": True,
+    }
+
+
+def _rates(release: Any) -> dict[str, Any]:
+    """Return how often each class is released as another one, and the accuracy to expect, from the channel alone."""
+    import numpy as np
+
+    channel = release.channel
+    if not channel.outputs_are_labels:
+        return {"flip_rate": None, "expected_accuracy": None, "expected_under": None}
+    sample = _spread(release, MOST_CELLS // (release.n_classes * min(release.n_classes, MOST_SHOWN)))
+    part = channel if channel.n_examples is None else channel.take(sample)
+    flips = {}
+    for code, name in enumerate(release.classes[:MOST_SHOWN]):
+        alone = np.zeros(release.n_classes)
+        alone[code] = 1.0
+        flips[str(name)] = 1.0 - float(np.mean(part.expected_accuracy(alone)))
+    if release.prior is None:
+        return {
+            "flip_rate": flips,
+            "expected_accuracy": float(np.mean(part.expected_accuracy())),
+            "expected_under": "equally likely classes",
+        }
+    belief = release.prior[release.prior_index[sample]]
+    right = float(np.mean(part.expected_accuracy(belief)))
+    return {"flip_rate": flips, "expected_accuracy": right, "expected_under": "the released prior"}
+
+
+def _spread(release: Any, most: int) -> Any:
+    """Return evenly spaced rows: all of them, unless the release is huge."""
+    import numpy as np
+
+    step = max(1, -(-len(release) // max(most, 1)))
+    return np.arange(0, len(release), step)
+
+
+def _stages(release: Any) -> list[int] | None:
+    """Return the number of rows of each stage."""
+    import numpy as np
+
+    return None if release.stage is None else np.bincount(release.stage).tolist()
+
+
+def _show(console: Console, facts: dict[str, Any], guarantee: Any) -> None:
+    if facts["seeded"]:
+        console.print("[bold white on red] NOT PRIVATE [/] [red]The noise came from a seed: it can be removed.[/]")
+    column = "labels" if facts["label_column"] is None else f"labels of column `{facts['label_column']}`"
+    stages = facts["stages"]
+    rows: list[tuple[str, Any]] = [
+        ("protects", f"{facts['rows']:,} {column}, {len(facts['classes'])} classes; the other columns are public"),
+        *promise_rows(guarantee),
+        ("mechanism", facts["mechanism"]),
+        ("prior", facts["prior"]),
+        ("labels expected right", _expected(facts)),
+        ("stages", None if stages is None or len(stages) < 2 else " + ".join(f"{n:,}" for n in stages) + " rows"),
+        ("label set", facts["label_set"]),
+        ("ledger entry", None if facts["ledger_entry"] is None else str(facts["ledger_entry"])),
+        ("made", f"{facts['created']} by {facts['made_by']}"),
+        ("checksums", f"all {len(facts['checksums']) + 1} files intact"),
+    ]
+    console.print(f"[bold]{escaped(facts['directory'])}[/]", soft_wrap=True)
+    console.print(facts_table(rows))
+    if facts["flip_rate"]:
+        console.print("How often a label is released as another one:")
+        console.print(_flips(facts))
+
+
+def _expected(facts: dict[str, Any]) -> str | None:
+    if facts["expected_accuracy"] is None:
+        return None
+    return f"{percent(facts['expected_accuracy'])}, under {facts['expected_under']}"
+
+
+def _flips(facts: dict[str, Any]) -> Any:
+    from rich.table import Table
+
+    table = Table(header_style="bold")
+    table.add_column("true class", style="cyan", overflow="fold")
+    table.add_column("flipped", justify="right")
+    for name, rate in facts["flip_rate"].items():
+        table.add_row(escaped(name), percent(rate))
+    rest = len(facts["classes"]) - len(facts["flip_rate"])
+    if rest > 0:
+        table.add_row(f"[dim]{rest:,} more[/]", "")
+    return table

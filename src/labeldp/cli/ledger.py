@@ -1,0 +1,154 @@
+"""`labeldp ledger`: what was spent on which labels, and what is left."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from labeldp.cli._options import AsJson
+from labeldp.cli._screen import answer, escaped
+from labeldp.cli._words import cost
+from labeldp.errors import invalid, nearest
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def ledger(
+    file: Annotated[Path, typer.Argument(help="The ledger.")],
+    *,
+    label_set: Annotated[str | None, typer.Option("--label-set", help="One label set instead of all.")] = None,
+    set_budget: Annotated[
+        float | None, typer.Option("--set-budget", help="Record a new budget: of --label-set, or the default of all.")
+    ] = None,
+    delta: Annotated[float, typer.Option("--delta", help="The delta at which --set-budget is read.")] = 0.0,
+    known: Annotated[
+        str | None, typer.Option("--known", help="A hash noted earlier, which the ledger must still hold.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what was spent, what is left, and whether the record is intact.
+
+    [bold]Examples[/bold]
+
+      labeldp ledger spent.sqlite
+
+      labeldp ledger spent.sqlite --label-set people.parquet:income
+
+      labeldp ledger spent.sqlite --set-budget 2
+    """
+    from labeldp.accounting import Ledger
+
+    if not file.exists() and set_budget is None:
+        around = [str(p) for p in file.parent.iterdir() if p.is_file()] if file.parent.is_dir() else []
+        raise invalid("ledger", "file", "exist", got=str(file), fix=nearest(str(file), around))
+    book = Ledger(file)
+    if set_budget is not None:
+        book.set_budget(set_budget, delta=delta, label_set=label_set)
+    facts = _facts(book, label_set=label_set, known=known)
+    answer(facts, as_json=as_json, show=lambda console: _show(console, facts))
+
+
+def _facts(book: Any, *, label_set: str | None, known: str | None) -> dict[str, Any]:
+    """Return the ledger as plain facts; reading it checks its chain."""
+    last = book.verify(known=known)
+    entries = book.entries(label_set)
+    names = sorted({entry.label_set for entry in entries} | ({label_set} if label_set else set(book.label_sets())))
+    default = book.budget(None)
+    return {
+        "file": str(book.path),
+        "intact": True,
+        "last_hash": last,
+        "default_budget": None if default is None else {"epsilon": default[0], "delta": default[1]},
+        "label_sets": [_account(book, name) for name in names],
+        "entries": [_entry(entry) for entry in entries],
+    }
+
+
+def _account(book: Any, name: str) -> dict[str, Any]:
+    limit, spent = book.budget(name), book.spent(name)
+    delta = 0.0 if limit is None else limit[1]
+    return {
+        "label_set": name,
+        "spent": 0.0 if spent is None else spent.epsilon(delta),
+        "budget": None if limit is None else limit[0],
+        "delta": delta,
+        "left": None if limit is None else book.remaining(name),
+    }
+
+
+def _entry(entry: Any) -> dict[str, Any]:
+    from labeldp.guarantee import shown
+
+    epsilon, delta = cost(entry.guarantee)
+    return {
+        "id": entry.id,
+        "when": entry.when,
+        "who": entry.who,
+        "label_set": entry.label_set,
+        "rows": entry.n_rows,
+        "epsilon": epsilon,
+        "delta": delta,
+        "shown": shown(epsilon) + _at(delta),
+        "trust": entry.guarantee.trust.words,
+        "guarantee": str(entry.guarantee),
+        "mechanism": entry.mechanism,
+        "seeded": entry.seeded,
+    }
+
+
+def _show(console: Console, facts: dict[str, Any]) -> None:
+    from rich.table import Table
+
+    accounts = Table(title="Accounts", title_justify="left", header_style="bold")
+    accounts.add_column("label set", style="cyan", overflow="fold")
+    for name in ("spent", "budget", "left"):
+        accounts.add_column(name, justify="right")
+    for line in facts["label_sets"]:
+        none = "[dim]none[/]"
+        budget = none if line["budget"] is None else _number(line["budget"]) + _at(line["delta"])
+        left = none if line["left"] is None else _number(line["left"])
+        accounts.add_row(escaped(line["label_set"]), _number(line["spent"]), budget, left)
+    console.print(accounts if facts["label_sets"] else "No label set has a release or a budget of its own yet.")
+    default = facts["default_budget"]
+    if default is not None:
+        console.print(
+            f"Default budget: epsilon {_number(default['epsilon'])}{_at(default['delta'])} for each label set."
+        )
+    if facts["entries"]:
+        console.print(_entries(facts["entries"], wide=console.width >= 90))
+    count = len(facts["entries"])
+    ends = facts["last_hash"][:16] or "-"
+    console.print(f"[green]intact[/]: {count} release{'' if count == 1 else 's'}; the chain ends in {ends}")
+
+
+def _entries(entries: list[dict[str, Any]], *, wide: bool) -> Any:
+    from rich.table import Table
+
+    table = Table(title="Releases", title_justify="left", header_style="bold")
+    table.add_column("id", justify="right")
+    table.add_column("when (UTC)" if wide else "when", no_wrap=True, min_width=10)
+    if wide:
+        table.add_column("who", overflow="fold")
+    table.add_column("label set", style="cyan", overflow="fold")
+    table.add_column("rows", justify="right")
+    table.add_column("epsilon", justify="right")
+    table.add_column("trusts", overflow="fold")
+    for entry in entries:
+        when = entry["when"][: 16 if wide else 10].replace("T", " ")
+        seeded = "\n[red]seeded: not private[/]" if entry["seeded"] else ""
+        who = [escaped(entry["who"])] if wide else []
+        rest = (f"{entry['rows']:,}", entry["shown"], escaped(entry["trust"]) + seeded)
+        table.add_row(str(entry["id"]), when, *who, escaped(entry["label_set"]), *rest)
+    return table
+
+
+def _number(value: float) -> str:
+    return "no limit" if math.isinf(value) else f"{value:.6g}"
+
+
+def _at(delta: float) -> str:
+    return f" at delta {delta:g}" if delta else ""

@@ -1,0 +1,134 @@
+"""`labeldp plan`: what an epsilon buys before it is spent."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from labeldp.cli._options import AsJson
+from labeldp.cli._screen import answer, errors, escaped
+from labeldp.cli._words import in_words, percent
+from labeldp.errors import Described, invalid
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from labeldp.cli._worth import Worth
+
+EPSILONS = (0.1, 0.25, 0.5, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0)
+PRIOR_ACCURACIES = (0.5, 0.9)
+
+
+def plan(
+    table: Annotated[
+        Path | None, typer.Argument(help="A table: only its number of rows is used, unless --read-classes.")
+    ] = None,
+    *,
+    classes: Annotated[int | None, typer.Option("--classes", "-k", help="How many classes there are.")] = None,
+    epsilon: Annotated[
+        list[float] | None, typer.Option("--epsilon", "-e", help="One or more; 0.1 to 8 if left out.")
+    ] = None,
+    prior_accuracy: Annotated[
+        list[float] | None,
+        typer.Option("--prior-accuracy", "-a", help="How often a prior's first guess is right, in (0, 1]."),
+    ] = None,
+    label: Annotated[str | None, typer.Option("--label", "-l", help="The label column.", metavar="COLUMN")] = None,
+    read_classes: Annotated[
+        bool, typer.Option("--read-classes", help="Owner only: count the classes in the label column itself.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show what an epsilon buys before it is spent.
+
+    The keep probability, the accuracy to expect of the released labels (plain randomized response, and with a prior),
+    and the most that anyone can learn about one label.
+
+    [bold]Examples[/bold]
+
+      labeldp plan --classes 10
+
+      labeldp plan --classes 2 --epsilon 1 --epsilon 2 --prior-accuracy 0.8
+
+      labeldp plan people.parquet --label income --classes 2
+
+      labeldp plan people.parquet --label income --read-classes
+    """
+    from labeldp.cli._worth import worth
+
+    size, rows = _shape(table, classes=classes, label=label, read_classes=read_classes)
+    sharpness = prior_accuracy or [a for a in PRIOR_ACCURACIES if a * size > 1]
+    lines = [worth(e, n_classes=size, prior_accuracies=sharpness) for e in epsilon or EPSILONS]
+    facts: dict[str, Any] = {
+        "classes": size,
+        "rows": rows,
+        "classes_read_from_labels": read_classes,
+        "plan": [dataclasses.asdict(line) for line in lines],
+    }
+    answer(facts, as_json=as_json, show=lambda console: _show(console, lines, size=size, rows=rows))
+
+
+def _shape(table: Path | None, *, classes: int | None, label: str | None, read_classes: bool) -> tuple[int, int | None]:
+    """Return the number of classes and of rows; labels are looked at only when their owner says so."""
+    if read_classes and (table is None or label is None):
+        raise invalid("plan", "--read-classes", "come with a table and --label", got=Described("one missing"))
+    source = None
+    if table is not None:
+        from labeldp.data import open_table
+
+        source = open_table(table)
+        if label is not None:
+            source.require(label)
+    if read_classes and source is not None and label is not None:
+        from labeldp.data import check_label, label_profile
+
+        errors().print(
+            "[yellow]note:[/] reading the classes off the labels is a look at the labels, for their owner only."
+        )
+        profile = label_profile(source, label)
+        return len(check_label(profile, missing="drop")), profile.rows
+    if classes is None:
+        fix = "Reading it off the labels would be a look at the labels; their owner may ask for it with --read-classes."
+        raise invalid("plan", "--classes", "say how many classes there are", got=Described("nothing"), fix=fix)
+    return classes, None if source is None else _rows(source, label)
+
+
+def _rows(source: Any, label: str | None) -> int:
+    """Return the number of rows; where the file does not say, one column that is not the label is read."""
+    if source.rows is not None:
+        return int(source.rows)
+    others = [name for name in source.names if name != label] or list(source.names)
+    return sum(batch.num_rows for batch in source.batches(columns=others[:1]))
+
+
+def _show(console: Console, lines: list[Worth], *, size: int, rows: int | None) -> None:
+    from rich.table import Table
+
+    shape = f"{size} classes" + ("" if rows is None else f", {rows:,} rows")
+    table = Table(title=f"What an epsilon buys: {shape}", title_justify="left", header_style="bold", padding=(0, 1))
+    table.add_column("epsilon", justify="right", style="cyan")
+    table.add_column("labels right, no prior", justify="right")
+    for prior in lines[0].with_prior:
+        table.add_column(f"with a prior {percent(prior.prior_accuracy)} right", justify="right")
+    table.add_column("attacker: 50% guess becomes", justify="right")
+    table.add_column("advantage", justify="right")
+    for line in lines:
+        informed = [f"{percent(p.label_accuracy)}{'*' if p.candidates == 1 else ''}" for p in line.with_prior]
+        risk = [percent(line.best_guess, up=True), percent(line.advantage, up=True)]
+        table.add_row(f"{line.epsilon:g}", percent(line.keep), *informed, *risk)
+    console.print(table)
+    _explain(console, lines, size=size, rows=rows)
+
+
+def _explain(console: Console, lines: list[Worth], *, size: int, rows: int | None) -> None:
+    """Say in words what the table says in numbers."""
+    if any(p.candidates == 1 for line in lines for p in line.with_prior):
+        console.print("[dim]* the prior's own guess: at this epsilon the label itself adds nothing to it.[/]")
+    line = min(lines, key=lambda one: abs(one.epsilon - 1.0))
+    console.print(f"At epsilon {line.epsilon:g} {escaped(in_words(line.epsilon))}.")
+    if rows is not None:
+        wrong = round(rows * (1.0 - line.keep))
+        console.print(f"Of {rows:,} labels about {wrong:,} would be released as another class, without a prior.")
+    console.print(f"[dim]A blind guess among {size} classes is right {percent(1 / size)} of the time.[/]")

@@ -1,0 +1,89 @@
+"""`labeldp predict`: a saved model on a raw table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from labeldp.cli._options import AsJson, listed
+from labeldp.cli._screen import answer, progress
+from labeldp.errors import invalid
+
+
+def predict(
+    model: Annotated[Path, typer.Argument(help="A model from `labeldp train`.")],
+    table: Annotated[Path, typer.Argument(help="The table to predict: CSV or Parquet.")],
+    *,
+    to: Annotated[Path, typer.Option("--to", help="A new Parquet file.", metavar="FILE")],
+    keep: Annotated[
+        str | None, typer.Option("--keep", help="Columns of the table to carry over, with commas (ids).")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Predict labels: a Parquet file with the likeliest class and the probability of each.
+
+    [bold]Examples[/bold]
+
+      labeldp predict model.skops new.parquet --to predictions.parquet
+
+      labeldp predict model.skops new.csv --to predictions.parquet --keep id
+    """
+    from labeldp.data import open_table, write_table
+    from labeldp.learn._saved import load_model
+
+    fitted = load_model(model)
+    source = open_table(table)
+    carried = listed(keep)
+    source.require(*carried)
+    wanted = features_of(fitted, model)
+    source.require(*wanted)
+    names = ["predicted", *(f"probability_{c}" for c in fitted.classes_)]
+    taken = next((name for name in carried if name in names), None)
+    if taken is not None:
+        raise invalid("predict", "--keep", "not name a column of the answer", got=taken)
+    with progress("predicting") as told:
+        batches = _predicted(fitted, source, wanted=wanted, carried=carried, names=names, told=told)
+        first = next(batches)
+        rows = write_table(_again(first, batches), first.schema, to)
+    facts = {"predictions": str(to), "rows": rows, "columns": list(first.schema.names)}
+    answer(
+        facts,
+        as_json=as_json,
+        show=lambda console: console.print(
+            f"[bold green]predicted[/] {rows:,} rows: [bold]{to}[/] ({', '.join(names[:3])}, ...)", soft_wrap=True
+        ),
+    )
+
+
+def features_of(fitted: Any, path: Path) -> list[str]:
+    """Return the columns that a saved model reads."""
+    features = getattr(fitted, "facts_", {}).get("features")
+    if features is None:
+        fix = "Train one with `labeldp train`."
+        raise invalid("predict", "model", "be one that takes tables", got=path.name, fix=fix)
+    return [str(name) for name in features]
+
+
+def _predicted(
+    fitted: Any, source: Any, *, wanted: list[str], carried: list[str], names: list[str], told: Any
+) -> Iterator[Any]:
+    """Yield a table of answers for each batch of rows."""
+    import pyarrow as pa
+
+    done = 0
+    for batch in source.batches(columns=list(dict.fromkeys([*carried, *wanted]))):
+        chances = fitted.predict_proba(pa.Table.from_batches([batch.select(wanted)]))
+        columns = [batch.column(name) for name in carried]
+        columns.append(pa.array(fitted.classes_[chances.argmax(axis=1)].tolist()))
+        columns += [pa.array(column) for column in chances.T]
+        done += batch.num_rows
+        told(done, source.rows)
+        yield pa.table(dict(zip([*carried, *names], columns, strict=True)))
+
+
+def _again(first: Any, rest: Iterator[Any]) -> Iterator[Any]:
+    yield first
+    yield from rest

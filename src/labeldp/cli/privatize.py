@@ -1,0 +1,153 @@
+"""`labeldp privatize`: a table in, a release directory out."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from labeldp.cli._options import (
+    AsJson,
+    Budget,
+    Classes,
+    Epsilon,
+    Label,
+    LabelSet,
+    LedgerFile,
+    Missing,
+    MissingLabels,
+    RowIds,
+    Seed,
+    listed,
+    named_labels,
+    opened_ledger,
+    typed_classes,
+)
+from labeldp.cli._screen import answer, errors, escaped, facts_table, percent_or_none, progress, warn_seeded
+from labeldp.cli._words import promise_facts, promise_rows
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+PRIOR = "Prior (at most one)"
+
+
+def privatize(
+    table: Annotated[Path, typer.Argument(help="A CSV or Parquet file, or a folder of Parquet files.")],
+    *,
+    label: Label,
+    epsilon: Epsilon,
+    to: Annotated[Path, typer.Option("--to", help="The release: a new directory.", metavar="DIRECTORY")],
+    classes: Classes = None,
+    prior_columns: Annotated[
+        str | None,
+        typer.Option(
+            "--prior-columns", help="Public columns of class probabilities, one per class.", rich_help_panel=PRIOR
+        ),
+    ] = None,
+    cluster_column: Annotated[
+        str | None,
+        typer.Option(
+            "--cluster-column", help="A public column of groups: noisy counts per group.", rich_help_panel=PRIOR
+        ),
+    ] = None,
+    clusters: Annotated[
+        int | None,
+        typer.Option("--clusters", help="This many clusters of the numeric features.", rich_help_panel=PRIOR),
+    ] = None,
+    model: Annotated[
+        Path | None,
+        typer.Option("--model", help="A saved model that never saw these labels.", rich_help_panel=PRIOR),
+    ] = None,
+    prior_epsilon: Annotated[
+        float | None,
+        typer.Option("--prior-epsilon", help="What the noisy counts take of epsilon.", rich_help_panel=PRIOR),
+    ] = None,
+    missing: MissingLabels = Missing.error,
+    row_ids: RowIds = None,
+    ledger: LedgerFile = None,
+    budget: Budget = None,
+    label_set: LabelSet = None,
+    seed: Seed = None,
+    as_json: AsJson = False,
+) -> None:
+    """Release a table with its label column randomized.
+
+    The directory holds the table with the released labels in place of the true ones, how they were randomized, and the
+    promise. It appears whole or not at all, and is all that others need to train.
+
+    [bold]Examples[/bold]
+
+      labeldp privatize people.parquet --label income --epsilon 1 --to release
+
+      labeldp privatize people.csv -l income -e 1 --to release --ledger spent.sqlite --budget 2
+
+      labeldp privatize people.parquet -l income -e 1 --to release --clusters 50
+
+      labeldp privatize visits.csv -l ill -e 2 --to release --classes no,yes --missing drop
+    """
+    from labeldp.data import open_table
+    from labeldp.engines import privatize_table
+
+    source = open_table(table)
+    source.require(label)
+    fitted = _loaded(model, label_set=named_labels(label_set, table, label))
+    if seed is not None:
+        warn_seeded()
+    with progress("privatizing") as told:
+        done = privatize_table(
+            source,
+            label=label,
+            to=to,
+            epsilon=epsilon,
+            classes=typed_classes(classes, source.schema.field(label).type),
+            prior_columns=listed(prior_columns) or None,
+            cluster_column=cluster_column,
+            n_clusters=clusters,
+            model=fitted,
+            prior_epsilon=prior_epsilon,
+            missing=missing.value,
+            row_ids=row_ids,
+            label_set=named_labels(label_set, table, label),
+            ledger=opened_ledger(ledger, budget),
+            rng=seed,
+            progress=told,
+        )
+    facts = _facts(done, label=label)
+    answer(facts, as_json=as_json, show=lambda console: _show(console, done))
+
+
+def _loaded(model: Path | None, *, label_set: str) -> Any:
+    """Return the model that serves as a prior, and say so if it has learned from these very labels."""
+    if model is None:
+        return None
+    from labeldp.learn._saved import load_model
+
+    fitted = load_model(model)
+    if fitted.facts_.get("label_set") == label_set:
+        errors().print(
+            f"[yellow]note:[/] the model learned from label set {escaped(label_set)} itself: what it cost adds to what "
+            "this release costs. A ledger adds them up.",
+        )
+    return fitted
+
+
+def _facts(done: Any, *, label: str) -> dict[str, Any]:
+    """Return what was done, for machines."""
+    named = {field.name: getattr(done, field.name) for field in dataclasses.fields(done)}
+    return {**named, "label": label, "directory": str(done.directory), "guarantee": promise_facts(done.guarantee)}
+
+
+def _show(console: Console, done: Any) -> None:
+    rows: list[tuple[str, Any]] = [
+        ("rows", f"{done.rows:,}" + (f" ({done.dropped:,} without a label left out)" if done.dropped else "")),
+        *promise_rows(done.guarantee),
+        ("mechanism", done.mechanism),
+        ("labels expected right", percent_or_none(done.expected_accuracy)),
+        ("ledger entry", None if done.ledger_entry is None else str(done.ledger_entry)),
+        ("next", f"labeldp inspect {done.directory}"),
+    ]
+    console.print(f"[bold green]released[/] [bold]{done.directory}[/]", soft_wrap=True)
+    console.print(facts_table(rows))

@@ -1,0 +1,267 @@
+"""`labeldp train`: a model from a release, or from an owner's table through the door."""
+
+from __future__ import annotations
+
+import dataclasses
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from labeldp.cli._options import (
+    AsJson,
+    Budget,
+    Classes,
+    LabelSet,
+    LedgerFile,
+    Missing,
+    MissingLabels,
+    RowIds,
+    Seed,
+    listed,
+    named_labels,
+    opened_ledger,
+    typed_classes,
+)
+from labeldp.cli._screen import answer, facts_table, percent_or_none, waiting, warn_seeded
+from labeldp.cli._words import promise_facts, promise_rows
+from labeldp.errors import Described, LabelDPError, invalid
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+MODEL, OWNER = "Model", "From a table (its owner)"
+
+
+class Estimator(str, Enum):
+    """The classifiers that have a name here."""
+
+    softmax = "softmax"
+    logistic = "logistic"
+    forest = "forest"
+    boosting = "boosting"
+    bayes = "bayes"
+
+
+class Correction(str, Enum):
+    """How training accounts for the noise."""
+
+    auto = "auto"
+    forward = "forward"
+    posterior = "posterior"
+    unbiased = "unbiased"
+    none = "none"
+
+
+class PriorChoice(str, Enum):
+    """What the first stage knows."""
+
+    none = "none"
+    cluster = "cluster"
+
+
+def train(
+    source: Annotated[Path, typer.Argument(help="A release directory, or a table: CSV or Parquet.")],
+    *,
+    to: Annotated[Path, typer.Option("--to", help="The model: a new file.", metavar="FILE")],
+    estimator: Annotated[
+        Estimator, typer.Option("--estimator", help="The classifier.", rich_help_panel=MODEL)
+    ] = Estimator.softmax,
+    correction: Annotated[
+        Correction, typer.Option("--correction", help="How training accounts for the noise.", rich_help_panel=MODEL)
+    ] = Correction.auto,
+    drop: Annotated[
+        str | None, typer.Option("--drop", help="Columns that are not features, with commas.", rich_help_panel=MODEL)
+    ] = None,
+    label: Annotated[
+        str | None,
+        typer.Option("--label", "-l", help="The column to protect.", metavar="COLUMN", rich_help_panel=OWNER),
+    ] = None,
+    epsilon: Annotated[
+        float | None, typer.Option("--epsilon", "-e", help="The privacy of each label.", rich_help_panel=OWNER)
+    ] = None,
+    stages: Annotated[
+        int, typer.Option("--stages", help="1, or more: each stage's model informs the next.", rich_help_panel=OWNER)
+    ] = 1,
+    prior: Annotated[
+        PriorChoice, typer.Option("--prior", help="What the first stage knows.", rich_help_panel=OWNER)
+    ] = PriorChoice.none,
+    clusters: Annotated[
+        int | None, typer.Option("--clusters", help="Clusters of --prior cluster.", rich_help_panel=OWNER)
+    ] = None,
+    save_release: Annotated[
+        Path | None,
+        typer.Option(
+            "--save-release", help="Keep the release too: a new directory.", metavar="DIRECTORY", rich_help_panel=OWNER
+        ),
+    ] = None,
+    classes: Classes = None,
+    missing: MissingLabels = Missing.error,
+    row_ids: RowIds = None,
+    ledger: LedgerFile = None,
+    budget: Budget = None,
+    label_set: LabelSet = None,
+    seed: Seed = None,
+    as_json: AsJson = False,
+) -> None:
+    """Train a classifier on released labels.
+
+    From a release directory no label and no budget is needed. From a table, its labels are privatized inside at
+    --epsilon; with --save-release others can train the same model from that directory alone. The model takes raw
+    tables: it scales numbers and encodes text itself.
+
+    [bold]Examples[/bold]
+
+      labeldp train release --to model.skops
+
+      labeldp train people.parquet --label income --epsilon 1 --to model.skops
+
+      labeldp train people.csv -l income -e 1 --stages 2 --to model.skops --ledger spent.sqlite --budget 2
+
+      labeldp train people.csv -l income -e 1 --prior cluster --save-release release --to model.skops
+    """
+    from labeldp.data import open_table
+    from labeldp.learn._saved import check_new, save_model
+
+    check_new(to)
+    if seed is not None:
+        warn_seeded()
+    shape = {"estimator": estimator.value, "correction": correction.value}
+    with waiting("training"):
+        if source.is_dir() and (source / "release.json").exists():
+            _refuse_owner_options(label=label, epsilon=epsilon, ledger=ledger, save_release=save_release)
+            model, used = _from_release(source, shape, drop=listed(drop))
+        else:
+            opened = open_table(source)
+            owner = _Owner(
+                table=opened,
+                label=_needed("--label", label, source),
+                epsilon=_needed("--epsilon", epsilon, source),
+                classes=classes,
+                missing=missing.value,
+                row_ids=row_ids,
+                drop=tuple(listed(drop)),
+                label_set=label_set,
+                ledger=opened_ledger(ledger, budget),
+            )
+            chosen = _prior(prior, clusters)
+            model, used = _from_table(owner, shape, stages=stages, prior=chosen, seed=seed, keep=save_release)
+        save_model(model, to, facts=used)
+    facts = {"model": str(to), **used, "guarantee": promise_facts(model.guarantee_), "seeded": model.release_.seeded}
+    facts["stages"] = [dataclasses.asdict(stage) for stage in model.stages_]
+    answer(facts, as_json=as_json, show=lambda console: _show(console, model, facts))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Owner:
+    """What only the owner of labels says."""
+
+    table: Any
+    label: str
+    epsilon: float
+    classes: str | None
+    missing: str
+    row_ids: str | None
+    drop: tuple[str, ...]
+    label_set: str | None
+    ledger: Any
+
+
+def _from_release(directory: Path, shape: dict[str, str], *, drop: list[str]) -> tuple[Any, dict[str, Any]]:
+    from labeldp.engines import open_released_table
+    from labeldp.learn._labelled import feature_columns, read_columns
+    from labeldp.learn._tables import table_classifier
+
+    source, release = open_released_table(directory)
+    columns = feature_columns(source, label=None, leave_out=drop)
+    features = read_columns(source, columns)
+    model = table_classifier(**shape, epsilon=release.guarantee.epsilon(), columns=columns)  # type: ignore[arg-type]
+    model.fit_release(features, release)
+    return model, {"source": str(directory), "label": _label_of(directory), "rows": len(release), "features": columns}
+
+
+def _label_of(directory: Path) -> str:
+    import json
+
+    return str(json.loads((directory / "release.json").read_text(encoding="utf-8"))["label_column"])
+
+
+def _from_table(
+    owner: _Owner, shape: dict[str, str], *, stages: int, prior: Any, seed: int | None, keep: Path | None
+) -> tuple[Any, dict[str, Any]]:
+    from labeldp.learn._labelled import check_release_target, read_labelled, save_with_features
+    from labeldp.learn._tables import table_classifier
+
+    source = owner.table
+    source.require(owner.label)
+    labelled = read_labelled(
+        source,
+        label=owner.label,
+        leave_out=owner.drop,
+        classes=typed_classes(owner.classes, source.schema.field(owner.label).type),
+        missing=owner.missing,
+        row_ids=owner.row_ids,
+        label_set=named_labels(owner.label_set, source.path, owner.label),
+    )
+    if keep is not None:
+        check_release_target(keep, labelled)
+    columns = labelled.features.column_names
+    model = table_classifier(
+        **shape,
+        epsilon=owner.epsilon,
+        columns=columns,
+        stages=stages,
+        prior=prior,
+        random_state=seed,
+        ledger=owner.ledger,
+    ).fit(labelled.features, labelled.labels)
+    if keep is not None:
+        save_with_features(model.release_, labelled.features, keep, label=owner.label)
+    used = {"source": str(source.path), "label": owner.label, "rows": len(labelled.labels), "features": columns}
+    return model, {**used, "dropped": labelled.dropped, "release": None if keep is None else str(keep)}
+
+
+def _prior(choice: PriorChoice, clusters: int | None) -> Any:
+    if choice is PriorChoice.none:
+        if clusters is not None:
+            raise LabelDPError("--clusters says how --prior cluster is made. Add --prior cluster.")
+        return None
+    from labeldp.priors import ClusterPrior
+
+    return ClusterPrior(n_clusters=clusters)
+
+
+def _needed(option: str, value: Any, source: Path) -> Any:
+    if value is None:
+        fix = f"{source} is a table, not a release: its owner says which label to protect, and how much."
+        raise invalid("train", option, "be given", got=Described("nothing"), fix=fix)
+    return value
+
+
+def _refuse_owner_options(**options: Any) -> None:
+    """A release is public already: options that would protect it again are a misunderstanding."""
+    for name, value in options.items():
+        if value is not None:
+            fix = "The source is a release: its labels are randomized already and its promise stands."
+            raise invalid("train", f"--{name.replace('_', '-')}", "be left out", got=str(value), fix=fix)
+
+
+def _show(console: Console, model: Any, facts: dict[str, Any]) -> None:
+    dropped = facts.get("dropped")
+    rows: list[tuple[str, Any]] = [
+        ("learned from", f"{facts['rows']:,} rows, {len(facts['features'])} features of {facts['source']}"),
+        ("left out", f"{dropped:,} rows without a label" if dropped else None),
+        ("label", f"{facts['label']} ({len(model.classes_)} classes)"),
+        *promise_rows(model.guarantee_),
+    ]
+    for stage in model.stages_:
+        right = percent_or_none(stage.expected_accuracy)
+        text = (
+            f"{stage.n_examples:,} rows, {stage.average_k:.1f} candidates on average, {right} of labels expected right"
+        )
+        rows.append((f"stage {stage.number}", text))
+    rows += [("correction", model.correction_), ("release", facts.get("release"))]
+    rows.append(("next", f"labeldp predict {facts['model']} TABLE --to predictions.parquet"))
+    console.print(f"[bold green]trained[/] [bold]{facts['model']}[/]", soft_wrap=True)
+    console.print(facts_table(rows))

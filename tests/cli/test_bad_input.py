@@ -1,0 +1,175 @@
+"""Every bad input: a clear line on stderr that starts with "error:", its exit code, and nothing written."""
+
+from __future__ import annotations
+
+import json
+import re
+import sqlite3
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+PRIVATIZE = "privatize bad.parquet -l income -e 1 --to out"
+BINS = "bin it into a few ranges"
+
+GOOD = ["high", "low"] * 10
+
+
+def write(label, **columns):
+    pq.write_table(pa.table({"age": np.arange(len(label)), **columns, "income": label}), "bad.parquet")
+
+
+def refused(run, folder, line, *, code=2):
+    """Run a line that must fail: one line on stderr, an empty stdout, and a folder as it was."""
+    before = sorted(p.name for p in folder.iterdir())
+    result = run(line, code=code)
+    assert result.stdout == ""
+    assert result.stderr.startswith("error: ")
+    assert result.stderr.count("\n") == 1
+    assert sorted(p.name for p in folder.iterdir()) == before
+    return result.stderr
+
+
+COLUMNS = {
+    "missing labels": (["high", None] * 10, "10 missing of 20 rows.*--missing drop"),
+    "seen once": ([*GOOD, "odd"], "'odd' seen once"),
+    "constant": (["high"] * 20, "one value only"),
+    "thousands of values": (np.arange(3000) / 7, BINS),
+}
+
+
+@pytest.mark.parametrize("case", COLUMNS)
+@pytest.mark.parametrize("line", [PRIVATIZE, "train bad.parquet -l income -e 1 --to out --ledger l --budget 1"])
+def test_bad_label_columns(run, folder, case, line):
+    label, says = COLUMNS[case]
+    write(label)
+    if "--ledger" in line:
+        run("ledger l --set-budget 1")
+    assert re.search(says, refused(run, folder, line))
+    if "--ledger" in line:
+        assert json.loads(run("ledger l --json").stdout)["entries"] == []
+
+
+def test_missing_labels_can_be_dropped(run_json, folder):
+    write(["high", "low", None, "low", "high"] * 10)
+    assert run_json(f"{PRIVATIZE} --missing drop")["dropped"] == 10
+
+
+def test_listed_classes_welcome_a_lone_value(run_json, folder):
+    write([*GOOD, "odd"])
+    assert run_json(f"{PRIVATIZE} --classes high,low,odd")["rows"] == 21
+
+
+@pytest.mark.parametrize("command", ["privatize {} -l income -e 1 --to out", "train {} -l income -e 1 --to out"])
+def test_missing_file_and_column(run, folder, command):
+    assert "Did you mean `people.parquet`" in refused(run, folder, command.format("peple.parquet"))
+    line = command.format("people.parquet").replace("income", "incmoe")
+    assert "Did you mean `income`" in refused(run, folder, line)
+
+
+def test_duplicate_row_ids(run, folder):
+    write(GOOD, row=[*range(19), 3])
+    assert "3 2 times" in refused(run, folder, f"{PRIVATIZE} --row-ids row")
+    assert "3 2 times" in refused(run, folder, "train bad.parquet -l income -e 1 --row-ids row --to out")
+
+
+def test_unreadable_parquet(run, folder):
+    (folder / "bad.parquet").write_bytes(b"PAR1 this is not it")
+    assert "readable Parquet" in refused(run, folder, PRIVATIZE)
+
+
+def test_existing_target(run, folder):
+    run("train people.parquet -l income -e 2 --to m.skops")
+    (folder / "out").mkdir()
+    assert "not exist yet" in refused(run, folder, "privatize people.parquet -l income -e 1 --to out")
+    assert "new file" in refused(run, folder, "train people.parquet -l income -e 1 --to m.skops")
+    assert "new file" in refused(run, folder, "predict m.skops test.csv --to people.parquet")
+    line = "train people.parquet -l income -e 1 --save-release out --to n.skops --ledger l --budget 9"
+    run("ledger l --set-budget 9")
+    refused(run, folder, line)
+    assert json.loads(run("ledger l --json").stdout)["entries"] == []
+
+
+def test_ledger_not_ours(run, folder):
+    (folder / "l").write_text("something else entirely, and long enough not to be blank")
+    line = "privatize people.parquet -l income -e 1 --to out --ledger l"
+    assert "ledger of labeldp" in refused(run, folder, line)
+    assert "ledger of labeldp" in refused(run, folder, "ledger l")
+    refused(run, folder, "ledger nowhere")
+
+
+def test_ledger_tampered(run, folder):
+    run("privatize people.parquet -l income -e 1 --to out --ledger l")
+    with sqlite3.connect(folder / "l") as connection:
+        connection.execute("DROP TRIGGER IF EXISTS record_no_update")
+        for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
+            connection.execute(f"DROP TRIGGER {name}")
+        connection.execute("UPDATE record SET content = replace(content, '1', '2')")
+    assert "cannot be trusted" in refused(run, folder, "ledger l", code=4)
+
+
+def test_damaged_release(run, folder):
+    run("privatize people.parquet -l income -e 1 --to out")
+    path = folder / "out" / "labels.parquet"
+    data = bytearray(path.read_bytes())
+    data[100] ^= 1
+    path.write_bytes(bytes(data))
+    assert "checksum" in refused(run, folder, "inspect out", code=4)
+    assert "checksum" in refused(run, folder, "train out --to m.skops", code=4)
+    refused(run, folder, "inspect nowhere")
+
+
+def test_damaged_model(run, folder):
+    (folder / "m.skops").write_bytes(b"PK not really")
+    assert "not a readable model" in refused(run, folder, "predict m.skops test.csv --to p.parquet", code=4)
+    refused(run, folder, "predict nothing.skops test.csv --to p.parquet")
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("privatize people.parquet -l income -e -1 --to out", "must be >= 0"),
+        ("privatize people.parquet -l income -e 1 --to out --budget 1", "--ledger"),
+        ("train people.parquet --to m.skops", "`--label` must be given"),
+        ("train people.parquet -l income --to m.skops", "`--epsilon` must be given"),
+        ("train people.parquet -l income -e 1 --clusters 3 --to m.skops", "--prior cluster"),
+        ("train people.parquet -l income -e 1 --drop agee --to m.skops", "Did you mean `age`"),
+        ("train people.parquet -l income -e 1 --to no/such/m.skops", "existing folder"),
+        ("plan", "how many classes"),
+        ("plan --classes 1", "integer in"),
+        ("plan --classes 4 -a 0.1", "blind guess"),
+        ("plan --read-classes", "come with a table"),
+        ("study", "must be given"),
+    ],
+)
+def test_usage(run, folder, line, says):
+    assert says in refused(run, folder, line)
+
+
+def test_options_that_a_release_does_not_take(run, folder):
+    run("privatize people.parquet -l income -e 1 --to out")
+    assert "its promise stands" in refused(run, folder, "train out --to m.skops --epsilon 1")
+
+
+def test_evaluate_must_be_told_what_the_labels_are(run, folder):
+    run("train people.parquet -l income -e 2 --drop id --to m.skops")
+    assert "neither" in refused(run, folder, "evaluate m.skops test.csv -l income")
+    assert "both" in refused(run, folder, "evaluate m.skops test.csv -l income --public-labels -e 1")
+    assert "not be a feature" in refused(run, folder, "evaluate m.skops test.csv -l age -e 1")
+
+
+def test_unexpected_errors_show_no_traceback_unless_asked(run, folder, monkeypatch):
+    def broken(*arguments, **options):
+        raise RuntimeError("a fault")
+
+    monkeypatch.setattr("labeldp.release.load_release", broken)
+    monkeypatch.setattr("labeldp.release._store.load_release", broken)
+    run("privatize people.parquet -l income -e 1 --to out")
+    quiet = run("inspect out", code=1).stderr
+    assert "RuntimeError: a fault" in quiet
+    assert "Traceback" not in quiet
+    assert "Traceback" in run("--debug inspect out", code=1).stderr
+    monkeypatch.setenv("LABELDP_DEBUG", "1")
+    assert "Traceback" in run("inspect out", code=1).stderr

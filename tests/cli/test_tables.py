@@ -1,0 +1,163 @@
+"""Features of raw tables, scoring, and words: each against an independent computation."""
+
+from __future__ import annotations
+
+import datetime as dt
+import itertools
+import math
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+from labeldp.cli._words import advantage, best_guess, in_words, percent
+from labeldp.errors import LabelDPError
+from labeldp.guarantee import Guarantee
+from labeldp.learn._scoring import CorrectCount, noise_width, score_privately
+from labeldp.learn._tables import TableEncoder
+
+RNG = np.random.default_rng(3)
+MIXED = pa.table({"age": RNG.normal(40, 9, 50), "sex": RNG.choice(["f", "m"], 50), "kids": RNG.integers(0, 4, 50)})
+
+
+def test_numbers_and_words_as_scikit_learn_has_them():
+    got = TableEncoder().fit_transform(MIXED)
+    numbers = np.column_stack([MIXED["age"].to_numpy(), MIXED["kids"].to_numpy()])
+    words = MIXED["sex"].to_numpy().reshape(-1, 1)
+    expected = np.hstack(
+        [StandardScaler().fit_transform(numbers), OneHotEncoder(sparse_output=False).fit_transform(words)]
+    )
+    np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-6)  # float32
+
+
+def test_order_of_columns_and_strangers_do_not_matter():
+    encoder = TableEncoder().fit(MIXED)
+    moved = MIXED.select(["sex", "kids", "age"]).append_column("new", pa.array(range(50)))
+    assert np.array_equal(encoder.transform(moved), encoder.transform(MIXED))
+
+
+def test_batches_equal_the_whole():
+    encoder = TableEncoder().fit(MIXED)
+    parts = [encoder.transform(MIXED.slice(i, 7)) for i in range(0, 50, 7)]
+    assert np.array_equal(np.vstack(parts), encoder.transform(MIXED))
+
+
+def test_rare_words_share_a_column_and_missing_ones_have_none():
+    table = pa.table({"w": ["a"] * 5 + ["b"] * 4 + ["c"] * 2 + ["d"]})
+    encoder = TableEncoder(max_categories=3).fit(table)
+    assert encoder.categories_["w"] == ["a", "b"]
+    got = encoder.transform(pa.table({"w": ["a", "d", "never seen", None]}))
+    assert got.tolist() == [[1, 0, 0], [0, 0, 1], [0, 0, 1], [0, 0, 0]]
+
+
+def test_missing_numbers_become_the_mean():
+    encoder = TableEncoder().fit(pa.table({"x": [1.0, None, 3.0, float("nan")]}))
+    assert encoder.numbers_["x"] == [2.0, 1.0]
+    assert encoder.transform(pa.table({"x": [None, 4.0]})).tolist() == [[0.0], [2.0]]
+
+
+def test_dates_booleans_decimals_dictionaries_and_empty_columns():
+    days = [dt.date(2020, 1, d) for d in (1, 3)]
+    table = pa.table(
+        {
+            "day": days,
+            "yes": [True, False],
+            "word": pa.array(["p", "q"]).dictionary_encode(),
+            "empty": pa.nulls(2),
+            "same": [5, 5],
+        }
+    )
+    got = TableEncoder().fit_transform(table)
+    assert got.tolist() == [[-1.0, 1.0, 0.0, 1.0, 0.0], [1.0, -1.0, 0.0, 0.0, 1.0]]
+
+
+@pytest.mark.parametrize(
+    ("column", "says"), [([[1], [2]], "numbers, text"), ([math.inf, 1.0], "be finite"), ([b"a", b"b"], "numbers, text")]
+)
+def test_columns_that_are_no_features(column, says):
+    with pytest.raises(LabelDPError, match=says):
+        TableEncoder().fit(pa.table({"x": column}))
+
+
+def test_a_missing_feature_is_named():
+    with pytest.raises(LabelDPError, match="Did you mean `agee`"):
+        TableEncoder().fit(MIXED).transform(MIXED.rename_columns(["agee", "sex", "kids"]))
+
+
+def test_text_where_numbers_were():
+    with pytest.raises(LabelDPError, match="be numbers"):
+        TableEncoder().fit(pa.table({"x": [1, 2]})).transform(pa.table({"x": ["a", "b"]}))
+
+
+def test_one_replaced_label_moves_the_count_of_right_predictions_by_at_most_one():
+    query = CorrectCount(predicted=np.array([0, 2, 1, -1]))
+    worst = 0
+    for labels in itertools.product(range(3), repeat=4):
+        here = query.exact(np.array(labels), n_classes=3)[0]
+        assert here == sum(a == b for a, b in zip(labels, (0, 2, 1, -1), strict=True))
+        for i, other in itertools.product(range(4), range(3)):
+            changed = [*labels[:i], other, *labels[i + 1 :]]
+            worst = max(worst, abs(query.exact(np.array(changed), n_classes=3)[0] - here))
+    assert worst == query.sensitivity(n_classes=3).l1 == 1
+
+
+@pytest.mark.parametrize("epsilon", [0.05, 0.5, 1.0, 3.0, 10.0])
+def test_noise_width_is_the_least_that_holds(epsilon):
+    z = np.arange(-5000, 5001)
+    law = np.exp(-epsilon * np.abs(z))
+    law /= law.sum()  # what lies beyond 5000 is below e^-250
+    t = noise_width(epsilon)
+    assert law[np.abs(z) > t].sum() <= 0.05
+    assert t == 0 or law[np.abs(z) > t - 1].sum() > 0.05
+
+
+def test_scores_are_clipped_to_shares_and_seeded_ones_say_so():
+    score = score_privately(["a"] * 3, ["a", "a", "b"], classes=["a", "b"], epsilon=1e-3, rng=1)
+    assert 0.0 <= score.accuracy <= 1.0
+    assert score.seeded
+
+
+def test_predictions_outside_the_classes_are_wrong():
+    assert score_privately([7, 1], [0, 1], classes=[0, 1], epsilon=60.0).correct == 1
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 5.0, 800.0])
+@pytest.mark.parametrize("delta", [0.0, 1e-5, 0.01])
+def test_advantage_formula(epsilon, delta):
+    E = math.exp(min(epsilon, 700))
+    assert advantage(epsilon, delta) == pytest.approx((E - 1 + 2 * delta) / (E + 1), rel=1e-12)
+    assert best_guess(epsilon) == pytest.approx(E / (1 + E), rel=1e-12)
+
+
+def test_advantage_is_that_of_the_best_test_on_randomized_response():
+    # Two labels, keep E / (E + 1): guess what was released; right E / (E + 1), so the advantage is exact here.
+    E = math.e
+    assert advantage(1.0) == pytest.approx(E / (E + 1) - 1 / (E + 1), rel=1e-15)
+
+
+def test_percentages_never_understate_a_risk():
+    for share in (0.0, 0.4621, 0.73106, 0.9991, 0.99999, 0.9999999):
+        shown = float(percent(share, up=True).rstrip("%")) / 100
+        assert shown >= share - 1e-9
+        assert (shown == 1.0) == (share > 0.99999999)
+
+
+def test_words_for_the_ends():
+    assert "nothing is hidden" in in_words(math.inf)
+    assert "nothing about a label" in in_words(0.0)
+
+
+def test_a_guarantee_that_is_not_pure_is_told_at_its_delta():
+    from labeldp.cli._words import promise_facts
+
+    facts = promise_facts(Guarantee.zcdp(0.1))
+    assert facts["delta"] == 1e-5
+    assert 0 < facts["epsilon"] < math.inf
+    assert promise_facts(Guarantee.pure(math.inf))["epsilon"] == math.inf
+
+
+def test_help_paragraphs_become_lines_and_keep_their_indent():
+    from labeldp.cli._screen import reflowed
+
+    assert reflowed("One.\n\n    Two\n    lines.\n\n      an example") == "One.\n\nTwo lines.\n\n  an example"
