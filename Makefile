@@ -26,6 +26,9 @@ $(STAMP): pyproject.toml constraints.txt
 demo: setup ## release labels, learn from them, and print what it cost and bought
 	$(BIN)/labeldp demo
 
+# One thread of linear algebra in each test worker: two workers with two threads each fight for two cores.
+test: export OMP_NUM_THREADS = 1
+test: export OPENBLAS_NUM_THREADS = 1
 test: setup ## all tests, and the examples of the sources and of README.md
 	$(BIN)/python -m pytest -n $(WORKERS)
 

@@ -326,12 +326,12 @@ def check_fields(data: Any) -> None:
 
 
 def shown(value: float) -> str:
-    """Return a number in six digits, rounded up.
+    """Return a number in six digits, rounded up from the shortest decimal that names it.
 
-    >>> shown(1.0), shown(1.00000001), shown(math.inf)
-    ('1', '1.00001', 'inf')
+    >>> shown(1.0), shown(0.1), shown(1.00000001), shown(math.inf)
+    ('1', '0.1', '1.00001', 'inf')
     """
     if math.isinf(value):
         return "inf"
-    rounded = Context(prec=6, rounding=ROUND_CEILING).create_decimal(Decimal(value))
+    rounded = Context(prec=6, rounding=ROUND_CEILING).create_decimal(Decimal(repr(float(value))))
     return f"{float(rounded):.6g}"

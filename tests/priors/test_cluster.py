@@ -25,11 +25,13 @@ RARE = 1e-7
         (1.0, 1000, 10, 0.25),  # 25 / 100
         (1.0, 1000, 100, 0.5),  # 25 / 10 = 2.5, more than half
         (0.1, 1000, 10, 0.05),  # half again
-        (8.0, 60_000, 100, 25 / 600),
+        (8.0, 60_000, 400, 25 / 150),
+        (1.0, 60_000, 6, 0.05),  # 25 / 10,000 would drown: a twentieth
+        (8.0, 60_000, 6, 0.05),  # of at most 1
         (math.inf, 1000, 10, 0.25),
     ],
 )
-def test_the_cost_is_25_over_the_cluster_size_and_at_most_half(budget, n, clusters, cost):
+def test_the_cost_is_25_over_the_cluster_size_between_a_twentieth_and_half(budget, n, clusters, cost):
     prior = ClusterPrior(n_clusters=clusters)
     assert prior.cost(budget, n_examples=n, n_classes=10) == pytest.approx(cost, rel=1e-15)
     groups = np.arange(n) % clusters

@@ -4,7 +4,7 @@
 3.7306
 """
 
-from labeldp.accounting.calibration import calibrate
+from labeldp.accounting.calibration import calibrate, what_is_left
 from labeldp.accounting.conversion import discrete_gaussian_sigma, laplace_scale, zcdp_rho
 from labeldp.accounting.gaussian import analytic_gaussian_sigma, gaussian_delta, gaussian_epsilon
 from labeldp.accounting.ledger import Ledger, LedgerEntry, fingerprint
@@ -19,5 +19,6 @@ __all__ = [
     "gaussian_delta",
     "gaussian_epsilon",
     "laplace_scale",
+    "what_is_left",
     "zcdp_rho",
 ]

@@ -15,9 +15,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from fractions import Fraction
 
 from labeldp._validate import check_delta, check_epsilon, check_positive
-from labeldp.errors import PrivacyError, invalid
+from labeldp.errors import BudgetError, PrivacyError, invalid
 from labeldp.guarantee import Guarantee
 
 #: The bracket ends this narrow, relative to the parameter: noise a trillionth above the least is no loss.
@@ -46,6 +47,27 @@ def calibrate(
         fix = f"Raise `high`, or allow more than epsilon = {target!r}, delta = {slack!r}."
         raise invalid(owner, "high", "meet the budget", got=high, fix=fix, kind=PrivacyError)
     return low if meets(low) else _narrowed(meets, low, high)
+
+
+def what_is_left(budget: float, *, after: float) -> float:
+    """Return the largest pure epsilon that, in sequence with the pure epsilon `after`, keeps within `budget`.
+
+    Sums of guarantees are exact and round up, so the last digit of a difference matters.
+
+    >>> 0.1 + what_is_left(0.3, after=0.1) <= 0.3
+    True
+    """
+    total, spent = (
+        check_epsilon("what_is_left", budget, name="budget"),
+        check_epsilon("what_is_left", after, name="after"),
+    )
+    if math.isinf(total):
+        return total
+    if spent > total:
+        raise invalid("what_is_left", "after", f"be within the budget {total:g}", got=after, kind=BudgetError)
+    rest = total - spent
+    # The difference is rounded to nearest: one step down mends it if it went up.
+    return rest if Fraction(spent) + Fraction(rest) <= Fraction(total) else math.nextafter(rest, 0.0)
 
 
 def _narrowed(meets: Callable[[float], bool], low: float, high: float) -> float:

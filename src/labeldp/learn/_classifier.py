@@ -24,6 +24,7 @@ from sklearn.utils.validation import (
 
 from labeldp._random import as_key
 from labeldp._validate import check_choice, check_epsilon, check_positive
+from labeldp.accounting import what_is_left
 from labeldp.errors import Described, PrivacyError, invalid
 from labeldp.guarantee import Guarantee
 from labeldp.learn._corrections import CORRECTIONS, chosen_correction, split_pipeline
@@ -280,12 +281,8 @@ def _plan(source: Prior, budget: float, labels: SensitiveLabels) -> _Plan:
         raise invalid("LabelPrivateClassifier", "epsilon", f"exceed the prior's cost {spent:g}", got=budget, fix=fix)
     if labels.classes_read_off:
         before = before.assuming(CLASSES_READ_OFF)
-    response = budget if math.isinf(budget) else budget - spent
-    promise = _promised(before, response)
-    while promise.epsilon() > budget:  # sums round up: the response pays for the last digit
-        response = math.nextafter(response, 0.0)
-        promise = _promised(before, response)
-    return _Plan(spent, response, promise)
+    response = what_is_left(budget, after=spent)
+    return _Plan(spent, response, _promised(before, response))
 
 
 def _promised(before: Guarantee, response: float) -> Guarantee:

@@ -36,7 +36,8 @@ class ClusterPrior(Prior):
     groups : integer array of shape (n,), optional
         The user's own cluster of each example, 0 .. C-1, instead.
     epsilon : float, optional
-        epsilon_p, what the histogram spends. By default 25 / (mean cluster size), at most half the budget.
+        epsilon_p, what the histogram spends. By default 25 / (mean cluster size), between a twentieth (of at most 1) and
+        half of the budget.
     random_state : int
         Seed of k-means. It sees no labels, so this is not a privacy matter.
 
@@ -52,7 +53,7 @@ class ClusterPrior(Prior):
     random_state: int = field(default=0)
 
     def cost(self, budget: float, *, n_examples: int, n_classes: int) -> float:
-        """epsilon_p: as given, or 25 / (mean cluster size) and at most half of `budget`."""
+        """epsilon_p: as given, or 25 / (mean cluster size), but between a twentieth and half of `budget`."""
         if budget == 0:
             fix = "At epsilon 0 no histogram can be released; use UniformPrior()."
             raise invalid("ClusterPrior", "budget", "be > 0", got=budget, fix=fix)
@@ -63,7 +64,9 @@ class ClusterPrior(Prior):
                 fix = "The histogram and the response share one budget."
                 raise invalid("ClusterPrior", "epsilon", f"be in (0, {budget:g})", got=self.epsilon, fix=fix)
             return spent
-        return min(EPSILON_TIMES_SIZE * clusters / n_examples, budget / 2)
+        wanted = EPSILON_TIMES_SIZE * clusters / n_examples
+        # Large clusters need little, but with many classes their counts still drown below a twentieth.
+        return min(max(wanted, min(budget, 1.0) / 20), budget / 2)
 
     def prepared(self, X: Any, *, budget: float, n_examples: int, n_classes: int) -> ClusterPrior:
         """Return the prior with its clusters found and its cost settled."""

@@ -1,0 +1,24 @@
+"""Engines: tables larger than memory through the door.
+
+>>> import pyarrow as pa, pyarrow.parquet as pq, tempfile, pathlib
+>>> folder = tempfile.TemporaryDirectory()
+>>> path = pathlib.Path(folder.name) / "clinic.parquet"
+>>> pq.write_table(pa.table({"age": [31, 54, 47, 62], "ill": ["no", "yes", "no", "yes"]}), path)
+>>> done = privatize_table(path, label="ill", to=path.parent / "out", epsilon=2.0)
+>>> done.rows, done.guarantee.epsilon(), done.seeded
+(4, 2.0, False)
+>>> features, release = open_released_table(path.parent / "out")
+>>> features.names, len(release), release.classes
+(('age',), 4, ('no', 'yes'))
+>>> folder.cleanup()
+
+Design notes. An engine only carries batches: what meets a label is in `labeldp.release`, and the noise of a row is a
+function of the key and its position, so batch sizes and threads cannot change what is released.
+"""
+
+from __future__ import annotations
+
+from labeldp.engines._local import privatize_table
+from labeldp.engines._released import TableRelease, open_released_table
+
+__all__ = ["TableRelease", "open_released_table", "privatize_table"]
