@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from labeldp.errors import BudgetError, LabelDPError, PrivacyError, ReleaseError
     from labeldp.guarantee import Guarantee, Trust, Unit
     from labeldp.learn import LabelPrivateClassifier
-    from labeldp.mechanisms import RandomizedResponse, RRTopK, RRWithPrior
+    from labeldp.mechanisms import ClusterRR, PeerToPeerRR, RandomizedResponse, RRTopK, RRWithPrior
     from labeldp.priors import ClusterPrior, ModelPrior, PublicPrior, UniformPrior
     from labeldp.release import (
         LabelCounts,
@@ -43,6 +43,7 @@ __all__ = [
     "CandidateChannel",
     "Channel",
     "ClusterPrior",
+    "ClusterRR",
     "Guarantee",
     "LabelCounts",
     "LabelDPError",
@@ -52,6 +53,7 @@ __all__ = [
     "MatrixChannel",
     "Measurement",
     "ModelPrior",
+    "PeerToPeerRR",
     "PrivacyError",
     "PublicPrior",
     "RRTopK",
@@ -73,6 +75,7 @@ _ROOM_OF = {
     "CandidateChannel": "channel",
     "Channel": "channel",
     "ClusterPrior": "priors",
+    "ClusterRR": "mechanisms",
     "Guarantee": "guarantee",
     "LabelCounts": "release",
     "LabelDPError": "errors",
@@ -82,6 +85,7 @@ _ROOM_OF = {
     "MatrixChannel": "channel",
     "Measurement": "release",
     "ModelPrior": "priors",
+    "PeerToPeerRR": "mechanisms",
     "PrivacyError": "errors",
     "PublicPrior": "priors",
     "RRTopK": "mechanisms",

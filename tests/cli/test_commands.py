@@ -165,6 +165,13 @@ def test_ledger_budget_and_refusal(run, run_json, folder):
     assert "intact" in text
 
 
+def test_a_recorded_budget_stands_and_the_user_is_told(run, folder):
+    run("privatize people.parquet -l income -e 1 --to a --ledger l.sqlite --budget 2")
+    told = run("privatize people.parquet -l income -e 1 --to b --ledger l.sqlite --budget 9").stderr
+    assert "budget is epsilon = 2, not 9" in " ".join(told.split())
+    run("privatize people.parquet -l income -e 1 --to c --ledger l.sqlite --budget 9", code=3)
+
+
 def test_train_and_privatize_charge_the_same_label_set(run, folder):
     run("privatize people.parquet -l income -e 1 --to a --ledger l.sqlite --budget 2")
     run("train people.parquet -l income -e 1.5 --to m.skops --ledger l.sqlite", code=3)

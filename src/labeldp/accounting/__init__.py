@@ -4,21 +4,37 @@
 3.7306
 """
 
+from labeldp.accounting.association import AssociationBound, label_association, least_cluster_size
 from labeldp.accounting.calibration import calibrate, what_is_left
 from labeldp.accounting.conversion import discrete_gaussian_sigma, laplace_scale, zcdp_rho
 from labeldp.accounting.gaussian import analytic_gaussian_sigma, gaussian_delta, gaussian_epsilon
 from labeldp.accounting.ledger import Ledger, LedgerEntry, fingerprint
+from labeldp.accounting.peers import (
+    calibrate_peers,
+    peers_delta,
+    peers_epsilon,
+    peers_paper_epsilon,
+    peers_shuffle_epsilon,
+)
 
 __all__ = [
+    "AssociationBound",
     "Ledger",
     "LedgerEntry",
     "analytic_gaussian_sigma",
     "calibrate",
+    "calibrate_peers",
     "discrete_gaussian_sigma",
     "fingerprint",
     "gaussian_delta",
     "gaussian_epsilon",
+    "label_association",
     "laplace_scale",
+    "least_cluster_size",
+    "peers_delta",
+    "peers_epsilon",
+    "peers_paper_epsilon",
+    "peers_shuffle_epsilon",
     "what_is_left",
     "zcdp_rho",
 ]

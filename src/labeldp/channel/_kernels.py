@@ -16,6 +16,8 @@ _JIT: dict[str, Any] = {"cache": True, "nogil": True, "boundscheck": False, "err
 _ONE = np.uint64(1)
 _LOW = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)
+#: Up to this many labels, comparing with all of them beats a binary search.
+_FEW = 16
 
 
 @numba.njit(inline="always")
@@ -84,11 +86,17 @@ def draw_rows(
     codes: Any, words: Any, index: Any, keep: Any, inside: Any, cumulative: Any, out: Any
 ) -> None:  # pragma: no cover - compiled
     """A row per group: keep, or look the second word up in the row's cumulative weights."""
+    few = cumulative.shape[1] <= _FEW
     for r in range(codes.shape[0]):
         row = index[r]
         code = codes[r]
         if inside[row, code] and (words[r, 0] >> _ONE) < keep[row]:
             out[r] = code
+        elif few:
+            word, label = words[r, 1] >> _ONE, np.int32(0)
+            for j in range(cumulative.shape[1] - 1):  # without a branch to mispredict, unlike a search
+                label += np.int32(word >= cumulative[row, j])
+            out[r] = label
         else:
             out[r] = located(cumulative[row], words[r, 1] >> _ONE)
 

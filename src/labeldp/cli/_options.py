@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from labeldp.cli._screen import warn_budget
 from labeldp.errors import Described, LabelDPError, invalid
 
 LEDGER = "Ledger"
@@ -85,7 +86,11 @@ def opened_ledger(path: Path | None, budget: float | None) -> Any:
         return None
     from labeldp.accounting import Ledger
 
-    return Ledger(path, budget=budget)
+    book = Ledger(path, budget=budget)
+    recorded = book.budget(None)
+    if budget is not None and recorded is not None and recorded[0] != budget:
+        warn_budget(recorded[0], budget)
+    return book
 
 
 def named_labels(label_set: str | None, table: Path, label: str) -> str:

@@ -167,6 +167,14 @@ def warn_seeded() -> None:
     )
 
 
+def warn_budget(recorded: float, asked: float) -> None:
+    """Say that the ledger's own budget stands, whatever the command line says."""
+    errors().print(
+        f"[yellow]note:[/] this ledger's budget is epsilon = {recorded:g}, not {asked:g}: a recorded budget stands. "
+        "`labeldp ledger FILE --set-budget B` changes it, and leaves a row that says who and when."
+    )
+
+
 @contextmanager
 def progress(what: str) -> Iterator[Callable[[int, int | None], None]]:
     """Show a bar on stderr while the body runs; it is told (done, total). Nothing is shown where nobody looks."""

@@ -8,9 +8,21 @@ neither ever sees a label. `labeldp.privatize` draws.
 True
 """
 
-from labeldp.mechanisms._base import Mechanism
+from labeldp.mechanisms._base import MeasuringMechanism, Mechanism, NoisyCounts
+from labeldp.mechanisms._cluster import ClusterRR
+from labeldp.mechanisms._peers import PeerReports, PeerToPeerRR
 from labeldp.mechanisms._randomized_response import RandomizedResponse
 from labeldp.mechanisms._top_k import RRTopK
 from labeldp.mechanisms._with_prior import RRWithPrior
 
-__all__ = ["Mechanism", "RRTopK", "RRWithPrior", "RandomizedResponse"]
+__all__ = [
+    "ClusterRR",
+    "MeasuringMechanism",
+    "Mechanism",
+    "NoisyCounts",
+    "PeerReports",
+    "PeerToPeerRR",
+    "RRTopK",
+    "RRWithPrior",
+    "RandomizedResponse",
+]

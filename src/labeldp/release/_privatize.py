@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime, timezone
 from typing import Any
 
@@ -15,8 +16,9 @@ from labeldp._validate import check_integer, code_dtype
 from labeldp.channel import FiniteChannel
 from labeldp.errors import Described, PrivacyError, invalid
 from labeldp.guarantee import Guarantee
-from labeldp.mechanisms import Mechanism
+from labeldp.mechanisms import MeasuringMechanism, Mechanism
 from labeldp.release._charging import charge
+from labeldp.release._counting import Counter
 from labeldp.release._labels import CLASSES_READ_OFF, SensitiveLabels, as_sensitive, codes_of
 from labeldp.release._release import Release
 
@@ -72,17 +74,62 @@ def privatize(
     first = check_integer("privatize", "start", start, least=0, most=(1 << 63) - 1)  # a block number has 64 bits
     key = as_key("privatize", rng)
     boxed = as_sensitive(labels, _known_n_classes(labels, mechanism, prior))
+    if isinstance(mechanism, MeasuringMechanism):
+        return _measured(boxed, mechanism, key, prior=prior, groups=groups, ledger=ledger, start=first)
     channel = mechanism.channel(prior, groups=groups, n_classes=boxed.n_classes)
     guarantee = _promise(mechanism, channel, boxed)
     entry = charge(ledger, guarantee, boxed, mechanism=repr(mechanism), seeded=key.seeded, start=first)
+    return _released(boxed, mechanism, channel, guarantee, key, start=first, entry=entry)
+
+
+def _measured(
+    boxed: SensitiveLabels,
+    mechanism: MeasuringMechanism,
+    key: NoiseKey,
+    *,
+    prior: Any,
+    groups: Any,
+    ledger: Any,
+    start: int,
+) -> Release:
+    """Release by a mechanism that asks for noisy counts first; the whole guarantee is charged before the first one."""
+    guarantee = _stated(mechanism, boxed)
+
+    def pay() -> int | None:
+        return charge(ledger, guarantee, boxed, mechanism=repr(mechanism), seeded=key.seeded, start=start)
+
+    counter = Counter(boxed, mechanism, key, pay, start=start)
+    channel = mechanism.measured_channel(
+        counter, groups=groups, n_classes=boxed.n_classes, n_examples=len(boxed), prior=prior
+    )
+    _check_fit(channel, boxed)
+    _check_claim(mechanism, channel, claimed=mechanism.response_epsilon)
+    entry = counter.settle()
+    release = _released(boxed, mechanism, channel, guarantee, key, start=start, entry=entry)
+    if counter.shares is None:
+        return release
+    return replace(release, prior=counter.shares, prior_index=counter.groups)
+
+
+def _released(
+    boxed: SensitiveLabels,
+    mechanism: Mechanism,
+    channel: FiniteChannel,
+    guarantee: Guarantee,
+    key: NoiseKey,
+    *,
+    start: int,
+    entry: int | None,
+) -> Release:
+    """Draw, and state everything that belongs to the release."""
     return Release(
-        codes=draw_codes(codes_of(boxed), channel, key, start=first),
+        codes=draw_codes(codes_of(boxed), channel, key, start=start),
         classes=boxed.classes,
         channel=channel,
         guarantee=guarantee,
         mechanism=repr(mechanism),
         seeded=key.seeded,
-        start=first,
+        start=start,
         label_set=boxed.name,
         created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
         ledger_entry=entry,
@@ -94,6 +141,9 @@ def draw_codes(
 ) -> npt.NDArray[np.unsignedinteger[Any]]:
     """Draw an output for every label, step by step; example i uses block start + i of the key, whatever the steps."""
     out = np.empty(len(codes), code_dtype(channel.n_outputs))
+    if channel.example_arrays().keys() == {"row"}:
+        # Rows that many examples share: an empty draw makes their integer thresholds here, once, for every part below.
+        channel.draw(codes[:0].astype(np.int32), key.words(start=start, count=0, stream=LABEL_STREAM))
 
     def work(low: int, high: int) -> None:
         words = key.words(start=start + low, count=high - low, stream=LABEL_STREAM)
@@ -117,14 +167,29 @@ def _known_n_classes(labels: Any, mechanism: Mechanism, prior: Any) -> int | Non
 
 def _promise(mechanism: Mechanism, channel: FiniteChannel, labels: SensitiveLabels) -> Guarantee:
     """Return the guarantee of this release, after checking that the channel keeps it and fits the labels."""
+    _check_fit(channel, labels)
+    _check_claim(mechanism, channel, claimed=mechanism.guarantee.epsilon())
+    return _stated(mechanism, labels)
+
+
+def _stated(mechanism: Mechanism, labels: SensitiveLabels) -> Guarantee:
+    """Return the mechanism's guarantee with what these labels add to its assumptions."""
+    guarantee = mechanism.guarantee
+    return guarantee.assuming(CLASSES_READ_OFF) if labels.classes_read_off else guarantee
+
+
+def _check_fit(channel: FiniteChannel, labels: SensitiveLabels) -> None:
+    """Refuse a channel for another number of labels."""
     if channel.n_examples not in (None, len(labels)):
         got = Described(f"{channel.n_examples} for {len(labels)} labels")
         name = "groups" if channel.example_arrays().keys() == {"row"} else "prior"
         raise invalid("privatize", name, "have one row per label", got=got)
-    guarantee = mechanism.guarantee
-    if not channel.epsilon <= guarantee.epsilon():
+
+
+def _check_claim(mechanism: Mechanism, channel: FiniteChannel, *, claimed: float) -> None:
+    """Refuse a channel that reveals more than its mechanism claims for it."""
+    if not channel.epsilon <= claimed:
         raise PrivacyError(
-            f"privatize: {mechanism!r} claims epsilon = {guarantee.epsilon()!r}, but its channel has {channel.epsilon!r}."
+            f"privatize: {mechanism!r} claims epsilon = {claimed!r}, but its channel has {channel.epsilon!r}."
             " Nothing was drawn. Fix the mechanism's `channel` or its `guarantee`."
         )
-    return guarantee.assuming(CLASSES_READ_OFF) if labels.classes_read_off else guarantee
