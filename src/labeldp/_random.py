@@ -38,6 +38,8 @@ KEY_BYTES = 32
 BLOCK_BYTES = 16
 #: Zeros are encrypted in pieces of this many blocks: 1 MiB, which stays in a core's cache.
 PIECE_BLOCKS = 1 << 16
+#: Words that a stream reads ahead.
+READ_AHEAD = 1024
 _ZEROS = bytes(PIECE_BLOCKS * BLOCK_BYTES)
 
 
@@ -116,14 +118,26 @@ class BitStream:
         self._key = key
         self._stream = stream
         self._next_block = 0
+        self._ahead: Words = np.empty(0, np.uint64)
         self.seeded = key.seeded
 
     def take(self, count: int) -> Words:
-        """The next `count` words; an odd one out is thrown away, never handed out twice."""
+        """The next `count` words; none is ever handed out twice.
+
+        Small requests are served from a block read ahead: setting up the cipher costs more than a thousand words.
+        """
+        missing = count - self._ahead.size
+        if missing > 0:
+            fresh = self._read(max(missing, READ_AHEAD))
+            self._ahead = np.concatenate([self._ahead, fresh]) if self._ahead.size else fresh
+        words, self._ahead = self._ahead[:count], self._ahead[count:]
+        return words
+
+    def _read(self, count: int) -> Words:
         blocks = (count + 1) // 2
         words = self._key.words(start=self._next_block, count=blocks, stream=self._stream)
         self._next_block += blocks
-        return words.reshape(-1)[:count]
+        return words.reshape(-1)
 
 
 def as_key(owner: str, rng: Any) -> NoiseKey:

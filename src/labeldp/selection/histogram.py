@@ -1,0 +1,165 @@
+"""Counts by users: from an array, a mapping, or a table of users and items, with or without a public list of items.
+
+>>> Histogram.of([5, 0, 2])
+<Histogram: 3 public candidates, counts not shown>
+>>> Histogram.of({"ham": 4, "egg": 1})
+<Histogram: candidates not public, counts not shown>
+>>> Histogram.from_pairs(["ann", "ann", "bob"], ["ham", "ham", "ham"]).counts
+array([2])
+
+Design notes. Which items occur is as private as how often. So a mapping or a table without `candidates` has an unknown
+domain: its items count as drawn from an endless supply whose other members have count 0, and only methods that never
+name an item of small count take it. An array's length is public; so is a list of candidates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from labeldp.errors import Described, invalid, nearest
+from labeldp.selection._levels import Levels, find_levels
+from labeldp.selection._pairs import count_pairs
+
+Counts = npt.NDArray[np.int64]
+Names = npt.NDArray[Any]
+
+#: Counts stay below this, so that every count and every gap is exact as a float.
+LARGEST_COUNT = 2**53
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Histogram:
+    """Counts of candidates; sensitive, so its repr shows none. Build it with `of` or `from_pairs`.
+
+    `names` is None where candidates are known by their index. `public` says whether the list of candidates is public
+    knowledge; where it is not, only items with a positive count are kept, in sorted order of names.
+    """
+
+    counts: Counts
+    names: Names | None = None
+    public: bool = True
+
+    @classmethod
+    def of(cls, counts: Any, *, candidates: Sequence[Any] | None = None, owner: str = "Histogram.of") -> Histogram:
+        """Read an array of counts (one per candidate), a mapping from name to count, or a Histogram."""
+        if isinstance(counts, cls):
+            return counts if candidates is None else counts.among(candidates, owner=owner)
+        if not isinstance(counts, Mapping):
+            values = check_counts(owner, counts)
+            names = None if candidates is None else check_names(owner, candidates)
+            if names is not None and names.size != values.size:
+                got = Described(f"{names.size} names for {values.size} counts")
+                raise invalid(owner, "candidates", "name every count", got=got)
+            return cls(counts=values, names=names)
+        keys = as_names(list(counts.keys()))
+        values = check_counts(owner, list(counts.values()))
+        order = tidy_order(keys, values)
+        found = cls(counts=values[order], names=keys[order], public=False)
+        return found if candidates is None else found.among(candidates, owner=owner)
+
+    @classmethod
+    def from_pairs(cls, users: Any, items: Any, *, candidates: Sequence[Any] | None = None) -> Histogram:
+        """Count, for each item, the users who have it: a pair that occurs twice counts once.
+
+        `users` and `items` are columns of equal length: NumPy arrays, lists or Arrow columns of integers or text.
+        Works through parts of the users at a time; beyond the columns themselves it needs a few bytes per pair.
+        """
+        names, counts = count_pairs("Histogram.from_pairs", users, items)
+        found = cls(counts=counts, names=names, public=False)
+        return found if candidates is None else found.among(candidates, owner="Histogram.from_pairs")
+
+    def among(self, candidates: Sequence[Any], *, owner: str = "Histogram.among") -> Histogram:
+        """Return the counts of a public list of candidates, with 0 for those that do not occur."""
+        names = check_names(owner, candidates)
+        own = range(self.counts.size) if self.names is None else self.names.tolist()
+        place = {name: j for j, name in enumerate(names.tolist())}
+        values = np.zeros(names.size, np.int64)
+        for name, count in zip(own, self.counts.tolist(), strict=True):
+            if name not in place:
+                fix = f"Leave it out first, or list it. {nearest(str(name), map(str, place))}"
+                raise invalid(owner, "candidates", "list every item that is counted", got=name, fix=fix)
+            values[place[name]] = count
+        return Histogram(counts=values, names=names)
+
+    @cached_property
+    def levels(self) -> Levels:
+        """The distinct counts, falling, and how many candidates have each."""
+        return find_levels(self.counts)
+
+    def pick(self, places: npt.NDArray[np.int64]) -> Names:
+        """Return the names (or indices) at these places."""
+        return places if self.names is None else self.names[places]
+
+    def top(self, k: int) -> npt.NDArray[np.int64]:
+        """Return the places of the k largest counts in rising order; among equals the first are taken.
+
+        Where candidates are not public there may be fewer than k.
+        """
+        if k >= self.counts.size:
+            return np.arange(self.counts.size)
+        least = self.levels.value_at(k)
+        if self.levels.value_at(k + 1) < least:
+            return np.flatnonzero(self.counts >= least)
+        above = np.flatnonzero(self.counts > least)
+        ties = np.flatnonzero(self.counts == least)[: k - above.size]
+        return np.sort(np.concatenate([above, ties]))
+
+    def __repr__(self) -> str:
+        known = f"{self.counts.size} public candidates" if self.public else "candidates not public"
+        return f"<Histogram: {known}, counts not shown>"
+
+
+def check_counts(owner: str, counts: Any) -> Counts:
+    """Return counts as int64: one axis, whole, >= 0, below 2^53, at least one."""
+    array = np.asarray(counts)
+    if array.ndim != 1 or array.size == 0:
+        got = Described(f"an array of shape {array.shape}")
+        raise invalid(owner, "counts", "be a list of at least one count", got=got)
+    if array.dtype.kind not in "iuf":
+        raise invalid(owner, "counts", "hold whole numbers", got=Described(f"dtype {array.dtype}"))
+    if array.dtype.kind == "f" and not np.array_equal(array, np.rint(array)):
+        kind = "NaN" if np.isnan(array).any() else "a fraction"
+        fix = "One user adds 0 or 1 to each count; the noise is made for that."
+        raise invalid(owner, "counts", "hold whole numbers", got=Described(kind), fix=fix)
+    if array.dtype == np.int64 and array.flags.c_contiguous and array.view(np.uint64).max() < LARGEST_COUNT:
+        return array  # one pass: a negative count is a huge one without its sign
+    if array.min() < 0:
+        raise invalid(owner, "counts", "be >= 0", got=Described("a negative count"))
+    if array.max() >= LARGEST_COUNT:
+        raise invalid(owner, "counts", "be below 2^53", got=Described("a larger count"))
+    return array.astype(np.int64, copy=False)
+
+
+def tidy_order(names: Names, counts: Counts) -> Counts:
+    """Return the places of positive counts, sorted by name: neither zeros nor the order of insertion may show."""
+    kept = np.flatnonzero(counts)
+    try:
+        return kept[np.argsort(names[kept], kind="stable")]
+    except TypeError:  # names of several types have no order of their own
+        return kept[np.argsort([repr(name) for name in names[kept]], kind="stable")]
+
+
+def check_names(owner: str, candidates: Any) -> Names:
+    """Return candidates as an array of distinct names."""
+    names = as_names(candidates.tolist() if isinstance(candidates, np.ndarray) else list(candidates))
+    if names.size == 0:
+        raise invalid(owner, "candidates", "name at least one", got=Described("none"))
+    if len(set(names.tolist())) != names.size:
+        raise invalid(owner, "candidates", "be distinct", got=Described("a name twice"))
+    return names
+
+
+def as_names(values: list[Any]) -> Names:
+    """Return names as an array: of integers or text where all are, else of objects, never joined or cast."""
+    kinds = {type(value) for value in values}
+    if kinds <= {int} or kinds <= {str}:
+        return np.array(values)
+    names = np.empty(len(values), object)
+    names[:] = values
+    return names

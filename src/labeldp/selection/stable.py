@@ -1,0 +1,317 @@
+r"""StableTopK: choose k where the counts fall steeply, test that the k leading items are stable, release them exactly.
+
+>>> found = stable_top_k([90, 88, 3, 2, 0], epsilon=1.0, delta=1e-6, neighbours="add_remove", rng=2)
+>>> found.k, found.passed, found.items.tolist()
+(2, True, [0, 1])
+>>> found.guarantee.epsilon(1e-6) <= 1.0
+True
+
+References: [TK] Zhu & Wang, "Adaptive Private-K-Selection with Adaptive K and Application to Multi-label PATE" (2022),
+Algorithms 2 and 3, Theorems 11 and 12.
+
+Design notes. Statement. With g the reach of a gap (1 for add_remove, 2 for replace) and noise s:
+
+- choose: noisy max over the gaps, Gumbel scale s: bounded range 2 g / s, so zCDP g^2 / (2 s^2);
+- test: Gaussian propose-test-release, sigma = s: delta_t-approximate zCDP g^2 / (2 s^2);
+- refine (fixed k only): exponential mechanism of r rounds inside zCDP g^2 / s^2, r known after the test:
+  each round has bounded range sqrt(8 g^2 / (s^2 r)).
+
+They compose in sequence: delta_t-approximate rho-zCDP with rho = g^2 / s^2 (adaptive k) or 2 g^2 / s^2 (fixed k). The
+guarantee keeps the parts, whose Renyi curves add up to less than that. [TK] states s = 1 / sqrt(rho), g = 1, which is
+add_remove; its rho + sqrt(2 rho log(1 / delta)) is not a valid conversion, and is not used.
+
+Utility: if the gap at the chosen k is at least g + 2 T, T = ceil(s z), the test passes with probability >= 1 - delta_t.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from labeldp._loss.rounding import quotient_up
+from labeldp._random import BitStream, as_key
+from labeldp._validate import check_choice, check_delta, check_integer, check_positive
+from labeldp.errors import invalid
+from labeldp.guarantee import Guarantee
+from labeldp.selection._budget import check_budget, check_test_delta, least_noise
+from labeldp.selection._noise import NOISES, gaussian_offset
+from labeldp.selection._relation import FLOATING_POINT, Relation, read_neighbours
+from labeldp.selection._result import Selection
+from labeldp.selection.exponential import one_shot
+from labeldp.selection.histogram import Histogram
+from labeldp.selection.maximum import Regularizer, choose_rank, n_ranks, noisy_max_guarantee, read_regularizer
+from labeldp.selection.propose_test import gaussian_test, gaussian_test_guarantee
+
+Places = npt.NDArray[np.int64]
+
+
+def stable_top_k(
+    counts: Any,
+    *,
+    epsilon: float,
+    delta: float,
+    neighbours: str,
+    k: int | None = None,
+    regularizer: Regularizer | float | None = None,
+    rng: Any = None,
+    noise: str = "gumbel",
+    test_delta: float | None = None,
+    queries: int = 1,
+    k_max: int | None = None,
+    candidates: Sequence[Any] | None = None,
+    fallback: bool = True,
+) -> Selection:
+    """Return the leading items, as many as the data suggest (k=None, Algorithm 2) or k of them (Algorithm 3).
+
+    `counts`: an array, a mapping from name to count, or a `Histogram`. `neighbours`: "add_remove" or "replace" of one
+    user; it decides the noise. `regularizer`: public r(1), ..., r(n) added to the gaps, or a function of the ranks;
+    with a fixed k also one number, the weight of -|j - k| (by default `StablePlan.sure_gap` / k). `k_max`: only ranks
+    up to it are chosen (up to 2 k where k is fixed, unless given); needed where the candidates are not public.
+    `queries`: that many calls together stay within the budget; the guarantee is of one. `test_delta`: probability of a
+    false pass, half of a query's share of delta unless given. `fallback`: whether a fixed k is filled up, or reached
+    after a failed test, by the exponential mechanism; it needs public candidates.
+
+    *Guarantee*: as in the module's notes. *Edge cases*: one candidate, k above the candidates, fractional or negative
+    counts are refused; ties and zero gaps are fine.
+
+    >>> sold = {"ham": 700, "egg": 650, "tea": 1}
+    >>> stable_top_k(sold, epsilon=1.0, delta=1e-6, neighbours="replace", k_max=2, rng=3).items
+    array(['egg', 'ham'], dtype='<U3')
+    """
+    owner = "stable_top_k"
+    histogram = Histogram.of(counts, candidates=candidates, owner=owner)
+    if k is not None and k_max is None:
+        # Beyond 2 k a proposal saves no round of the exponential mechanism.
+        k_max = 2 * check_integer(owner, "k", k, least=1)
+    choices = n_ranks(owner, histogram, k_max)
+    plan = stable_plan(
+        epsilon=epsilon,
+        delta=delta,
+        neighbours=neighbours,
+        k=k,
+        noise=noise,
+        test_delta=test_delta,
+        queries=queries,
+        choices=choices if noise == "gaussian" else None,
+    )
+    return plan.select(histogram, regularizer=regularizer, k_max=k_max, fallback=fallback, rng=rng)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StablePlan:
+    """The noise of StableTopK, all of it public, and what it promises: noise in, budget out.
+
+    `scale`: of the noise that chooses k (Gumbel or Laplace scale, Gaussian sigma). `sigma`, `test_delta`: of the test.
+    `refine_rho`: zCDP of the exponential mechanism after it; used where `k` is fixed. `choices`: over how many ranks a
+    Gaussian choice is made at most; the others do not depend on it.
+    """
+
+    neighbours: str
+    scale: float
+    sigma: float
+    test_delta: float
+    noise: str = "gumbel"
+    k: int | None = None
+    refine_rho: float = 0.0
+    choices: int | None = None
+
+    def __post_init__(self) -> None:
+        owner = "StablePlan"
+        read_neighbours(owner, self.neighbours)
+        check_choice(owner, "noise", self.noise, NOISES)
+        check_positive(owner, "scale", self.scale)
+        check_positive(owner, "sigma", self.sigma)
+        if check_delta(owner, self.test_delta, name="test_delta") == 0:
+            raise invalid(owner, "test_delta", "be > 0", got=self.test_delta)
+        if self.k is not None:
+            check_integer(owner, "k", self.k, least=1)
+            check_positive(owner, "refine_rho", self.refine_rho)
+        if self.noise == "gaussian":
+            check_integer(owner, "choices", self.choices, least=1, fix="The Gaussian noisy max depends on it.")
+
+    @property
+    def relation(self) -> Relation:
+        """The neighbouring relation."""
+        return read_neighbours("StablePlan", self.neighbours)
+
+    @cached_property
+    def guarantee(self) -> Guarantee:
+        """What one call promises."""
+        relation = self.relation
+        choose = noisy_max_guarantee(
+            self.noise, width=2 * relation.reach, scale=self.scale, choices=self.choices or 1, relation=relation
+        )
+        test = gaussian_test_guarantee(relation, sigma=self.sigma, test_delta=self.test_delta)
+        parts = [choose.named("choice of k"), test.named("stability test")]
+        if self.k is not None:
+            refine = Guarantee.zcdp(self.refine_rho, **relation.terms(FLOATING_POINT))
+            parts.append(refine.named("exponential mechanism"))
+        return Guarantee.in_sequence(parts)
+
+    @property
+    def sure_gap(self) -> int:
+        """A gap at which the test passes with probability at least 1 - test_delta."""
+        return self.relation.reach + 2 * gaussian_offset(self.sigma, self.test_delta) + 1
+
+    def select(
+        self,
+        counts: Any,
+        *,
+        regularizer: Regularizer | float | None = None,
+        k_max: int | None = None,
+        candidates: Sequence[Any] | None = None,
+        fallback: bool = True,
+        rng: Any = None,
+    ) -> Selection:
+        """Run the plan once. The arguments are those of `stable_top_k`."""
+        owner = "stable_top_k"
+        histogram = Histogram.of(counts, candidates=candidates, owner=owner)
+        self._check(owner, histogram, fallback)
+        n = n_ranks(owner, histogram, k_max)
+        if self.choices is not None and n > self.choices:
+            raise invalid(owner, "k_max", f"be at most the plan's choices ({self.choices})", got=n)
+        scores = read_regularizer(owner, self._regularizer(regularizer), n)
+        key = as_key(owner, rng)
+        bits = BitStream(key)
+        proposed = choose_rank(bits, histogram, n, noise=self.noise, scale=self.scale, regularizer=scores)
+        gap = histogram.levels.gap_at(proposed)
+        passed = gaussian_test(bits, gap, self.relation, sigma=self.sigma, test_delta=self.test_delta)
+        places = histogram.top(proposed) if passed else np.empty(0, np.int64)
+        if self.k is not None:
+            places = self._refined(bits, histogram, places, proposed if passed else 0, fallback=fallback)
+        return Selection(
+            items=histogram.pick(places),
+            k=proposed if self.k is None else self.k,
+            proposed=proposed,
+            passed=passed,
+            guarantee=self.guarantee,
+            seeded=key.seeded,
+        )
+
+    def _check(self, owner: str, histogram: Histogram, fallback: bool) -> None:  # noqa: FBT001
+        """Refuse a fixed k that the candidates cannot fill."""
+        if self.k is None:
+            return
+        if histogram.public:
+            check_integer(owner, "k", self.k, least=1, most=histogram.counts.size)
+        elif fallback:
+            fix = "List the public `candidates`, or use fallback=False and take fewer than k."
+            raise invalid(owner, "fallback", "be False where candidates are not public", got=fallback, fix=fix)
+
+    def _regularizer(self, regularizer: Regularizer | float | None) -> Any:
+        """Return r: -weight |j - k| for a fixed k, where k away costs a sure gap unless the caller gives the weight."""
+        if self.k is None:
+            return regularizer
+        centre, weight = self.k, self.sure_gap / self.k
+        if isinstance(regularizer, (int, float)):
+            if not (math.isfinite(regularizer) and regularizer >= 0):
+                raise invalid("stable_top_k", "regularizer", "be a weight >= 0", got=regularizer)
+            weight = float(regularizer)
+        elif regularizer is not None:
+            return regularizer
+        return lambda ranks: -weight * np.abs(ranks - centre)
+
+    def _refined(
+        self, bits: BitStream, histogram: Histogram, stable: Places, proposed: int, *, fallback: bool
+    ) -> Places:
+        """Return k places from a stable set of `proposed`: fill it up, or shrink it in whichever way is shorter."""
+        k = self.k or 0
+        if proposed < k:
+            if not fallback:
+                return stable
+            rest = np.setdiff1d(np.arange(histogram.counts.size), stable, assume_unique=True)
+            found = self._drawn(bits, histogram.counts[rest], k - proposed)
+            return np.sort(np.concatenate([stable, rest[found]]))
+        # A false pass (probability test_delta) beyond the items that occur may leave fewer than it proposed.
+        if proposed == k or stable.size <= k:
+            return stable
+        if k <= proposed - k:
+            return np.sort(stable[self._drawn(bits, histogram.counts[stable], k)])
+        return np.delete(stable, self._drawn(bits, -histogram.counts[stable], stable.size - k))
+
+    def _drawn(self, bits: BitStream, counts: Places, rounds: int) -> Places:
+        """Return places drawn by the exponential mechanism in `rounds` rounds within refine_rho."""
+        return one_shot(bits, counts, rounds, scale=self.refine_scale(rounds))
+
+    def refine_scale(self, rounds: int) -> float:
+        """Return the Gumbel scale b with rounds * (g / b)^2 / 8 <= refine_rho; one part in 10^12 covers rounding."""
+        return self.relation.reach * math.sqrt(rounds / (8 * self.refine_rho)) * (1 + 1e-12)
+
+
+def stable_plan(
+    *,
+    epsilon: float,
+    delta: float,
+    neighbours: str,
+    k: int | None = None,
+    noise: str = "gumbel",
+    test_delta: float | None = None,
+    queries: int = 1,
+    choices: int | None = None,
+) -> StablePlan:
+    """Return the plan with the least noise of which `queries` calls are (epsilon, delta)-DP: budget in, noise out.
+
+    >>> plan = stable_plan(epsilon=2.0, delta=1e-6, neighbours="replace", queries=600)
+    >>> plan.guarantee.times(600).epsilon(1e-6) <= 2.0
+    True
+    """
+    owner = "stable_plan"
+    read_neighbours(owner, neighbours)
+    check_choice(owner, "noise", noise, NOISES)
+    budget, slack = check_budget(owner, epsilon, delta)
+    number = check_integer(owner, "queries", queries, least=1)
+    share = check_test_delta(owner, test_delta, slack, number)
+    if k is not None:
+        k = check_integer(owner, "k", k, least=1)
+    if noise == "gaussian":
+        choices = check_integer(owner, "choices", choices, least=1, fix="The Gaussian noisy max depends on it.")
+    return _solved(
+        epsilon=budget,
+        delta=slack,
+        neighbours=neighbours,
+        k=k,
+        noise=noise,
+        test_delta=share,
+        queries=number,
+        choices=choices,
+    )
+
+
+@lru_cache(maxsize=256)
+def _solved(
+    *,
+    epsilon: float,
+    delta: float,
+    neighbours: str,
+    k: int | None,
+    noise: str,
+    test_delta: float,
+    queries: int,
+    choices: int | None,
+) -> StablePlan:
+    """Return the plan for checked arguments; a thousand queries of one budget solve it once."""
+    reach = read_neighbours("stable_plan", neighbours).reach
+
+    def plan(scale: float) -> StablePlan:
+        rho = quotient_up(reach, scale) ** 2 if k is not None else 0.0
+        return StablePlan(
+            neighbours=neighbours,
+            scale=scale,
+            sigma=scale,
+            test_delta=test_delta,
+            noise=noise,
+            k=k,
+            refine_rho=rho,
+            choices=choices,
+        )
+
+    def promise(scale: float) -> Guarantee:
+        return plan(scale).guarantee.times(queries)
+
+    return plan(least_noise("stable_plan", promise, epsilon=epsilon, delta=delta))

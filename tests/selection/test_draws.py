@@ -1,0 +1,261 @@
+"""What is drawn has the exact law. Each test of a law fails by chance with probability at most 1e-6, and finds a twin.
+
+The statistic is Pearson's chi-square over outcomes expected at least ten times, the rest together; its distribution is
+chi-square to within the accuracy that matters at these counts. Keys are fixed, so a run is repeatable.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+
+import numpy as np
+import pytest
+from scipy.stats import chi2, kstest
+
+from labeldp._random import BitStream, NoiseKey
+from labeldp.selection import (
+    Histogram,
+    StablePlan,
+    large_gap,
+    limited_domain,
+    noisy_max,
+    propose_test_release,
+    stable_plan,
+    stable_top_k,
+    top_k_exponential,
+    top_stable,
+)
+from labeldp.selection._noise import exponential, gaussian_offset, gumbel, laplace_offset, laplace_rate
+from labeldp.selection.exponential import exponential_scale, one_shot, peel
+from labeldp.selection.limited import _solved, bottom_offset
+from labeldp.selection.maximum import choose_rank
+from labeldp.selection.sparse import sparse_offset
+
+CHANCE = 1e-6
+KEY = NoiseKey.from_seed(20)
+
+
+def misfit(outcomes, law):
+    """The p-value of the outcomes under the law; 0 if one occurs that the law does not have."""
+    seen, total = Counter(outcomes), len(outcomes)
+    if any(law.get(outcome, 0.0) <= 0 for outcome in seen):
+        return 0.0
+    common = [outcome for outcome, chance in law.items() if total * chance >= 10]
+    observed = [seen[outcome] for outcome in common]
+    expected = [total * law[outcome] for outcome in common]
+    if total - sum(expected) > 1e-6 * total:
+        observed.append(total - sum(observed))
+        expected.append(total - sum(expected))
+    observed, expected = np.array(observed), np.array(expected)
+    return float(chi2.sf(((observed - expected) ** 2 / expected).sum(), max(len(expected) - 1, 1)))
+
+
+def test_gumbel_noise_has_its_law_and_a_wrong_scale_is_seen():
+    draws = gumbel(BitStream(KEY), 200_000)
+    assert kstest(draws, lambda x: np.exp(-np.exp(-x))).pvalue > CHANCE
+    assert kstest(draws * 1.02, lambda x: np.exp(-np.exp(-x))).pvalue < CHANCE
+
+
+def test_exponentials_reach_far_into_both_tails():
+    class Given:
+        """A stream of chosen words."""
+
+        def __init__(self, words):
+            self.words = np.array(words, np.uint64)
+
+        def take(self, count):
+            return self.words[:count]
+
+    full = 2**64 - 1
+    smallest = exponential(Given([0, 0]), 1)[0]
+    largest = exponential(Given([full, full]), 1)[0]
+    # V = 2^-129 and 1 - V = 2^-129: half a step of 128 bits.
+    assert smallest == pytest.approx(2.0**-129, rel=1e-15)
+    assert largest == pytest.approx(129 * math.log(2), rel=1e-15)
+    middle = exponential(Given([2**63 - 1, full, 2**63, 0]), 2)
+    assert middle == pytest.approx([math.log(2)] * 2, rel=1e-15)
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_choice_of_rank(exact, shared):
+    h, scale, runs = [7, 7, 5, 5, 5, 1, 1, 0, 0], 2.0, 6_000
+    histogram, bits = Histogram.of(h), BitStream(KEY)
+    regularizer = None if shared else np.zeros(8)
+    ranks = [choose_rank(bits, histogram, 8, noise="gumbel", scale=scale, regularizer=regularizer) for _ in range(runs)]
+    law = dict(enumerate(exact.softmax(exact.gaps(h) / scale), start=1))
+    assert misfit(ranks, law) > CHANCE
+    assert misfit(ranks, dict(enumerate(exact.softmax(exact.gaps(h) / scale * 1.4), start=1))) < CHANCE
+
+
+@pytest.mark.parametrize("h", [[5, 5, 5, 5], [3, 2, 1, 0], [9, 0, 0, 0, 0], [9, 7, 7, 5, 2, 0, 0]])
+def test_every_rank_of_equal_gaps_is_as_likely(exact, h):
+    histogram, bits = Histogram.of(h), BitStream(KEY.child("flat"))
+    n = len(h) - 1
+    ranks = [choose_rank(bits, histogram, n, noise="gumbel", scale=3.0, regularizer=None) for _ in range(2_000)]
+    assert misfit(ranks, dict(enumerate(exact.softmax(exact.gaps(h) / 3.0), start=1))) > CHANCE
+
+
+@pytest.mark.parametrize("draw", [one_shot, peel])
+def test_both_ways_of_top_k_have_the_law_of_peeling(exact, draw):
+    h, scale = np.array([4, 4, 2, 1, 1]), 1.3
+    bits = BitStream(KEY.child("peel"))
+    orders = [tuple(draw(bits, h, 2, scale=scale).tolist()) for _ in range(4_000)]
+    assert misfit(orders, exact.peeled(h / scale, 2)) > CHANCE
+    assert misfit(orders, exact.peeled(h / (1.5 * scale), 2)) < CHANCE
+
+
+def test_one_shot_on_a_thousand_candidates_draws_each_once():
+    counts = np.arange(1000) % 7
+    for draw in (one_shot, peel):
+        assert np.unique(draw(BitStream(KEY), counts, 1000, scale=1.0)).size == 1000
+
+
+@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
+def test_noisy_max_with_discrete_noise(exact, noise):
+    h, runs = [3, 2, 2, 0], 800
+    budget = {"epsilon": 2.0, "delta": 0.0 if noise == "laplace" else 1e-2}
+    found = [noisy_max(h, neighbours="replace", noise=noise, rng=KEY.child(i), **budget) for i in range(runs)]
+    if noise == "laplace":
+        z = exact.discrete_laplace(1.0)  # scale g / epsilon = 1
+    else:
+        width_over_sigma_squared = 2 * np.diff(found[0].guarantee.loss.rdp(np.array([1e5, 1e5 + 1])))[0]
+        z = exact.discrete_gaussian(2**2 / width_over_sigma_squared)
+    law = dict(enumerate(exact.noisy_argmax(h, z)))
+    assert misfit([int(one.items[0]) for one in found], law) > CHANCE
+
+
+def outcome(selection):
+    return selection.k, frozenset(selection.items.tolist()) if selection.passed else None
+
+
+def stable_law(exact, plan, h):
+    z, offset = exact.discrete_gaussian(plan.sigma**2), gaussian_offset(plan.sigma, plan.test_delta)
+    return exact.stable(h, scale=plan.scale, reach=plan.relation.reach, law=z, offset=offset)
+
+
+@pytest.mark.parametrize("neighbours", ["add_remove", "replace"])
+def test_stable_top_k_adaptive(exact, neighbours):
+    h = [12, 11, 4, 3, 0]
+    plan = stable_plan(epsilon=3.0, delta=0.1, neighbours=neighbours)
+    found = [outcome(plan.select(h, rng=KEY.child(neighbours, i))) for i in range(800)]
+    assert misfit(found, stable_law(exact, plan, h)) > CHANCE
+    twin = StablePlan(neighbours=neighbours, scale=plan.scale, sigma=3 * plan.sigma, test_delta=plan.test_delta)
+    assert misfit(found, stable_law(exact, twin, h)) < CHANCE
+
+
+@pytest.mark.parametrize("k", [1, 3])
+def test_stable_top_k_fixed(exact, k):
+    h, weight = [9, 8, 3, 3, 0], 0.5
+    plan = stable_plan(epsilon=4.0, delta=0.1, neighbours="add_remove", k=k)
+    found = []
+    for i in range(600):
+        one = plan.select(h, regularizer=weight, rng=KEY.child("fixed", k, i))
+        assert one.k == k
+        assert one.items.size == k
+        found.append((one.proposed, one.passed, frozenset(one.items.tolist())))
+    law = exact.fixed(
+        h,
+        k=k,
+        regularizer=-weight * np.abs(np.arange(1, 5) - k),
+        scale=plan.scale,
+        reach=1,
+        law=exact.discrete_gaussian(plan.sigma**2),
+        offset=gaussian_offset(plan.sigma, plan.test_delta),
+        refine=plan.refine_scale,
+    )
+    assert misfit(found, law) > CHANCE
+
+
+@pytest.mark.parametrize("noise", ["gaussian", "laplace"])
+def test_propose_test_release(exact, noise):
+    h, epsilon, delta, runs = [9, 8, 3], 1.5, 0.2, 800
+    found = [
+        propose_test_release(h, k=2, epsilon=epsilon, delta=delta, neighbours="replace", noise=noise, rng=KEY.child(i))
+        for i in range(runs)
+    ]
+    if noise == "laplace":
+        rate = float(laplace_rate(2 / epsilon))
+        chance = exact.above(exact.discrete_laplace(rate), laplace_offset(rate, delta) + 2 - 5)
+    else:
+        sigma = math.sqrt(2**2 / 2 / found[0].guarantee.loss.rho)
+        chance = exact.passing(5, 2, exact.discrete_gaussian(sigma**2), gaussian_offset(sigma, delta / 2))
+    assert {tuple(one.items.tolist()) for one in found if one.passed} == {(0, 1)}
+    assert misfit([one.passed for one in found], {True: chance, False: 1 - chance}) > CHANCE
+    assert misfit([one.passed for one in found], {True: chance + 0.2, False: 0.8 - chance}) < CHANCE
+
+
+def test_limited_domain(exact):
+    h, budget = [9, 8, 3, 3, 0], {"epsilon": 3.0, "delta": 0.1}
+    found = [
+        limited_domain(h, k=2, k_bar=3, neighbours="replace", rng=KEY.child("limited", i), **budget) for i in range(800)
+    ]
+    scale = _solved(k=2, neighbours="replace", test_delta=0.05, queries=1, **budget)
+    law = exact.limited(h, k=2, k_bar=3, scale=scale, reach=2, offset=bottom_offset(scale, 3, 0.05))
+    orders = [tuple(one.items.tolist()) + (() if one.passed else (None,)) for one in found]
+    assert misfit(orders, law) > CHANCE
+
+
+def test_top_stable(exact):
+    h = [19, 18, 3, 3, 0]
+    found = [
+        outcome(top_stable(h, k=3, epsilon=3.0, delta=0.1, neighbours="add_remove", rng=KEY.child("sparse", i)))
+        for i in range(800)
+    ]
+    rate = float(laplace_rate(4 / 3.0))
+    assert misfit(found, exact.sparse(h, k=3, rate=rate, reach=1, offset=sparse_offset(rate, 3, 0.1))) > CHANCE
+
+
+def test_top_k_exponential_is_the_law_of_its_scale(exact):
+    h, budget = np.array([4, 4, 2, 1]), {"epsilon": 2.0, "delta": 1e-3, "neighbours": "replace"}
+    scale = exponential_scale(k=2, **budget)
+    found = [
+        tuple(top_k_exponential(h, k=2, method=method, rng=KEY.child(i), **budget).items.tolist())
+        for i, method in enumerate(["one_shot", "peeling"] * 400)
+    ]
+    assert misfit(found, exact.peeled(h / scale, 2)) > CHANCE
+
+
+def test_large_gap_is_the_law_of_its_scale(exact):
+    h = [6, 5, 1, 0]
+    found = [large_gap(h, epsilon=2.0, neighbours="replace", rng=KEY.child(i)).k for i in range(800)]
+    assert misfit(found, dict(enumerate(exact.softmax(exact.gaps(h) * 2.0 / 4), start=1))) > CHANCE
+
+
+@pytest.mark.slow
+def test_a_clear_gap_is_found_and_passes_ten_thousand_times():
+    """Counts with one clear gap: the exact top k with probability >= 1 - delta_t in 10,000 runs.
+
+    The choice misses with probability at most n exp(-gap / scale) < 1e-15 (the gap is 60 scales), the test with at most
+    delta_t = 1e-4 at a sure gap. So failures are at most binomial(10,000, 1e-4), of mean 1: Pr[more than 10] < 1e-7.
+    """
+    plan = stable_plan(epsilon=2.0, delta=2e-4, neighbours="replace")
+    gap = max(plan.sure_gap, math.ceil(60 * plan.scale))
+    h = Histogram.of(np.concatenate([np.full(7, gap + 3), [3, 2, 2, 1, 0]]))
+    runs = [plan.select(h, rng=KEY.child("clear", i)) for i in range(10_000)]
+    failures = sum(not (one.passed and one.items.tolist() == list(range(7))) for one in runs)
+    assert failures <= 10
+
+
+def test_at_the_sure_gap_the_test_passes_with_its_probability(exact):
+    for epsilon in (0.3, 1.0, 5.0):
+        plan = stable_plan(epsilon=epsilon, delta=1e-3, neighbours="add_remove")
+        offset, z = gaussian_offset(plan.sigma, plan.test_delta), exact.discrete_gaussian(plan.sigma**2)
+        assert exact.passing(plan.sure_gap, 1, z, offset) >= 1 - plan.test_delta
+
+
+def test_a_gap_that_is_not_clear_often_fails():
+    """The twin of the run above: a gap of one scale does not pass 10 of 50 times (Pr < 1e-6 at delta_t = 1e-6)."""
+    plan = stable_plan(epsilon=2.0, delta=2e-6, neighbours="replace")
+    h = np.concatenate([np.full(7, math.ceil(plan.scale) + 3), [3, 2, 2, 1, 0]])
+    assert sum(plan.select(h, rng=KEY.child("dim", i)).passed for i in range(50)) < 10
+
+
+def test_a_seed_repeats_and_says_so():
+    first, second = (
+        stable_top_k([50, 40, 1, 0], epsilon=1.0, delta=1e-3, neighbours="replace", rng=5) for _ in range(2)
+    )
+    assert first.seeded
+    assert first.k == second.k
+    assert "not private" in repr(first)
+    assert not stable_top_k([50, 40, 1, 0], epsilon=1.0, delta=1e-3, neighbours="replace").seeded
