@@ -10,11 +10,17 @@ from labeldp.learn._saved import load_model, save_model
 from labeldp.learn._softmax import SoftmaxRegression
 from labeldp.learn._stages import Stage
 from labeldp.learn._tables import TableEncoder, table_classifier
+from labeldp.learn.convex import LPRRSGD, LPNormalSGD, OutputPerturbation, SimplexERM, SufficientStatistics
 
 __all__ = [
+    "LPRRSGD",
+    "LPNormalSGD",
     "LabelPrivateClassifier",
+    "OutputPerturbation",
+    "SimplexERM",
     "SoftmaxRegression",
     "Stage",
+    "SufficientStatistics",
     "TableEncoder",
     "load_model",
     "save_model",

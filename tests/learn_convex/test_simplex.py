@@ -1,0 +1,160 @@
+"""Simplex ERM: the range of a sample's log-ratio is never exceeded, the certificate holds, samples follow their law."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+from labeldp._random import BitStream, NoiseKey
+from labeldp.errors import LabelDPError, PrivacyError
+from labeldp.guarantee import Guarantee, Trust
+from labeldp.learn.convex import SimplexERM
+from labeldp.learn.convex._losses import Huber, Logistic, Loss, one_hot
+from labeldp.learn.convex._simplex import (
+    SimplexSamples,
+    _slope_sums,
+    _softmax,
+    entropy_for,
+    sample_range,
+    simplex_minimum,
+)
+
+
+def sampled_law(corners: np.ndarray, codes: np.ndarray, loss: Loss, entropy: float, tolerance: float):
+    targets = one_hot(codes, 2)
+    theta = simplex_minimum(corners, targets, loss, entropy, tolerance)
+    return theta, _softmax(-_slope_sums(corners, targets, loss, theta) / entropy)
+
+
+@pytest.mark.parametrize("loss", [Logistic(), Huber()], ids=lambda loss: loss.name)
+def test_neighbours_stay_within_the_claimed_distances(loss: Loss):
+    """250 random neighbouring data sets for each loss: the minimiser's move in the 1-norm, and the span of the log-ratio."""
+    rng = np.random.default_rng(1)
+    tolerance, nearest = 1e-7, 0.0
+    for _ in range(250):
+        n, width = int(rng.integers(1, 8)), int(rng.integers(2, 6))
+        corners = rng.uniform(-1, 1, size=(n, width))
+        corners[0] = rng.choice([-1.0, 1.0], size=width)
+        entropy = float(rng.choice([1.0, 4.0, 30.0]))
+        codes = rng.integers(2, size=n)
+        other = codes.copy()
+        other[0] = 1 - other[0]
+        one, law = sampled_law(corners, codes, loss, entropy, tolerance)
+        two, law_two = sampled_law(corners, other, loss, entropy, tolerance)
+        assert np.abs(one - two).sum() <= loss.label_reach / entropy + 2 * tolerance
+        ratios = np.log(law / law_two)
+        claimed = sample_range(loss, entropy=entropy, tolerance=tolerance, reach=1.0, n_examples=n)
+        assert ratios.max() - ratios.min() <= claimed
+        nearest = max(nearest, (ratios.max() - ratios.min()) / claimed)
+    assert nearest > 0.8  # the bound is of the right size
+
+
+def test_a_worst_case_nearly_reaches_the_range():
+    """One row of +1 and -1, a heavy entropy: the label moves the logits by D_y R / l each way."""
+    corners, entropy = np.array([[1.0, -1.0]]), 1000.0
+    laws = [sampled_law(corners, np.array([k]), Logistic(), entropy, 1e-9)[1] for k in (0, 1)]
+    ratios = np.log(laws[0] / laws[1])
+    claimed = sample_range(Logistic(), entropy=entropy, tolerance=1e-9, reach=1.0, n_examples=1)
+    assert 0.99 * claimed <= ratios.max() - ratios.min() <= claimed
+
+
+def test_certificate_bounds_the_distance_from_the_minimiser():
+    rng = np.random.default_rng(2)
+    corners, targets = rng.uniform(-1, 1, size=(20, 6)), one_hot(rng.integers(2, size=20), 2)
+    exact = simplex_minimum(corners, targets, Logistic(), 3.0, 1e-11)
+    for tolerance in (1e-1, 1e-3, 1e-6):
+        rough = simplex_minimum(corners, targets, Logistic(), 3.0, tolerance)
+        assert np.abs(rough - exact).sum() <= tolerance + 1e-11
+    # The minimiser is a fixed point, and no random point of the simplex does better.
+    np.testing.assert_allclose(exact, _softmax(-_slope_sums(corners, targets, Logistic(), exact) / 3.0), atol=1e-9)
+
+    def objective(theta: np.ndarray) -> float:
+        return Logistic().value((corners @ theta)[:, None], targets) + 3.0 * float(theta @ np.log(theta))
+
+    assert all(objective(exact) <= objective(theta) for theta in rng.dirichlet(np.ones(6), size=200))
+
+
+def test_no_certificate_no_release(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("labeldp.learn.convex._simplex.MOST_STEPS", 2)
+    X, y = np.random.default_rng(3).normal(size=(100, 3)), np.arange(100) % 2
+    with pytest.raises(PrivacyError, match="Nothing was released"):
+        SimplexERM(clip=1.0, tolerance=1e-12, random_state=0).fit(X, y)
+
+
+def counted(law: np.ndarray, counts: np.ndarray) -> bool:
+    """Whether all counts are within two-sided binomial limits that fail together with probability 1e-6 at most."""
+    total, tail = int(counts.sum()), 1e-6 / (2 * len(law))
+    low, high = binom.ppf(tail, total, law), binom.isf(tail, total, law)
+    return bool(((counts >= low) & (counts <= high)).all())
+
+
+def test_samples_follow_the_minimiser_and_another_law_is_caught():
+    """Fails with probability at most 1e-6 (seeded: never, once it passed)."""
+    rng = np.random.default_rng(4)
+    corners, codes = rng.uniform(-1, 1, size=(60, 5)), rng.integers(2, size=60)
+    procedure = SimplexSamples(
+        corners=corners, loss=Logistic(), entropy=2.0, tolerance=1e-9, reach=1.0, n_samples=20_000
+    )
+    counts = procedure.run(codes, n_classes=2, bits=BitStream(NoiseKey.from_seed(5)))
+    law = sampled_law(corners, codes, Logistic(), 2.0, 1e-9)[1]
+    assert counts.sum() == 20_000
+    assert counted(law, counts)
+    assert not counted(np.full(5, 0.2), counts)
+    assert not counted(np.roll(law, 1), counts)
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-5), (0.3, 1e-6), (1.0, 0.0)])
+def test_automatic_entropy_meets_the_budget_and_wastes_little(epsilon: float, delta: float):
+    rng = np.random.default_rng(6)
+    X, y = rng.normal(size=(300, 4)), rng.integers(2, size=300)
+    model = SimplexERM(epsilon=epsilon, delta=delta, clip=1.0, n_samples=50, random_state=0, classes=[0, 1]).fit(X, y)
+    assert 0.98 * epsilon <= model.guarantee_.epsilon(delta) <= epsilon
+    assert model.guarantee_.trust is Trust.CURATOR
+    each = sample_range(Logistic(), entropy=model.entropy_, tolerance=1e-6, reach=5.0, n_examples=300)
+    if delta > 0:  # m samples cost m epsilon_s^2 / 8 in zCDP
+        assert model.guarantee_.epsilon(delta) <= Guarantee.zcdp(50 * each**2 / 8).epsilon(delta) * (1 + 1e-9)
+    else:
+        assert model.guarantee_.epsilon() == pytest.approx(50 * each)
+
+
+def test_entropy_for_is_the_inverse_of_the_range():
+    for each in (0.001, 0.1, 5.0):
+        entropy = entropy_for(each, Huber(), tolerance=1e-6, reach=3.0, n_examples=1000)
+        found = sample_range(Huber(), entropy=entropy, tolerance=1e-6, reach=3.0, n_examples=1000)
+        assert found == pytest.approx(each, rel=1e-9)
+
+
+def test_weights_stay_in_the_one_norm_ball_and_separate_easy_data():
+    rng = np.random.default_rng(7)
+    X = rng.uniform(-1, 1, size=(5000, 20))
+    y = (X[:, 3] > 0).astype(int)
+    model = SimplexERM(epsilon=2.0, clip=1.0, radius=3.0, random_state=0, classes=[0, 1]).fit(X, y)
+    assert np.abs(model.coef_).sum() + np.abs(model.intercept_).sum() <= 3.0 + 1e-9
+    assert int(np.abs(model.coef_[0]).argmax()) == 3
+    assert model.score(X, y) > 0.75
+
+
+@pytest.mark.parametrize(
+    ("settings", "match"),
+    [
+        ({"entropy": 1e-3}, "meet the budget"),
+        ({"epsilon": math.inf}, "be finite"),
+        ({"loss": "squared"}, "bounded loss"),
+        ({"clip": "unit-norm"}, "be a number"),
+        ({"clip": None}, "be given"),
+        ({"radius": 0.0}, "radius"),
+        ({"n_samples": 0}, "n_samples"),
+    ],
+)
+def test_bad_settings_are_refused(settings: dict[str, object], match: str):
+    X, y = np.ones((4, 2)), [0, 1, 0, 1]
+    with pytest.raises(LabelDPError, match=match):
+        SimplexERM(**{"clip": 1.0, **settings}).fit(X, y)
+
+
+def test_three_classes_are_refused():
+    with pytest.raises(LabelDPError, match="Only binary classification"):
+        SimplexERM(clip=1.0).fit(np.ones((3, 2)), [0, 1, 2])
