@@ -183,7 +183,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     chosen = parser.parse_args()
     rows = [plain(10_000_000, 2), plain(10_000_000, 10)]
-    sizes = ((1_000_000, 10, 5), (1_000_000, 100, 3), (200_000, 1000, 3))
+    sizes = ((1_000_000, 10, 7), (1_000_000, 100, 2), (200_000, 1000, 2))
     for (n, n_classes, rounds), sharpness, dtype in product(sizes, (2.0, 0.4), (np.float32, np.float64)):
         rows.append(with_prior(n, n_classes, sharpness, dtype, rounds=rounds))
     print(

@@ -40,25 +40,27 @@ def located(cumulative: Any, word: Any) -> Any:
     return low
 
 
-@numba.njit(inline="always")
-def ones_in(byte: Any) -> Any:
-    """Return the number of set bits of a byte, by adding neighbours in pairs."""
-    value = np.uint32(byte)
-    value = value - ((value >> 1) & 0x55)
-    value = (value & 0x33) + ((value >> 2) & 0x33)
-    return (value + (value >> 4)) & 0x0F
+def _byte_tables() -> tuple[Any, Any]:
+    """Return the number of set bits of each byte, and the position of each byte's r-th set bit."""
+    ones = np.zeros(256, np.uint8)
+    places = np.zeros((256, 8), np.uint8)
+    for byte in range(256):
+        found = [bit for bit in range(8) if byte >> bit & 1]
+        ones[byte] = len(found)
+        places[byte, : len(found)] = found
+    return ones, places
+
+
+ONES, PLACES = _byte_tables()
 
 
 @numba.njit(inline="always")
 def nth_member(bits: Any, rank: Any) -> Any:
     """Return the position of the rank-th set bit (rank from 0), counting from the lowest bit of the first byte."""
     for byte in range(bits.shape[0]):
-        value = np.uint32(bits[byte])
-        count = ones_in(value)
+        count = np.int64(ONES[bits[byte]])
         if rank < count:
-            for _ in range(rank):
-                value &= value - np.uint32(1)  # drop the lowest set bit
-            return byte * 8 + ones_in((value & (~value + np.uint32(1))) - np.uint32(1))
+            return byte * 8 + np.int64(PLACES[bits[byte], rank])
         rank -= count
     return -1
 
@@ -69,7 +71,7 @@ def count_members(members: Any, out: Any) -> None:  # pragma: no cover - compile
     for r in range(members.shape[0]):
         total = np.uint32(0)
         for byte in range(members.shape[1]):
-            total += ones_in(members[r, byte])
+            total += np.uint32(ONES[members[r, byte]])
         out[r] = total
 
 
