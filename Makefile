@@ -43,8 +43,8 @@ format: setup ## let ruff format and fix what it safely can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: setup ## measure speed, one process, nothing else beside it
-	$(BIN)/python -m pytest benchmarks --benchmark-enable --benchmark-only -p no:randomly -p no:xdist
+bench: setup ## measure speed as ratios, one script after the other, nothing else beside them
+	for script in core clusters selection bench_softmax bench_table; do $(BIN)/python benchmarks/$$script.py || exit 1; done
 
 clean: ## remove what these commands made
 	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .benchmarks build dist

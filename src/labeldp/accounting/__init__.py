@@ -10,7 +10,10 @@ from labeldp.accounting.conversion import discrete_gaussian_sigma, laplace_scale
 from labeldp.accounting.gaussian import analytic_gaussian_sigma, gaussian_delta, gaussian_epsilon
 from labeldp.accounting.ledger import Ledger, LedgerEntry, fingerprint
 from labeldp.accounting.peers import (
+    PeerSettings,
     calibrate_peers,
+    calibrate_peers_both,
+    calibrate_peers_theta,
     peers_delta,
     peers_epsilon,
     peers_paper_epsilon,
@@ -21,9 +24,12 @@ __all__ = [
     "AssociationBound",
     "Ledger",
     "LedgerEntry",
+    "PeerSettings",
     "analytic_gaussian_sigma",
     "calibrate",
     "calibrate_peers",
+    "calibrate_peers_both",
+    "calibrate_peers_theta",
     "discrete_gaussian_sigma",
     "fingerprint",
     "gaussian_delta",

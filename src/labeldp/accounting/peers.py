@@ -18,6 +18,7 @@ itself, proved in two lines where it is computed; the erratum to the general clo
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -40,6 +41,18 @@ from labeldp.errors import invalid
 WIDTH = 1e-4
 #: The smallest alpha that is tried.
 LEAST_ALPHA = 1e-9
+#: The smallest theta that is tried: below it a cluster of a million would send no report in most runs.
+LEAST_THETA = 1e-7
+#: The shares of participants among which `calibrate_peers_both` chooses.
+THETAS = (1.0, 0.8, 0.6, 0.4, 0.2)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PeerSettings:
+    """The two settings of the peer-to-peer mechanism, calibrated together."""
+
+    alpha: float
+    theta: float
 
 
 def peers_delta(epsilon: float, *, cluster_size: int, alpha: float, theta: float = 1.0) -> float:
@@ -83,6 +96,73 @@ def calibrate_peers(epsilon: float, *, delta: float, cluster_size: int, theta: f
         meets = peers_delta(target, cluster_size=size, alpha=middle, theta=part) <= slack
         low, high = (low, middle) if meets else (middle, high)
     return high
+
+
+def calibrate_peers_theta(epsilon: float, *, delta: float, cluster_size: int, alpha: float) -> float:
+    """Return a theta, the largest within 1e-4 of itself, whose reports are (epsilon, delta)-DP for the learner.
+
+    *Guarantee*: peers_delta(epsilon, theta=returned, ...) <= delta, by evaluation. delta does not fall as theta grows
+    (fewer reports are a post-processing), so the search is a bisection; where the bound's grid makes it step, the answer
+    is still one that was evaluated. An alpha that meets epsilon by itself gives 1. With delta = 0 only such an alpha
+    will do: one report, however rare, can reveal log((1 - alpha) / alpha).
+
+    >>> theta = calibrate_peers_theta(0.5, delta=1e-5, cluster_size=200, alpha=0.1)
+    >>> 0.3 < theta < 1, peers_delta(0.5, cluster_size=200, alpha=0.1, theta=theta) <= 1e-5
+    (True, True)
+    """
+    owner = "calibrate_peers_theta"
+    target, slack = check_epsilon(owner, epsilon), check_floor(owner, delta)
+    size, flip, _ = _checked(owner, cluster_size, alpha, 1.0)
+
+    def meets(theta: float) -> bool:
+        return peers_delta(target, cluster_size=size, alpha=flip, theta=theta) <= slack
+
+    if meets(1.0):
+        return 1.0
+    low, high = LEAST_THETA, 1.0
+    if not meets(low):
+        fix = "Flip more labels (calibrate_peers gives the alpha), allow a larger delta, or make clusters larger."
+        raise invalid(owner, "alpha", "meet the target at some theta", got=flip, fix=fix)
+    while high / low > 1 + WIDTH:
+        middle = math.sqrt(low * high)
+        low, high = (middle, high) if meets(middle) else (low, middle)
+    return low
+
+
+def calibrate_peers_both(epsilon: float, *, delta: float, cluster_size: int) -> PeerSettings:
+    r"""Return alpha and theta that meet (epsilon, delta) and tell most about the share of positives in a cluster.
+
+    With m = theta n reports, the share p of positives estimated from their mean has, at p = 1/2 and to first order, the
+    variance (alpha (1 - alpha) + 1 / (4 theta)) / (n (1 - 2 alpha)^2): the flips of n labels, and m draws from them.
+    For each theta of a grid alpha is calibrated, and the pair of the least variance is returned. Ties go to the larger
+    theta. *Guarantee*: that of `calibrate_peers`, by evaluation.
+
+    >>> chosen = calibrate_peers_both(1.0, delta=1e-5, cluster_size=50)
+    >>> peers_delta(1.0, cluster_size=50, alpha=chosen.alpha, theta=chosen.theta) <= 1e-5
+    True
+    """
+    owner = "calibrate_peers_both"
+    target, slack = check_epsilon(owner, epsilon), check_floor(owner, delta)
+    size = check_integer(owner, "cluster_size", cluster_size, least=1)
+    if target == 0:
+        return PeerSettings(alpha=0.5, theta=1.0)
+    # Beyond the exact accountant the bound does not use theta: fewer reports would buy nothing.
+    thetas = THETAS if slack > 0 and size <= LARGEST_EXACT else THETAS[:1]
+    best: PeerSettings | None = None
+    for theta in thetas:
+        # No alpha can bring the variance below 0.25 / theta, which only grows from here.
+        if best is not None and 0.25 / theta >= _relative_variance(best):
+            break
+        pair = PeerSettings(alpha=calibrate_peers(target, delta=slack, cluster_size=size, theta=theta), theta=theta)
+        best = pair if best is None else min(best, pair, key=_relative_variance)
+    assert best is not None
+    return best
+
+
+def _relative_variance(pair: PeerSettings) -> float:
+    """Return n times the variance of an estimated share at 1/2."""
+    signal = (1 - 2 * pair.alpha) ** 2
+    return (pair.alpha * (1 - pair.alpha) + 0.25 / pair.theta) / signal if signal > 0 else math.inf
 
 
 def _pure_alpha(owner: str, epsilon: float) -> float:

@@ -140,7 +140,7 @@ class KMeans(Groups):
         """Fit the scale, then the centres, on chunks spread over the table."""
         from sklearn.cluster import MiniBatchKMeans
         from sklearn.preprocessing import StandardScaler
-        from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
+        from threadpoolctl import ThreadpoolController
 
         fix = "There are no more rows than that."
         check_integer("privatize_table", "n_clusters", self.n_groups, least=1, most=rows.count, fix=fix)

@@ -11,11 +11,14 @@ from labeldp.learn._softmax import SoftmaxRegression
 from labeldp.learn._stages import Stage
 from labeldp.learn._tables import TableEncoder, table_classifier
 from labeldp.learn.convex import LPRRSGD, LPNormalSGD, OutputPerturbation, SimplexERM, SufficientStatistics
+from labeldp.learn.pate import PATE, MultiLabelPATE
 
 __all__ = [
     "LPRRSGD",
+    "PATE",
     "LPNormalSGD",
     "LabelPrivateClassifier",
+    "MultiLabelPATE",
     "OutputPerturbation",
     "SimplexERM",
     "SoftmaxRegression",

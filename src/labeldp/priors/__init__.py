@@ -9,15 +9,20 @@
 
 from labeldp.priors._base import Prior, PriorTable
 from labeldp.priors._cluster import ClusterPrior
+from labeldp.priors._clustering import Clustering, cluster_features, heterogeneity, public_heterogeneity
 from labeldp.priors._free import ModelPrior, PublicPrior, UniformPrior, model_probabilities, tempered
 
 __all__ = [
     "ClusterPrior",
+    "Clustering",
     "ModelPrior",
     "Prior",
     "PriorTable",
     "PublicPrior",
     "UniformPrior",
+    "cluster_features",
+    "heterogeneity",
     "model_probabilities",
+    "public_heterogeneity",
     "tempered",
 ]

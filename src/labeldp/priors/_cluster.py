@@ -11,11 +11,10 @@ from labeldp._random import NoiseKey
 from labeldp._validate import check_epsilon, check_integer
 from labeldp.errors import Described, invalid
 from labeldp.priors._base import Floats, Ints, Prior, PriorTable
+from labeldp.priors._clustering import cluster as cluster  # noqa: PLC0414 - studies import it from here
 from labeldp.release import LabelCounts, SensitiveLabels, measure
 from labeldp.release._queries import check_groups
 
-#: Rows that k-means looks at in one step.
-_BATCH = 4096
 #: The rule of thumb: a histogram pays when epsilon_p times the cluster size is about this.
 EPSILON_TIMES_SIZE = 25.0
 MOST_CLUSTERS = 1000
@@ -110,22 +109,6 @@ class ClusterPrior(Prior):
             got = Described(f"{len(groups)} for {n} labels")
             raise invalid("ClusterPrior", "groups", "have one entry per label", got=got)
         return groups
-
-
-def cluster(X: Any, *, n_clusters: int, random_state: int) -> Ints:
-    """Return the cluster of each row by MiniBatchKMeans, numbered without gaps."""
-    from sklearn.cluster import MiniBatchKMeans
-
-    kmeans = MiniBatchKMeans(
-        n_clusters=n_clusters,
-        random_state=random_state,
-        batch_size=_BATCH,
-        n_init=1,
-        max_iter=50,
-        reassignment_ratio=0.01,
-    )
-    found = kmeans.fit_predict(X)
-    return np.unique(found, return_inverse=True)[1].astype(np.int64)
 
 
 def shares(counts: Any) -> Floats:

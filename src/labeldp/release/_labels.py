@@ -104,7 +104,10 @@ class SensitiveLabels:
 
 
 def codes_of(labels: SensitiveLabels) -> Codes:
-    """Return the raw codes. Only the door (`privatize`, `measure`) may call this."""
+    """Return the raw codes. Only the door may call this, and PATE.
+
+    PATE's teachers learn from raw labels inside the curator; what comes out are noisy votes, charged to the ledger.
+    """
     return labels._codes  # noqa: SLF001 - the one place that opens the box
 
 

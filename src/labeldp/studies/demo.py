@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+from threadpoolctl import threadpool_limits
 
 from labeldp.data import Dataset, load
 from labeldp.learn import LabelPrivateClassifier, SoftmaxRegression

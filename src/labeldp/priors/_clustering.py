@@ -1,0 +1,311 @@
+r"""Clusters of the features for `ClusterRR` and `ClusterPrior`: found without labels, none of them too small.
+
+>>> import numpy as np
+>>> X = np.array([[0.0], [0.1], [0.2], [9.0], [9.1], [9.2], [30.0]])
+>>> found = cluster_features(X, n_clusters=3, min_size=2)
+>>> found
+<Clustering: 2 clusters of 7 rows, sizes 3 .. 4, 1 merged>
+>>> bool(found.assign([[29.0]])[0] == found.groups[3])
+True
+
+References: Esfandiari, Mirrokni, Syed, Vassilvitskii, "Label differential privacy via clustering" (2022), Definition 1
+(heterogeneity). Sculley, "Web-scale k-means clustering" (2010).
+
+Design notes. Nothing here takes labels but `public_heterogeneity`, whose argument says that they are public. Sizes are
+functions of the features, so showing them costs nothing. A centroid is the mean of a cluster's rows, whatever the
+clusterer; merging moves the mean as if the rows had been one cluster from the start.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from labeldp._validate import check_integer, check_probability_rows
+from labeldp.errors import Described, invalid
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+OWNER = "cluster_features"
+#: Rows that k-means looks at in one step.
+_BATCH = 4096
+
+
+def default_clusterer(*, n_clusters: int, random_state: int) -> Any:
+    """Return the MiniBatchKMeans that is used where none is given."""
+    from sklearn.cluster import MiniBatchKMeans
+
+    return MiniBatchKMeans(
+        n_clusters=n_clusters,
+        random_state=random_state,
+        batch_size=_BATCH,
+        n_init=1,
+        max_iter=50,
+        reassignment_ratio=0.01,
+    )
+
+
+def cluster(X: Any, *, n_clusters: int, random_state: int) -> Ints:
+    """Return the cluster of each row by MiniBatchKMeans, numbered without gaps."""
+    found = default_clusterer(n_clusters=n_clusters, random_state=random_state).fit_predict(X)
+    return np.unique(found, return_inverse=True)[1].astype(np.int64)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Clustering:
+    """The cluster of each row (`groups`, 0 .. C-1 without gaps), and how to find that of a new row.
+
+    `sizes` and `centroids` describe the clusters; `merged` counts the clusters that were too small and became part of
+    another, `empty` those that had no rows, `noise` the rows that the clusterer gave no cluster (-1 of DBSCAN) and that
+    went to the nearest centroid.
+    """
+
+    groups: Ints
+    sizes: Ints
+    centroids: Floats
+    merged: int
+    empty: int
+    noise: int
+    _model: Any = field(repr=False)
+    #: The cluster that each number of the clusterer became.
+    _became: dict[int, int] = field(repr=False)
+
+    @property
+    def n_clusters(self) -> int:
+        """The number of clusters, each with a row."""
+        return len(self.sizes)
+
+    def assign(self, X_new: Any) -> Ints:
+        """Return the cluster of new rows: what the clusterer predicts, or the nearest centroid if it cannot predict.
+
+        A clusterer that predicts gives its training rows the clusters they have. Noise goes to the nearest centroid.
+        """
+        rows = _as_rows(X_new, "Clustering.assign", width=self.centroids.shape[1])
+        if not hasattr(self._model, "predict"):
+            return _nearest(rows, self.centroids)
+        predicted = np.asarray(self._model.predict(X_new)).astype(np.int64)
+        known = np.array([*self._became, -1])
+        strange = ~np.isin(predicted, known)
+        if strange.any():
+            raise _unknown(int(predicted[np.argmax(strange)]), "Clustering.assign", int(strange.sum()))
+        answer = np.array([self._became.get(int(number), -1) for number in predicted], dtype=np.int64)
+        lone = np.flatnonzero(answer < 0)
+        if len(lone):
+            answer[lone] = _nearest(rows[lone], self.centroids)
+        return answer
+
+    def check(self, groups: Any) -> Ints:
+        """Return cluster ids of new rows if each is one of these clusters, or say which is not."""
+        ids = np.asarray(groups)
+        if ids.ndim != 1 or ids.dtype.kind not in "iu":
+            got = Described(f"an array of shape {ids.shape} and dtype {ids.dtype}")
+            raise invalid("Clustering.check", "groups", "be integers, one per row", got=got)
+        strange = (ids < 0) | (ids >= self.n_clusters)
+        if strange.any():
+            raise _unknown(int(ids[np.argmax(strange)]), "Clustering.check", int(strange.sum()), self.n_clusters)
+        return ids.astype(np.int64)
+
+    def __repr__(self) -> str:
+        counts = {"merged": self.merged, "empty": self.empty, "rows of noise": self.noise}
+        notes = "".join(f", {count} {what}" for what, count in counts.items() if count)
+        sizes = f"sizes {self.sizes.min()} .. {self.sizes.max()}"
+        return f"<Clustering: {self.n_clusters} clusters of {len(self.groups)} rows, {sizes}{notes}>"
+
+
+def cluster_features(
+    X: Any, *, n_clusters: int | None = None, clusterer: Any = None, min_size: int = 1, random_state: int = 0
+) -> Clustering:
+    """Return clusters of the rows of X, each with at least `min_size` rows.
+
+    Parameters
+    ----------
+    X : array or sparse matrix of shape (n, d)
+        Features: numbers, without labels among them.
+    n_clusters : int, optional
+        Clusters of MiniBatchKMeans, at most n. Leave it out when a clusterer is given.
+    clusterer : scikit-learn clusterer, optional
+        Anything with `fit_predict`. It is cloned, not changed. Rows that it calls noise (-1) go to the nearest centroid.
+    min_size : int
+        While a cluster has fewer rows, the smallest of them joins the cluster with the nearest centroid; `merged` counts
+        how often. Noise of a histogram drowns small clusters: `labeldp.accounting.least_cluster_size` says how small.
+    random_state : int
+        Seed of k-means. It sees no labels, so this is not a privacy matter.
+    """
+    rows = _as_rows(X, OWNER)
+    least = check_integer(OWNER, "min_size", min_size, least=1)
+    if least > rows.shape[0]:
+        raise invalid(OWNER, "min_size", f"be at most the number of rows, {rows.shape[0]}", got=min_size)
+    model, asked = _model(clusterer, n_clusters, rows.shape[0], random_state)
+    found = np.asarray(model.fit_predict(X)).astype(np.int64)
+    names, groups = np.unique(found[found >= 0], return_inverse=True)
+    if not len(names):
+        got = Described(f"noise in all {len(found)} rows")
+        raise invalid(OWNER, "clusterer", "find a cluster", got=got, fix="For DBSCAN, a larger `eps` finds some.")
+    kept = np.flatnonzero(found >= 0)
+    centroids, sizes = _means(rows[kept], groups, len(names)), np.bincount(groups)
+    lone = np.flatnonzero(found < 0)
+    whole = np.empty(len(found), dtype=np.int64)
+    whole[kept] = groups
+    if len(lone):
+        whole[lone] = _nearest(rows[lone], centroids)
+        centroids, sizes = _means(rows, whole, len(names)), np.bincount(whole, minlength=len(names))
+    target = merge_small(centroids, sizes, min_size=least)
+    whole = target[whole]
+    left = int(target.max()) + 1
+    final = _means(rows, whole, left)
+    became = {int(name): int(target[k]) for k, name in enumerate(names)}
+    return Clustering(
+        groups=whole,
+        sizes=np.bincount(whole).astype(np.int64),
+        centroids=final,
+        merged=len(names) - left,
+        empty=max(0, asked - len(names)),
+        noise=len(lone),
+        _model=model,
+        _became={**_homes_of_empty(model, became, final), **became},
+    )
+
+
+def merge_small(centroids: Floats, sizes: Any, *, min_size: int) -> Ints:
+    """Return the new number of each cluster after the smallest below `min_size` has joined its nearest, and so on.
+
+    Ties go to the lower number. Ends because every step leaves one cluster fewer, and one cluster has all rows.
+    """
+    means, counts = np.array(centroids, dtype=np.float64), np.array(sizes, dtype=np.int64)
+    home = np.arange(len(counts))
+    alive = np.ones(len(counts), bool)
+    while alive.sum() > 1:
+        small = int(np.argmin(np.where(alive, counts, np.iinfo(np.int64).max)))
+        if counts[small] >= min_size:
+            break
+        alive[small] = False
+        distances = np.where(alive, ((means - means[small]) ** 2).sum(axis=1), np.inf)
+        near = int(np.argmin(distances))
+        total = counts[near] + counts[small]
+        means[near] += (means[small] - means[near]) * (counts[small] / max(total, 1))
+        counts[near] = total
+        home[home == small] = near
+    return np.unique(home, return_inverse=True)[1].astype(np.int64)
+
+
+def heterogeneity(noisy_shares: Any, sizes: Any) -> float:
+    r"""Return an estimate of the paper's phi from noisy label shares of each cluster: post-processing, so it is free.
+
+    phi = E_X sum_y |p(y | X) - p(y | c(X))| (Definition 1), between 0 and 2. The law p(y | X) of one example is not
+    known, but with 1_Y the indicator of its label, p(. | X) = E[1_Y | X], so by Jensen's inequality
+
+        phi <= E sum_y |1_Y[y] - p(y | c)| = 2 E (1 - p(Y | c)) = 2 sum_c (n_c / n) (1 - sum_y p(y | c)^2),
+
+    with equality when the features determine the label. This is that bound with the shares put in for p. Noise of
+    variance v in a share adds about v to its square, so noisy shares of small clusters make it too small.
+
+    Parameters
+    ----------
+    noisy_shares : array of shape (C, K)
+        Rows of probabilities, such as `release.channel.base` of ClusterRR. Never raw label shares.
+    sizes : integer array of shape (C,)
+        The rows of each cluster.
+
+    >>> heterogeneity([[1.0, 0.0], [0.5, 0.5]], [30, 10])
+    0.25
+    """
+    rows = check_probability_rows("heterogeneity", "noisy_shares", noisy_shares).astype(np.float64)
+    counts = np.asarray(sizes)
+    if counts.shape != (len(rows),) or counts.dtype.kind not in "iu" or (counts < 0).any() or not counts.any():
+        got = Described(f"an array of shape {counts.shape} and dtype {counts.dtype} for {len(rows)} clusters")
+        raise invalid("heterogeneity", "sizes", "be counts, one per cluster, not all zero", got=got)
+    return float(np.clip(2.0 * ((counts / counts.sum()) @ (1.0 - (rows**2).sum(axis=1))), 0.0, 2.0))
+
+
+def public_heterogeneity(*, public_labels: Any, groups: Any) -> float:
+    """Return `heterogeneity` of labels that the caller declares public: it is exact, and it is not private.
+
+    >>> public_heterogeneity(public_labels=["a", "a", "a", "b"], groups=[0, 0, 1, 1])
+    0.5
+    """
+    owner = "public_heterogeneity"
+    codes = np.unique(np.asarray(public_labels), return_inverse=True)[1].reshape(-1)
+    clusters = np.asarray(groups)
+    if not len(codes) or clusters.shape != codes.shape or clusters.dtype.kind not in "iu" or clusters.min() < 0:
+        got = Described(f"an array of shape {clusters.shape} and dtype {clusters.dtype} for {len(codes)} labels")
+        raise invalid(owner, "groups", "be integers from 0, one per label", got=got)
+    counts = np.zeros((int(clusters.max()) + 1, int(codes.max()) + 1))
+    np.add.at(counts, (clusters, codes), 1)
+    sizes = counts.sum(axis=1).astype(np.int64)
+    full = sizes > 0
+    return heterogeneity(counts[full] / sizes[full, None], sizes[full])
+
+
+def _as_rows(X: Any, owner: str, *, width: int | None = None) -> Any:
+    """Return features as a float matrix, dense or CSR, without missing values."""
+    from sklearn.utils import check_array
+
+    try:
+        rows = check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32])
+    except (ValueError, TypeError) as error:
+        got = Described(str(error).splitlines()[0])
+        raise invalid(owner, "X", "be a matrix of finite numbers, a row per example", got=got) from error
+    if width is not None and rows.shape[1] != width:
+        raise invalid(owner, "X_new", f"have {width} columns, as the clustered rows had", got=rows.shape[1])
+    return rows
+
+
+def _model(clusterer: Any, n_clusters: Any, n_rows: int, random_state: int) -> tuple[Any, int]:
+    """Return a fresh clusterer, and the number of clusters that it was asked for (0: it decides)."""
+    if clusterer is None:
+        fix = "There cannot be more clusters than rows."
+        count = check_integer(OWNER, "n_clusters", n_clusters, least=1, most=n_rows, fix=fix)
+        return default_clusterer(n_clusters=count, random_state=random_state), count
+    if n_clusters is not None:
+        fix = "Set it on the clusterer."
+        raise invalid(OWNER, "n_clusters", "be left out when a clusterer is given", got=n_clusters, fix=fix)
+    if not hasattr(clusterer, "fit_predict"):
+        raise invalid(OWNER, "clusterer", "have `fit_predict`, as scikit-learn clusterers do", got=clusterer)
+    wanted = getattr(clusterer, "n_clusters", None)
+    if isinstance(wanted, int):
+        check_integer(OWNER, "clusterer.n_clusters", wanted, least=1, most=n_rows)
+    from sklearn.base import clone
+
+    return clone(clusterer), wanted if isinstance(wanted, int) else 0
+
+
+def _homes_of_empty(model: Any, became: dict[int, int], centroids: Floats) -> dict[int, int]:
+    """Return where new rows of a centre without training rows go: to the cluster nearest to that centre."""
+    centres = getattr(model, "cluster_centers_", None)
+    if centres is None or not hasattr(model, "predict"):
+        return {}
+    empty = [number for number in range(len(centres)) if number not in became]
+    if not empty:
+        return {}
+    homes = _nearest(np.asarray(centres, dtype=np.float64)[empty], centroids)
+    return dict(zip(empty, homes.tolist(), strict=True))
+
+
+def _means(rows: Any, groups: Ints, n_groups: int) -> Floats:
+    """Return the mean row of each group, for dense and sparse rows."""
+    from scipy.sparse import csr_array
+
+    ones = np.ones(len(groups))
+    members = csr_array((ones, (groups, np.arange(len(groups)))), shape=(n_groups, len(groups)))
+    sums = members @ rows
+    dense = sums if isinstance(sums, np.ndarray) else sums.toarray()
+    counts = np.bincount(groups, minlength=n_groups)
+    return np.asarray(dense / np.maximum(counts, 1)[:, None], dtype=np.float64)
+
+
+def _nearest(rows: Any, centroids: Floats) -> Ints:
+    """Return the nearest centroid of each row; ties go to the lower number."""
+    from sklearn.metrics import pairwise_distances_argmin
+
+    return np.asarray(pairwise_distances_argmin(rows, centroids), dtype=np.int64)
+
+
+def _unknown(number: int, owner: str, count: int, known: int | None = None) -> Exception:
+    rows = f"{number} ({count} rows are of no known cluster)"
+    must = "be known clusters" if known is None else f"be known clusters, 0 .. {known - 1}"
+    fix = "Cluster the new rows with `assign`, or cluster old and new rows together before labels are used."
+    return invalid(owner, "groups", must, got=Described(rows), fix=fix)
