@@ -27,7 +27,8 @@ from labeldp.engines._rows import BATCH_ROWS, Rows, changed, numbers, numeric_co
 from labeldp.errors import Described, invalid
 from labeldp.mechanisms import Mechanism
 from labeldp.priors import ClusterPrior
-from labeldp.priors._cluster import MOST_CLUSTERS, shares
+from labeldp.priors._cluster import MOST_CLUSTERS
+from labeldp.release._counting import shares
 from labeldp.release._stream import StreamedCounts
 
 #: Chunks that k-means is fitted on: half a million rows, past which centres hardly move.

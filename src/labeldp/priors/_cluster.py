@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
-
 from labeldp._random import NoiseKey
 from labeldp._validate import check_epsilon, check_integer
 from labeldp.errors import Described, invalid
-from labeldp.priors._base import Floats, Ints, Prior, PriorTable
+from labeldp.priors._base import Ints, Prior, PriorTable
 from labeldp.priors._clustering import cluster as cluster  # noqa: PLC0414 - studies import it from here
 from labeldp.release import LabelCounts, SensitiveLabels, measure
+from labeldp.release._counting import shares
 from labeldp.release._queries import check_groups
 
 #: The rule of thumb: a histogram pays when epsilon_p times the cluster size is about this.
@@ -109,12 +108,3 @@ class ClusterPrior(Prior):
             got = Described(f"{len(groups)} for {n} labels")
             raise invalid("ClusterPrior", "groups", "have one entry per label", got=got)
         return groups
-
-
-def shares(counts: Any) -> Floats:
-    """Return noisy counts as probabilities: clipped at 0 and divided by their sum; nothing left means uniform."""
-    clipped = np.maximum(np.asarray(counts, dtype=np.float64), 0.0)
-    total = clipped.sum(axis=1, keepdims=True)
-    uniform = np.full(clipped.shape, 1.0 / clipped.shape[1])
-    answer: Floats = np.divide(clipped, total, out=uniform, where=total > 0)
-    return answer

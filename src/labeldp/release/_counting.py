@@ -56,12 +56,7 @@ class Counter:
     @property
     def shares(self) -> npt.NDArray[np.float64] | None:
         """The last counts as probabilities, a belief that whoever receives the release may use; None if none were asked."""
-        if self.counts is None:
-            return None
-        clipped = np.maximum(self.counts, 0).astype(np.float64)
-        total = clipped.sum(axis=1, keepdims=True)
-        uniform = np.full(clipped.shape, 1.0 / clipped.shape[1])
-        return np.asarray(np.divide(clipped, total, out=uniform, where=total > 0), np.float64)
+        return None if self.counts is None else shares(self.counts)
 
     def settle(self) -> int | None:
         """Charge the release if it was not charged yet, and return the ledger's entry."""
@@ -79,3 +74,15 @@ class Counter:
                 f"privatize: {self._mechanism!r} claims epsilon = {promised!r}, but asks for counts and a response that "
                 f"cost {' + '.join(map(repr, parts))}. Nothing was drawn. Fix the mechanism's budget."
             )
+
+
+def shares(counts: Any) -> npt.NDArray[np.float64]:
+    """Return noisy counts as probabilities: clipped at 0 and divided by their sum; nothing left means uniform.
+
+    >>> shares([[3, -1], [-2, 0]]).tolist()
+    [[1.0, 0.0], [0.5, 0.5]]
+    """
+    clipped = np.maximum(np.asarray(counts, dtype=np.float64), 0.0)
+    total = clipped.sum(axis=1, keepdims=True)
+    uniform = np.full(clipped.shape, 1.0 / clipped.shape[1])
+    return np.asarray(np.divide(clipped, total, out=uniform, where=total > 0), np.float64)
