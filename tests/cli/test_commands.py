@@ -165,6 +165,14 @@ def test_ledger_budget_and_refusal(run, run_json, folder):
     assert "intact" in text
 
 
+def test_plan_warns_when_clusters_are_too_small(run, run_json):
+    told = " ".join(run("plan --classes 100 --epsilon 1 --cluster-size 5").stdout.split())
+    assert "clusters of 5 are too small for 100 classes at epsilon 1: use at least 27 examples each" in told
+    assert "warning" not in run("plan --classes 10 --epsilon 1 --cluster-size 100").stdout
+    [bound] = run_json("plan --classes 100 --epsilon 1 --cluster-size 5")["clusters"]
+    assert bound["too_small"] is True
+
+
 def test_a_recorded_budget_stands_and_the_user_is_told(run, folder):
     run("privatize people.parquet -l income -e 1 --to a --ledger l.sqlite --budget 2")
     told = run("privatize people.parquet -l income -e 1 --to b --ledger l.sqlite --budget 9").stderr

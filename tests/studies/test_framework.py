@@ -77,7 +77,7 @@ def test_files_of_a_result(tmp_path):
 
 
 def test_names_and_mistakes():
-    assert studies.names() == ("first-model", "prior-response")
+    assert studies.names() == ("cluster-response", "first-model", "prior-response")
     with pytest.raises(LabelDPError, match="Did you mean `first-model`"):
         studies.run("frist-model")
     with pytest.raises(LabelDPError, match="seeds"):

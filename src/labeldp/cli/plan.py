@@ -16,6 +16,7 @@ from labeldp.errors import Described, invalid
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from labeldp.accounting import AssociationBound
     from labeldp.cli._worth import Worth
 
 EPSILONS = (0.1, 0.25, 0.5, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0)
@@ -39,6 +40,9 @@ def plan(
     read_classes: Annotated[
         bool, typer.Option("--read-classes", help="Owner only: count the classes in the label column itself.")
     ] = False,
+    cluster_size: Annotated[
+        int | None, typer.Option("--cluster-size", help="Examples per cluster: warns where clusters are too small.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show what an epsilon buys before it is spent.
@@ -54,6 +58,8 @@ def plan(
 
       labeldp plan people.parquet --label income --classes 2
 
+      labeldp plan --classes 100 --epsilon 1 --cluster-size 20
+
       labeldp plan people.parquet --label income --read-classes
     """
     from labeldp.cli._worth import worth
@@ -67,7 +73,38 @@ def plan(
         "classes_read_from_labels": read_classes,
         "plan": [dataclasses.asdict(line) for line in lines],
     }
-    answer(facts, as_json=as_json, show=lambda console: _show(console, lines, size=size, rows=rows))
+    bounds = [] if cluster_size is None else _bounds(lines, cluster_size, size)
+    if bounds:
+        facts["clusters"] = [dataclasses.asdict(bound) | {"too_small": bound.too_small} for bound in bounds]
+
+    def show(console: Console) -> None:
+        _show(console, lines, size=size, rows=rows)
+        _show_bounds(console, bounds)
+
+    answer(facts, as_json=as_json, show=show)
+
+
+def _bounds(lines: list[Worth], cluster_size: int, n_classes: int) -> list[AssociationBound]:
+    """Return what clusters of this size can tell about their labels, at each epsilon."""
+    from labeldp.accounting import label_association
+
+    return [label_association(line.epsilon, cluster_size=cluster_size, n_classes=n_classes) for line in lines]
+
+
+def _show_bounds(console: Console, bounds: list[AssociationBound]) -> None:
+    """Say the bound at the epsilon closest to 1, and warn where most of what is named must be wrong."""
+    if not bounds:
+        return
+    from labeldp.accounting import least_cluster_size
+
+    bound = min(bounds, key=lambda one: abs(one.epsilon - 1.0))
+    console.print(escaped(bound.sentence))
+    if bound.too_small:
+        least = least_cluster_size(bound.epsilon, n_classes=bound.n_classes)
+        console.print(
+            f"[yellow]warning:[/] clusters of {bound.cluster_size} are too small for {bound.n_classes} classes at epsilon "
+            f"{bound.epsilon:g}: use at least {least} examples each."
+        )
 
 
 def _shape(table: Path | None, *, classes: int | None, label: str | None, read_classes: bool) -> tuple[int, int | None]:

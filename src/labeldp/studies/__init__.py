@@ -2,7 +2,7 @@
 
 >>> from labeldp.studies import names
 >>> names()
-('first-model', 'prior-response')
+('cluster-response', 'first-model', 'prior-response')
 
 Each study is a class in a file of its own (`first_model.py`, `prior_response.py`); `_run.py` knows them by name. Long
 results are committed under studies/results/ with the command that made them. `demo.py` is the demo.

@@ -1,7 +1,7 @@
 """Run a study by its name and leave JSON, plots and a page behind.
 
 >>> names()
-('first-model', 'prior-response')
+('cluster-response', 'first-model', 'prior-response')
 
 Design notes. The page of a study is static by default: a few kilobytes, so that results can be committed and compared.
 Files are written only after the run has ended well. A page can be made again from its `result.json` (`write_result`).
@@ -25,10 +25,11 @@ Where = str | os.PathLike[str] | None
 
 def _studies() -> dict[str, type[Study]]:
     """The studies by name; imported late, since each brings its learners along."""
+    from labeldp.studies.cluster_response import ClusterResponse
     from labeldp.studies.first_model import FirstModel
     from labeldp.studies.prior_response import PriorResponse
 
-    return {study.name: study for study in (FirstModel, PriorResponse)}
+    return {study.name: study for study in (ClusterResponse, FirstModel, PriorResponse)}
 
 
 def names() -> tuple[str, ...]:
