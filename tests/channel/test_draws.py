@@ -15,6 +15,7 @@ from scipy.stats import binom
 
 from labeldp._random import NoiseKey, Words
 from labeldp.channel import CandidateChannel, Channel, FiniteChannel, MatrixChannel
+from labeldp.channel import _kernels as kernels
 from labeldp.channel import _thresholds as thresholds
 
 ALARM = 1e-8
@@ -133,3 +134,17 @@ def test_an_output_of_probability_zero_is_never_drawn() -> None:
     assert set(holes.draw(np.ones(6, np.int32), words).tolist()) == {0, 2}
     row = Channel(keep=[0.0], base=[[0.0, 0.5, 0.0, 0.5, 0.0]], index=np.zeros(6, int))
     assert set(row.draw(np.zeros(6, np.int32), words).tolist()) == {1, 3}
+
+
+@pytest.mark.parametrize("n_classes", [9, 10, 15, 16])
+def test_the_loop_for_few_candidates_draws_what_the_general_one_draws(n_classes):
+    """Two bytes of candidates have a loop of their own, for speed."""
+    rng = np.random.default_rng(n_classes)
+    sets = rng.random((20_000, n_classes)) < rng.random((20_000, 1))
+    sets[np.arange(len(sets)), rng.integers(0, n_classes, len(sets))] = True
+    channel = CandidateChannel(odds=1.7, members=np.packbits(sets, axis=1, bitorder="little"), n_classes=n_classes)
+    codes = rng.integers(0, n_classes, len(sets)).astype(np.int32)
+    words = NoiseKey.from_seed(n_classes).words(start=0, count=len(sets))
+    general = np.empty(len(sets), np.int32)
+    kernels.draw_candidates(codes, words, channel.members, channel.sizes, channel._keep_by_size, general)
+    np.testing.assert_array_equal(channel.draw(codes, words), general)

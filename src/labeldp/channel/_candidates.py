@@ -133,7 +133,8 @@ class CandidateChannel(Channel):
         from labeldp.channel import _kernels as kernels
 
         out = np.empty(len(codes), np.int32)
-        kernels.draw_candidates(codes, words, self._members, self.sizes, self._keep_by_size, out)
+        draw = kernels.draw_few_candidates if self._members.shape[1] == 2 else kernels.draw_candidates
+        draw(codes, words, self._members, self.sizes, self._keep_by_size, out)
         return out
 
     @cached_property

@@ -119,6 +119,24 @@ def draw_candidates(
 
 
 @numba.njit(**_JIT)
+def draw_few_candidates(
+    codes: Any, words: Any, members: Any, sizes: Any, keep: Any, out: Any
+) -> None:  # pragma: no cover
+    """`draw_candidates` for sets of two bytes, without a branch: coins and ranks are random, so branches mispredict."""
+    for r in range(codes.shape[0]):
+        code = codes[r]
+        size = np.uint64(sizes[r])
+        low, high = np.int64(members[r, 0]), np.int64(members[r, 1])
+        rank = np.int64(scaled(words[r, 1], size))
+        before = np.int64(ONES[low])
+        second = rank >= before
+        byte = high if second else low
+        drawn = np.int64(PLACES[byte, rank - (before if second else 0)]) + (8 if second else 0)
+        kept = (((low | (high << 8)) >> code) & 1) & np.int64((words[r, 0] >> _ONE) < keep[size])
+        out[r] = code if kept else np.int32(drawn)
+
+
+@numba.njit(**_JIT)
 def draw_matrix(codes: Any, words: Any, index: Any, cumulative: Any, out: Any) -> None:  # pragma: no cover - compiled
     """A general channel: look the second word up in the cumulative weights of (group, label)."""
     for r in range(codes.shape[0]):
