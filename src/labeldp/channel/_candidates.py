@@ -125,7 +125,8 @@ class CandidateChannel(Channel):
         part = CandidateChannel.trusted(
             odds=self._odds, members=self._members[rows], sizes=self.sizes[rows], n_classes=self._n_classes
         )
-        part.__dict__["_keep_by_size"] = self._keep_by_size
+        if "_keep_by_size" in self.__dict__:
+            part.__dict__["_keep_by_size"] = self._keep_by_size
         return part
 
     def draw(self, codes: Ints, words: Words) -> npt.NDArray[np.int32]:
@@ -136,6 +137,10 @@ class CandidateChannel(Channel):
         draw = kernels.draw_few_candidates if self._members.shape[1] == 2 else kernels.draw_candidates
         draw(codes, words, self._members, self.sizes, self._keep_by_size, out)
         return out
+
+    def prepare(self) -> None:
+        """Make the thresholds of all sizes, once."""
+        _ = self._keep_by_size
 
     @cached_property
     def _keep_by_size(self) -> Words:

@@ -68,6 +68,10 @@ class FiniteChannel(abc.ABC):
         Only the door calls this with real labels. words[r] decides example r alone.
         """
 
+    @abc.abstractmethod
+    def prepare(self) -> None:
+        """Make the integers that `draw` compares words with; parts that are taken afterwards share them."""
+
     def matrix(self, i: int = 0) -> Floats:
         """Return the dense K x M matrix T[true, output] of example i."""
         n = self.n_examples

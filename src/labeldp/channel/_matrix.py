@@ -117,6 +117,10 @@ class MatrixChannel(FiniteChannel):
         kernels.draw_matrix(codes, words, self._groups(0, len(codes)), self._sums, out)
         return out
 
+    def prepare(self) -> None:
+        """Make the cumulative weights of all groups, once."""
+        _ = self._sums
+
     @cached_property
     def _sums(self) -> Words:
         """Cumulative weights, scaled from the grid to the sampler's 63 bits (a shift: nothing is rounded)."""

@@ -122,6 +122,10 @@ class Channel(FiniteChannel):
             kernels.draw_rows(codes, words, index, keep, inside, sums, out)
         return out
 
+    def prepare(self) -> None:
+        """Make the thresholds of all rows, once."""
+        _ = self._integers
+
     @cached_property
     def _integers(self) -> tuple[Words, npt.NDArray[np.bool_], Words | None]:
         """Thresholds for keeping, the support, and cumulative weights (None: one uniform row, no search needed)."""

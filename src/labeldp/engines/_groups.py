@@ -83,8 +83,7 @@ class Groups(Belief, abc.ABC):
         prior = shares(measured.value)
         whole = mechanism.channel(prior, groups=np.arange(self.n_groups))
         accuracy = np.asarray(whole.expected_accuracy(prior))
-        # A draw makes the channel's integer thresholds, which `take` then hands on: once, not once a batch.
-        whole.draw(np.zeros(self.n_groups, np.int32), np.zeros((self.n_groups, 2), np.uint64))
+        whole.prepare()  # once, not once a batch
 
         def answer(batch: Any) -> Answer:
             groups = self.of(batch)

@@ -141,9 +141,7 @@ def draw_codes(
 ) -> npt.NDArray[np.unsignedinteger[Any]]:
     """Draw an output for every label, step by step; example i uses block start + i of the key, whatever the steps."""
     out = np.empty(len(codes), code_dtype(channel.n_outputs))
-    if channel.example_arrays().keys() == {"row"}:
-        # Rows that many examples share: an empty draw makes their integer thresholds here, once, for every part below.
-        channel.draw(codes[:0].astype(np.int32), key.words(start=start, count=0, stream=LABEL_STREAM))
+    channel.prepare()  # once, here: every part below shares it
 
     def work(low: int, high: int) -> None:
         words = key.words(start=start + low, count=high - low, stream=LABEL_STREAM)
