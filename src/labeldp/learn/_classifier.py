@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,10 +23,11 @@ from sklearn.utils.validation import (
 
 from labeldp._random import as_key
 from labeldp._validate import check_choice, check_epsilon, check_positive
-from labeldp.accounting import what_is_left
-from labeldp.errors import Described, PrivacyError, invalid
+from labeldp.errors import Described, invalid
 from labeldp.guarantee import Guarantee
+from labeldp.learn._budget import divided, within
 from labeldp.learn._corrections import CORRECTIONS, chosen_correction, split_pipeline
+from labeldp.learn._rows import checked_rows
 from labeldp.learn._softmax import SoftmaxRegression
 from labeldp.learn._stages import TEMPERATURE, assign_stages, interpolated, stage_shares
 from labeldp.learn._walk import Settings, Walked, drawn_by, joined, replayed_from, walk
@@ -35,7 +35,6 @@ from labeldp.mechanisms import RRWithPrior
 from labeldp.priors import Prior, PriorTable, UniformPrior, model_probabilities
 from labeldp.release import Release, SensitiveLabels
 from labeldp.release._charging import charge
-from labeldp.release._labels import CLASSES_READ_OFF
 
 Floats = npt.NDArray[np.floating[Any]]
 
@@ -126,7 +125,7 @@ class LabelPrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         budget = check_epsilon("LabelPrivateClassifier", self.epsilon)
         stage = assign_stages(len(labels), stage_shares(self.stages, budget), key.child("split"))
         source = UniformPrior() if self.prior is None else self.prior
-        plan = _plan(source, budget, labels)
+        plan = divided("LabelPrivateClassifier", source, budget, labels)
         transformer, settings = self._settings(labels.classes, plan.promise.epsilon())
         features = self._fitted_features(transformer, settings, X)
         known = X if source.raw_features else features
@@ -134,7 +133,7 @@ class LabelPrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         made = partial(source.table, known, labels, budget=budget, key=key)
         table = None if source.sees_labels else made()
         entry = charge(self.ledger, plan.promise, labels, mechanism=self._description(), seeded=key.seeded)
-        table = _within(plan, made() if table is None else table)
+        table = within("LabelPrivateClassifier", plan, made() if table is None else table)
         walked = walk(features, stage, table, drawn_by(labels, RRWithPrior(plan.response), key), settings)
         release = _merged(walked, stage, table, labels, seeded=key.seeded)
         release = replace(release, guarantee=plan.promise, mechanism=self._description(), ledger_entry=entry)
@@ -218,28 +217,16 @@ class LabelPrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
     def _fitted_features(self, transformer: Any, settings: Settings, X: Any) -> Any:
         """Return the features as the last step wants them; transformers are fitted here and never see a label."""
         if transformer is None:
-            return self._checked(X, settings.estimator, reset=True)
+            return checked_rows(self, X, inner=settings.estimator, reset=True)
         validate_data(self, X, skip_check_array=True, reset=True)
         return transformer.fit_transform(X)
 
     def _features(self, X: Any) -> Any:
         """Return new features as the last step wants them."""
         if self._transformer is None:
-            return self._checked(X, self.estimator_, reset=False)
+            return checked_rows(self, X, inner=self.estimator_, reset=False)
         validate_data(self, X, skip_check_array=True, reset=False)
         return self._transformer.transform(X)
-
-    def _checked(self, X: Any, estimator: Any, *, reset: bool) -> Any:
-        """Return a numeric matrix that the estimator can take: sparse or with gaps only where it says so."""
-        accepts = get_tags(estimator).input_tags
-        return validate_data(
-            self,
-            X,
-            accept_sparse="csr" if accepts.sparse else False,
-            ensure_all_finite="allow-nan" if accepts.allow_nan else True,
-            dtype=[np.float64, np.float32],
-            reset=reset,
-        )
 
     def _description(self) -> str:
         return f"LabelPrivateClassifier(epsilon={self.epsilon!r}, stages={self.stages!r}, prior={self.prior!r})"
@@ -262,45 +249,6 @@ class LabelPrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         inner = get_tags(SoftmaxRegression() if self.estimator is None else self.estimator).input_tags
         tags.input_tags.sparse, tags.input_tags.allow_nan = inner.sparse, inner.allow_nan
         return tags
-
-
-class _Plan(NamedTuple):
-    """How a budget is divided: what the prior spends, what the labels' response gets, and the promise of the whole."""
-
-    spent: float
-    response: float
-    promise: Guarantee
-
-
-def _plan(source: Prior, budget: float, labels: SensitiveLabels) -> _Plan:
-    """Divide the budget between the prior and the response, rounding so that together they never exceed it."""
-    before = source.promise(budget, n_examples=len(labels), n_classes=labels.n_classes)
-    spent = before.epsilon()
-    if 0 < spent >= budget and math.isfinite(budget):
-        fix = "Give the classifier a larger epsilon or the prior a smaller one."
-        raise invalid("LabelPrivateClassifier", "epsilon", f"exceed the prior's cost {spent:g}", got=budget, fix=fix)
-    if labels.classes_read_off:
-        before = before.assuming(CLASSES_READ_OFF)
-    response = what_is_left(budget, after=spent)
-    return _Plan(spent, response, _promised(before, response))
-
-
-def _promised(before: Guarantee, response: float) -> Guarantee:
-    """Return the prior's promise and then the response's; a prior that cost nothing leaves its assumptions alone."""
-    answer = Guarantee.pure(response).named("response")
-    if before.epsilon() > 0:
-        return before.named("prior").then(answer)
-    return replace(answer, assumptions=before.assumptions)
-
-
-def _within(plan: _Plan, table: PriorTable) -> PriorTable:
-    """Refuse beliefs that cost more than was planned and charged for them."""
-    if table.guarantee is not None and not table.guarantee.epsilon() <= plan.spent:
-        raise PrivacyError(
-            f"LabelPrivateClassifier: the prior said that it costs epsilon = {plan.spent!r} and spent "
-            f"{table.guarantee.epsilon()!r}. No label was released. Fix its `cost`."
-        )
-    return table
 
 
 def _merged(

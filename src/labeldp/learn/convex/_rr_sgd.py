@@ -26,8 +26,8 @@ import numpy as np
 
 from labeldp._random import NoiseKey, as_key
 from labeldp._validate import check_epsilon
-from labeldp.errors import PrivacyError, invalid
-from labeldp.guarantee import Guarantee
+from labeldp.errors import invalid
+from labeldp.learn._budget import divided, within
 from labeldp.learn.convex._base import ConvexClassifier, Floats
 from labeldp.learn.convex._losses import chosen_loss
 from labeldp.learn.convex._sgd import Plan, batch_second_moment, checked_plan, projected_sgd, public_order
@@ -35,7 +35,6 @@ from labeldp.mechanisms import Mechanism, RandomizedResponse, RRWithPrior
 from labeldp.priors import Prior
 from labeldp.release import Release, SensitiveLabels, privatize
 from labeldp.release._charging import charge
-from labeldp.release._labels import CLASSES_READ_OFF
 
 
 class LPRRSGD(ConvexClassifier):
@@ -136,25 +135,8 @@ class LPRRSGD(ConvexClassifier):
         if self.prior is None:
             mechanism: Mechanism = RandomizedResponse(epsilon=budget, n_classes=labels.n_classes)
             return privatize(labels, mechanism, rng=key, ledger=self.ledger)
-        promise, response = _planned(self.prior, budget, labels)
-        entry = charge(self.ledger, promise, labels, mechanism=f"LPRRSGD, {self.prior!r}", seeded=key.seeded)
-        table = self.prior.table(X, labels, budget=budget, key=key)
-        if table.guarantee is not None and not table.guarantee.epsilon() <= budget - response:
-            raise PrivacyError("LPRRSGD: the prior spent more than it said. No label was released. Fix its `cost`.")
-        release = privatize(labels, RRWithPrior(response), prior=table.probabilities(), rng=key)
-        return replace(release, guarantee=promise, ledger_entry=entry)
-
-
-def _planned(prior: Prior, budget: float, labels: SensitiveLabels) -> tuple[Guarantee, float]:
-    """Return the promise of prior and responses in sequence, and what is left for the responses."""
-    before = prior.promise(budget, n_examples=len(labels), n_classes=labels.n_classes)
-    spent = before.epsilon()
-    if not spent < budget:
-        fix = "Give the learner a larger epsilon or the prior a smaller one."
-        raise invalid("LPRRSGD", "epsilon", f"exceed the prior's cost {spent:g}", got=budget, fix=fix)
-    response = budget - spent
-    while spent > 0 and before.then(Guarantee.pure(response)).epsilon() > budget:  # rounding, an ulp at a time
-        response = float(np.nextafter(response, 0.0))
-    answer = Guarantee.pure(response).named("response")
-    promise = before.named("prior").then(answer) if spent > 0 else replace(answer, assumptions=before.assumptions)
-    return (promise.assuming(CLASSES_READ_OFF) if labels.classes_read_off else promise), response
+        plan = divided("LPRRSGD", self.prior, budget, labels)
+        entry = charge(self.ledger, plan.promise, labels, mechanism=f"LPRRSGD, {self.prior!r}", seeded=key.seeded)
+        table = within("LPRRSGD", plan, self.prior.table(X, labels, budget=budget, key=key))
+        release = privatize(labels, RRWithPrior(plan.response), prior=table.probabilities(), rng=key)
+        return replace(release, guarantee=plan.promise, ledger_entry=entry)

@@ -13,16 +13,14 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import get_tags
-from sklearn.utils.validation import validate_data
 
 from labeldp._random import NoiseKey
 from labeldp._validate import check_integer
 from labeldp.errors import Described, invalid
 from labeldp.guarantee import Guarantee, Unit, read_unit
+from labeldp.learn._rows import checked_rows
 from labeldp.learn.pate._checkpoint import VoteStore, identity_of
 from labeldp.learn.pate._teachers import Vote, collect_votes
 
@@ -55,32 +53,17 @@ class TeacherEnsemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
     def _rows(self, X: Any, X_public: Any, teacher: Any) -> tuple[Any, Any]:
         """Return private and public rows, as many of the latter as there are queries."""
         owner = type(self).__name__
-        accepts = get_tags(teacher).input_tags
-        check = partial(
-            validate_data,
-            self,
-            accept_sparse="csr" if accepts.sparse else False,
-            ensure_all_finite="allow-nan" if accepts.allow_nan else True,
-            dtype=[np.float64, np.float32],
-        )
         if X_public is None:
             raise invalid(owner, "X_public", "be given", got=None, fix="Teachers vote on public, unlabeled points.")
-        private, public = check(X, reset=True), check(X_public, reset=False)
+        private = checked_rows(self, X, inner=teacher, reset=True)
+        public = checked_rows(self, X_public, inner=teacher, reset=False)
         check_integer(owner, "n_teachers", self.n_teachers, least=1, most=private.shape[0])
         n_queries = public.shape[0] if self.n_queries is None else self.n_queries
         return private, public[: check_integer(owner, "n_queries", n_queries, least=1, most=public.shape[0])]
 
     def _checked_new(self, X: Any) -> Any:
         """Return new rows to predict for."""
-        accepts = get_tags(self.student_).input_tags
-        return validate_data(
-            self,
-            X,
-            accept_sparse="csr" if accepts.sparse else False,
-            ensure_all_finite="allow-nan" if accepts.allow_nan else True,
-            dtype=[np.float64, np.float32],
-            reset=False,
-        )
+        return checked_rows(self, X, inner=self.student_, reset=False)
 
     def _unit(self) -> Unit:
         """Return the unit, one of those in which a change of the data reaches one teacher."""

@@ -1,0 +1,23 @@
+"""Features as an inner estimator can take them: the check that every learner around another one makes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils import get_tags
+from sklearn.utils.validation import validate_data
+
+
+def checked_rows(learner: BaseEstimator, X: Any, *, inner: Any, reset: bool) -> Any:
+    """Return a numeric matrix, sparse or with gaps only where `inner` says that it can; `learner` keeps the shape."""
+    accepts = get_tags(inner).input_tags
+    return validate_data(
+        learner,
+        X,
+        accept_sparse="csr" if accepts.sparse else False,
+        ensure_all_finite="allow-nan" if accepts.allow_nan else True,
+        dtype=[np.float64, np.float32],
+        reset=reset,
+    )
