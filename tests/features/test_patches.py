@@ -156,7 +156,11 @@ def test_constant_images_are_no_trouble():
 
 
 def test_presets_are_the_recipes():
-    assert PRESETS == {"small": (((6, 64),), 512), "full": (((6, 128), (9, 48)), 640)}
+    assert PRESETS == {
+        "small": (((6, 64),), 512, 1, False),
+        "full": (((6, 128), (9, 48)), 640, 1, False),
+        "colour": (((6, 400),), 768, 2, True),
+    }
 
 
 @pytest.mark.parametrize(
@@ -169,6 +173,7 @@ def test_presets_are_the_recipes():
         ({"filters": ((4, 0),)}, "number of filters"),
         ({"n_components": 0}, "n_components"),
         ({"whiten": 2.0}, "whiten"),
+        ({"flips": "both"}, "flips"),
     ],
 )
 def test_bad_settings_are_refused(settings: dict[str, object], match: str):
@@ -210,3 +215,27 @@ def test_signed_kmeans_takes_a_patch_and_its_negative_for_one():
 def test_few_patches_still_make_a_bank():
     images = np.random.default_rng(6).normal(size=(2, 4, 4, 1)).astype(np.float32)
     assert learn_bank(images, size=4, count=7, rng=np.random.default_rng(0)).weights.shape == (16, 7)
+
+
+def test_views_are_the_features_of_the_image_and_of_its_mirror_image(few: np.ndarray):
+    patches = PatchFeatures(**SMALL, flips="views", unit_norm=True).fit(few)
+    views = patches.transform(few[:30])
+    mirrored = few[:30].reshape(-1, 8, 8)[:, :, ::-1].reshape(-1, 64)
+    assert views.shape == (30, 2, 12)
+    np.testing.assert_allclose(views[:, ::-1], patches.transform(mirrored), atol=1e-4)  # float32 sums in batches
+    assert np.linalg.norm(views.astype(np.float64), axis=2).max() <= 1.0
+    assert np.abs(views[:, 0] - views[:, 1]).max() > 0.1
+
+
+def test_contrast_and_stride_against_plain_loops():
+    rng = np.random.default_rng(7)
+    images = rng.normal(size=(2, 9, 8, 3)).astype(np.float32)
+    bank = learn_bank(images, size=3, count=4, rng=rng, stride=2, contrast=True)
+    responses = bank.responses(images)
+    assert responses.shape == (2, 4, 3, 4)
+    for image, row, column in np.ndindex(2, 4, 3):
+        patch = images[image, 2 * row : 2 * row + 3, 2 * column : 2 * column + 3]
+        flat = patch.transpose(2, 0, 1).reshape(-1).astype(np.float64)  # the windows' order: channel, row, column
+        expected = (flat - flat.mean()) / np.sqrt(flat.var() + 0.01) @ bank.weights
+        # float32 products of 27 terms of size one
+        np.testing.assert_allclose(responses[image, row, column], expected, atol=1e-4)

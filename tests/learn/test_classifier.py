@@ -172,7 +172,8 @@ def test_classes_that_are_given_need_no_assumption(problem):
     [
         ({"epsilon": -1}, None, "`epsilon` must be >= 0"),
         ({"epsilon": math.nan}, None, "`epsilon` must be >= 0"),
-        ({"stages": 0}, None, r"`stages` must be an integer in \[1, 100\], got 0"),
+        ({"stages": 0}, None, "`stages` must be 1 or more without a prior, got 0"),
+        ({"stages": -1}, None, r"`stages` must be an integer in \[1, 100\], got -1"),
         ({"stages": (0.5, 0.6)}, None, "shares > 0 that sum to 1"),
         ({"stages": (1.5, -0.5)}, None, "shares > 0 that sum to 1"),
         ({"stages": (0.9999, 0.0001)}, None, "`stages` must leave each stage an example, got 600 examples"),

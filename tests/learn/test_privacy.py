@@ -42,7 +42,7 @@ def test_a_cluster_prior_measures_each_label_once_more(problem, door, stages):
 def test_the_count_catches_a_walk_that_draws_twice(problem, door, monkeypatch):
     """The broken twin of the two tests above: a walk that asks the door again for a second opinion."""
 
-    def twice(labels, mechanism, key):
+    def twice(labels, mechanism, key, *, kept):
         def draw(number, rows, prior):
             for attempt in range(2):
                 release = privatize(labels.take(rows), mechanism, prior=prior, rng=key.child("stage", number, attempt))
@@ -58,8 +58,8 @@ def test_the_count_catches_a_walk_that_draws_twice(problem, door, monkeypatch):
 def test_rows_of_the_stages_are_disjoint_and_all_rows(problem, monkeypatch):
     seen = []
 
-    def watched(labels, mechanism, key):
-        inner = _walk.drawn_by(labels, mechanism, key)
+    def watched(labels, mechanism, key, *, kept):
+        inner = _walk.drawn_by(labels, mechanism, key, kept=kept)
 
         def draw(number, rows, prior):
             seen.extend(rows.tolist())

@@ -7,8 +7,18 @@ import math
 import numpy as np
 import pytest
 
-from labeldp.errors import LabelDPError
-from labeldp.learn.convex._losses import Huber, Logistic, Loss, Softmax, Squared, chosen_loss, one_hot
+from labeldp.errors import LabelDPError, PrivacyError
+from labeldp.learn.convex import LPRRSGD, LPNormalSGD, OutputPerturbation, SimplexERM
+from labeldp.learn.convex._losses import (
+    Huber,
+    Logistic,
+    Loss,
+    Softmax,
+    Squared,
+    SquaredHinge,
+    chosen_loss,
+    one_hot,
+)
 
 CASES = [
     (Logistic(), 2),
@@ -16,6 +26,7 @@ CASES = [
     (Softmax(), 4),
     (Huber(), 2),
     (Huber(width=0.1), 2),
+    (SquaredHinge(), 2),
     (Squared(two=True), 2),
     (Squared(two=False), 3),
 ]
@@ -78,13 +89,16 @@ def test_label_reach_is_the_largest_change_of_a_slope_and_is_reached(loss: Loss,
         float(np.linalg.norm(slopes[j] - slopes[k], axis=1).max()) for j in range(n_classes) for k in range(n_classes)
     )
     assert worst <= loss.label_reach * (1 + 1e-12)
+    if loss.name == "squared_hinge":
+        assert worst == pytest.approx(1.0 + 30.0)  # the grid ends at 30: it grows with the scores, so there is no bound
+        return
     assert worst >= loss.label_reach * (1 - 1e-9)
 
 
 @pytest.mark.parametrize(("loss", "n_classes"), CASES, ids=map(ids, CASES))
 def test_slope_bound_holds_and_is_nearly_reached(loss: Loss, n_classes: int):
     slopes = extreme_slopes(loss, n_classes)
-    if loss.name == "squared":
+    if loss.name in ("squared", "squared_hinge"):
         assert loss.slope_bound(math.inf) == math.inf
         assert loss.slope_bound(3.0) == 4.0
         return
@@ -116,7 +130,41 @@ def test_auto_takes_logistic_for_two_classes_and_softmax_for_more():
     assert chosen_loss("T", "auto", 3).name == "softmax"
 
 
-@pytest.mark.parametrize(("name", "n_classes"), [("logistic", 3), ("huber", 5), ("hinge", 2)])
+@pytest.mark.parametrize(("name", "n_classes"), [("logistic", 3), ("huber", 5), ("squared_hinge", 3), ("hinge", 2)])
 def test_a_loss_that_does_not_fit_is_refused(name: str, n_classes: int):
     with pytest.raises(LabelDPError, match="`loss` must"):
-        chosen_loss("T", name, n_classes)
+        chosen_loss("LPRRSGD", name, n_classes)
+
+
+def test_squared_hinge_slopes_are_bounded_in_a_ball():
+    loss, reach = SquaredHinge(), 3.0
+    scores = np.linspace(-reach, reach, 601)[:, None]
+    for k in range(2):
+        slopes = loss.slopes(scores, one_hot(np.full(601, k), 2))
+        assert np.abs(slopes).max() == pytest.approx(loss.slope_bound(reach))
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.8])
+def test_squared_hinge_scores_at_their_minimum_are_probabilities(share: float):
+    loss, line = SquaredHinge(), np.linspace(-2, 2, 4001)
+    target = np.array([[1 - share, share]])
+    values = [loss.value(np.array([[z]]), target) for z in line]
+    best = line[int(np.argmin(values))]
+    # The grid's step is 1e-3, half of it in the share.
+    assert loss.probabilities(np.array([[best]]))[0, 1] == pytest.approx(share, abs=1e-3)
+
+
+@pytest.mark.parametrize("learner", [LPRRSGD, LPNormalSGD])
+def test_walks_in_a_ball_learn_with_the_squared_hinge(learner):
+    rng = np.random.default_rng(9)
+    X = rng.uniform(-1, 1, size=(4000, 3))
+    y = (X[:, 0] + 0.3 * X[:, 1] > 0.1).astype(int)
+    model = learner(epsilon=4.0, clip=2.0, loss="squared_hinge", classes=[0, 1], random_state=0).fit(X, y)
+    assert model.score(X, y) > 0.85
+
+
+@pytest.mark.parametrize("learner", [OutputPerturbation, SimplexERM])
+def test_minimisers_refuse_the_squared_hinge(learner):
+    X, y = np.eye(4), np.array([0, 1, 0, 1])
+    with pytest.raises(PrivacyError, match="bounded amount"):
+        learner(clip=1.0, loss="squared_hinge", classes=[0, 1]).fit(X, y)

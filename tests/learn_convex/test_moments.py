@@ -215,3 +215,16 @@ def test_a_belief_about_each_row_is_used_and_asked_for_again(head: str):
         model.fit(X, y, centre=belief[:7])
     with pytest.raises(LabelDPError, match="sum to 1"):
         model.fit(X, y, centre=[0.5, 0.6])
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_penalty_is_not_fooled_by_directions_without_extent(seed):
+    """One-hot columns are linearly dependent: along those directions the moments are noise, and must not ask for l2 = 0."""
+    rng = np.random.default_rng(seed)
+    codes = rng.integers(0, 4, (2000, 6))
+    X = np.concatenate([np.eye(4)[column] for column in codes.T], axis=1) / np.sqrt(6)  # rank 19 of 24
+    signal = X.T @ (rng.random(2000) < 0.5)
+    noise = 30.0
+    gram, moments = X.T @ X, (signal - X.sum(axis=0) / 2 + noise * rng.normal(size=24))[None]
+    # With noise this loud the estimate must shrink: less than the mean eigenvalue would multiply noise, not signal.
+    assert best_ridge(gram, moments, noise=noise, n=2000) > np.trace(gram) / 24 / 10

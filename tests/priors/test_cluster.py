@@ -210,4 +210,6 @@ def test_bad_settings_are_refused_before_anything_is_spent(prior, budget, messag
 
 
 def test_it_shows_no_array():
-    assert repr(ClusterPrior(groups=np.arange(5))) == "ClusterPrior(n_clusters=None, epsilon=None, random_state=0)"
+    shown = repr(ClusterPrior(groups=np.arange(5)))
+    assert shown.startswith("ClusterPrior(n_clusters=None, epsilon=None, n_components=None, full_steps=0, ")
+    assert "groups" not in shown

@@ -26,31 +26,51 @@ SAMPLE_PATCHES = 80_000
 #: Patches flatter than this (in standard deviations of all pixels) say nothing.
 FLAT = 0.15
 ROUNDS = 8
+#: Added to a patch's variance (in variances of all pixels) before its contrast is divided out: flat patches stay flat.
+CONTRAST_FLOOR = 0.01
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Bank:
-    """Filters of one patch size: responses are patches @ weights; `threshold` is their mean size."""
+    """Filters of one patch size: responses are patches @ weights; `threshold` is their mean size.
+
+    With `contrast` a patch is divided by its own spread first; every `stride`-th patch is looked at each way.
+    """
 
     size: int
     weights: Float32
     threshold: float
+    stride: int = 1
+    contrast: bool = False
+
+    def responses(self, images: Float32) -> Float32:
+        """Return (n, rows, columns, filters): the weights ignore a patch's mean, so that only its spread is divided."""
+        patches = patches_of(images, self.size, stride=self.stride)
+        found: Float32 = patches @ self.weights
+        if self.contrast:
+            found /= _spread(patches)
+        return found
 
 
-def learn_bank(images: Float32, *, size: int, count: int, rng: np.random.Generator) -> Bank:
+def learn_bank(
+    images: Float32, *, size: int, count: int, rng: np.random.Generator, stride: int = 1, contrast: bool = False
+) -> Bank:
     """Return `count` filters of `size` x `size` pixels, learned from images (n, h, w, c)."""
     patches = _centred(sample_patches(images, size=size, rng=rng))
+    if contrast:
+        patches = patches / _spread(patches)
     whitener = whitening(patches)
     white = patches @ whitener.T
     length = np.maximum(np.linalg.norm(white, axis=1, keepdims=True), 1e-6)
     centres = signed_kmeans(white / length, count=count, rng=rng)
     threshold = float(np.abs(white @ centres.T).mean())
-    return Bank(size=size, weights=np.ascontiguousarray((centres @ whitener).T, dtype=np.float32), threshold=threshold)
+    weights = np.ascontiguousarray((centres @ whitener).T, dtype=np.float32)
+    return Bank(size=size, weights=weights, threshold=threshold, stride=stride, contrast=contrast)
 
 
-def patches_of(images: Float32, size: int) -> Float32:
-    """Return all patches as rows: (n, h - size + 1, w - size + 1, size * size * c)."""
-    windows = np.lib.stride_tricks.sliding_window_view(images, (size, size), axis=(1, 2))
+def patches_of(images: Float32, size: int, *, stride: int = 1) -> Float32:
+    """Return patches as rows, every `stride`-th each way: (n, h - size + 1, w - size + 1, size * size * c) for 1."""
+    windows = np.lib.stride_tricks.sliding_window_view(images, (size, size), axis=(1, 2))[:, ::stride, ::stride]
     n, height, width = windows.shape[:3]
     return np.ascontiguousarray(windows).reshape(n, height, width, -1)
 
@@ -108,6 +128,15 @@ def _random_units(count: int, width: int, rng: np.random.Generator) -> Float32:
     drawn = rng.normal(size=(count, width)).astype(np.float32)
     units: Float32 = drawn / np.linalg.norm(drawn, axis=1, keepdims=True)
     return units
+
+
+def _spread(patches: Float32) -> Float32:
+    """Return the root of each patch's variance and `CONTRAST_FLOOR`, with a last axis of one."""
+    width = patches.shape[-1]
+    squares = np.einsum("...j,...j->...", patches, patches)[..., None] / width
+    mean = patches.mean(axis=-1, keepdims=True)
+    spread: Float32 = np.sqrt(np.maximum(squares - mean * mean, 0.0) + np.float32(CONTRAST_FLOOR))
+    return spread
 
 
 def _centred(patches: Float32) -> Float32:

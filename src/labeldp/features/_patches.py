@@ -1,7 +1,8 @@
 """`PatchFeatures`: features of small images, learned without labels, on a CPU.
 
 Whitened patches are compared with filters that k-means found among such patches; the responses are rectified (both
-signs), averaged over a 4 x 4 grid, square-rooted, averaged over the image and its mirror image, and reduced by PCA.
+signs), averaged over a 4 x 4 grid, square-rooted, averaged over the image and its mirror image (or both kept, as two
+views of one example), and reduced by PCA.
 
 >>> import numpy as np
 >>> images = np.random.default_rng(0).uniform(size=(40, 64)).astype(np.float32)
@@ -20,7 +21,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -30,14 +31,25 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from labeldp._validate import check_choice, check_integer, check_real
 from labeldp.errors import Described, invalid
-from labeldp.features._filters import Bank, Float32, learn_bank, patches_of
+from labeldp.features._filters import Bank, Float32, learn_bank
 from labeldp.features._unit import unit_rows
 
-#: (patch size, number of filters) of each bank, and the components of PCA. On 60,000 images of 28 x 28, see RECIPES:
-#: "small" is a good default; "full" is worth about a point and costs three to four times as much.
-PRESETS: dict[str, tuple[tuple[tuple[int, int], ...], int]] = {
-    "small": (((6, 64),), 512),
-    "full": (((6, 128), (9, 48)), 640),
+
+class Preset(NamedTuple):
+    """(patch size, number of filters) of each bank, the components of PCA, and how patches are taken."""
+
+    filters: tuple[tuple[int, int], ...]
+    n_components: int
+    stride: int = 1
+    contrast: bool = False
+
+
+#: On 60,000 images of 28 x 28, see RECIPES: "small" is a good default; "full" is worth about a point and costs three to
+#: four times as much. "colour" is for photographs of 32 x 32, whose light varies.
+PRESETS: dict[str, Preset] = {
+    "small": Preset(((6, 64),), 512),
+    "full": Preset(((6, 128), (9, 48)), 640),
+    "colour": Preset(((6, 400),), 768, stride=2, contrast=True),
 }
 #: Pooling bins each way.
 BINS = 4
@@ -54,14 +66,16 @@ class PatchFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
     ----------
     image_shape : (height, width) or (height, width, channels), optional
         How a row is folded; square grey images need not say it.
-    preset : {"small", "full"}
-        Filters and components: ((6, 64),) and 512, or ((6, 128), (9, 48)) and 640.
+    preset : {"small", "full", "colour"}
+        Filters and components: ((6, 64),) and 512, ((6, 128), (9, 48)) and 640, or ((6, 400),) and 768; "colour" also
+        takes every second patch each way and divides it by its own contrast.
     filters : sequence of (patch size, number of filters), optional
         Instead of the preset's.
     n_components : int, optional
         Instead of the preset's; no more than there are rows or responses.
-    flips : bool
-        Whether to average over an image and its mirror image. Not for digits and letters.
+    flips : bool or "views"
+        Whether to average over an image and its mirror image. Not for digits and letters. "views" keeps both: the
+        features are (n, 2, components), for a network that sees one or the other at each step.
     whiten : float
         0 leaves the components' spread as it is, 1 gives all the same, 0.5 (which served best) is between.
     unit_norm : bool
@@ -83,7 +97,7 @@ class PatchFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         preset: str = "small",
         filters: Sequence[tuple[int, int]] | None = None,
         n_components: int | None = None,
-        flips: bool = True,
+        flips: bool | str = True,
         whiten: float = 0.5,
         unit_norm: bool = False,
         random_state: Any = 0,
@@ -103,16 +117,20 @@ class PatchFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         """Learn filters and components from the images; `y` is not looked at."""
         X = validate_data(self, X, dtype=np.float32, ensure_min_samples=2)
         self._image_shape = folded_shape(self.image_shape, X.shape[1])
-        filters, components = self._plan()
+        plan = self._plan()
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
         self.pixel_mean_, self.pixel_scale_ = float(X.mean(dtype=np.float64)), max(float(X.std(dtype=np.float64)), 1e-6)
         sampled = X[np.sort(rng.permutation(len(X))[:SAMPLE])]
         images = self._images(sampled)
-        self.banks_ = tuple(learn_bank(images, size=size, count=count, rng=rng) for size, count in filters)
-        responses = np.concatenate(list(self._pooled(sampled)))
+        self.banks_ = tuple(
+            learn_bank(images, size=size, count=count, rng=rng, stride=plan.stride, contrast=plan.contrast)
+            for size, count in plan.filters
+        )
+        # Of two views PCA sees the image as it is: the mirror image's filters are among the others' already.
+        responses = np.concatenate([views[:, 0] for views in self._pooled(sampled)])
         self.mean_ = responses.mean(axis=0)
         responses -= self.mean_
-        rank = min(components, *responses.shape)
+        rank = min(plan.n_components, *responses.shape)
         _, values, self.components_ = randomized_svd(
             responses, rank, n_iter=3, n_oversamples=60, random_state=int(rng.integers(2**31))
         )
@@ -121,10 +139,11 @@ class PatchFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         return self
 
     def transform(self, X: Any) -> Float32:
-        """Return the features of images, float32 (n, components)."""
+        """Return the features of images, float32 (n, components), or (n, 2, components) for flips="views"."""
         check_is_fitted(self, "components_")
         X = validate_data(self, X, dtype=np.float32, reset=False)
-        out = np.empty((len(X), len(self.components_)), np.float32)
+        views = 2 if self.flips == "views" else 1
+        out = np.empty((len(X), views, len(self.components_)), np.float32)
         projection = (self.components_ * self.scale_[:, None]).T.astype(np.float32)
         done = 0
         for pooled in self._pooled(X):
@@ -132,21 +151,25 @@ class PatchFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
             done += len(pooled)
             if self.progress is not None:
                 self.progress(done, len(X))
-        return np.asarray(unit_rows(out)) if self.unit_norm else out
+        if self.unit_norm:
+            out = np.asarray(unit_rows(out.reshape(-1, out.shape[2]))).reshape(out.shape)
+        return out if views == 2 else out[:, 0]
 
-    def _plan(self) -> tuple[tuple[tuple[int, int], ...], int]:
+    def _plan(self) -> Preset:
         """Return the checked filters and number of components."""
         check_choice("PatchFeatures", "preset", self.preset, tuple(PRESETS))
-        filters, components = PRESETS[self.preset]
-        if self.filters is not None:
-            filters = tuple((size, count) for size, count in self.filters)
+        if not isinstance(self.flips, (bool, np.bool_)):
+            check_choice("PatchFeatures", "flips", self.flips, ("views",))
+        preset = PRESETS[self.preset]
+        filters = preset.filters if self.filters is None else tuple((size, count) for size, count in self.filters)
         most = min(self._image_shape[:2])
         fix = "Patches are no larger than the image."
         for size, count in filters:
             check_integer("PatchFeatures", "patch size", size, least=2, most=most, fix=fix)
             check_integer("PatchFeatures", "number of filters", count, least=1)
-        wanted = components if self.n_components is None else self.n_components
-        return filters, check_integer("PatchFeatures", "n_components", wanted, least=1)
+        wanted = preset.n_components if self.n_components is None else self.n_components
+        components = check_integer("PatchFeatures", "n_components", wanted, least=1)
+        return preset._replace(filters=filters, n_components=components)
 
     def _images(self, X: Float32) -> Float32:
         """Return rows as images (n, h, w, c) of mean 0 and spread 1 over all pixels."""
@@ -154,17 +177,19 @@ class PatchFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         return images.reshape(len(X), *self._image_shape)
 
     def _pooled(self, X: Float32) -> Iterator[Float32]:
-        """Yield the square roots of the pooled responses, batch by batch, averaged over mirror images."""
+        """Yield the square roots of the pooled responses, (batch, views, D), averaged over mirror images or beside them."""
         height, width, _ = self._image_shape
         most = max(bank.weights.size for bank in self.banks_) // min(b.size for b in self.banks_) ** 2
         step = max(1, BATCH_BYTES // (4 * height * width * max(most, 64)))
         for low in range(0, len(X), step):
             images = self._images(X[low : low + step])
             pooled = pooled_responses(images, self.banks_)
-            if self.flips:
-                pooled += pooled_responses(np.ascontiguousarray(images[:, :, ::-1]), self.banks_)
-                pooled *= np.float32(0.5)
-            yield pooled
+            if not self.flips:
+                yield pooled[:, None]
+                continue
+            mirrored = pooled_responses(np.ascontiguousarray(images[:, :, ::-1]), self.banks_)
+            both = np.stack([pooled, mirrored], axis=1)
+            yield both if self.flips == "views" else both.mean(axis=1, keepdims=True)
 
     @property
     def _n_features_out(self) -> int:
@@ -177,8 +202,7 @@ def pooled_responses(images: Float32, banks: Sequence[Bank]) -> Float32:
 
     parts = []
     for bank in banks:
-        patches = patches_of(images, bank.size)
-        responses = patches @ bank.weights
+        responses = bank.responses(images)
         n, height, width, count = responses.shape
         bins = min(BINS, height, width)
         out = np.zeros((n, bins, bins, 2, count), np.float32)

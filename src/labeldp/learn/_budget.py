@@ -38,6 +38,17 @@ def divided(owner: str, source: Prior, budget: float, labels: SensitiveLabels) -
     return Division(spent, response, _promised(before, response))
 
 
+def whole(owner: str, source: Prior, budget: float, labels: SensitiveLabels) -> Division:
+    """Give the prior what it asks for, up to the whole budget: no label is released, and nothing is left for one."""
+    before = source.promise(budget, n_examples=len(labels), n_classes=labels.n_classes)
+    spent = before.epsilon()
+    if not spent <= budget:
+        raise invalid(owner, "epsilon", f"cover the prior's cost {spent:g}", got=budget)
+    if labels.classes_read_off:
+        before = before.assuming(CLASSES_READ_OFF)
+    return Division(spent, 0.0, before.named("prior") if spent > 0 else before)
+
+
 def within(owner: str, division: Division, table: PriorTable) -> PriorTable:
     """Refuse beliefs that cost more than was planned and charged for them."""
     if table.guarantee is not None and not table.guarantee.epsilon() <= division.spent:

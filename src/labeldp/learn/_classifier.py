@@ -2,41 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime, timezone
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import get_tags
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import (
-    _assert_all_finite,
-    _num_samples,
-    check_is_fitted,
-    column_or_1d,
-    validate_data,
-)
+from sklearn.utils.validation import _num_samples, check_is_fitted, validate_data
 
-from labeldp._random import as_key
-from labeldp._validate import check_choice, check_epsilon, check_positive
+from labeldp._random import NoiseKey, as_key
+from labeldp._validate import check_epsilon
 from labeldp.errors import Described, invalid
-from labeldp.guarantee import Guarantee
-from labeldp.learn._budget import divided, within
-from labeldp.learn._corrections import CORRECTIONS, chosen_correction, split_pipeline
+from labeldp.learn._boxing import boxed_labels
+from labeldp.learn._budget import Division, divided, whole, within
+from labeldp.learn._corrections import split_pipeline
+from labeldp.learn._journal import PRIOR, Journal
+from labeldp.learn._merging import is_silent, merged, released_prior
+from labeldp.learn._recipes import Recipe, recipe
 from labeldp.learn._rows import checked_rows
+from labeldp.learn._settings import Settings, settings_of
 from labeldp.learn._softmax import SoftmaxRegression
-from labeldp.learn._stages import TEMPERATURE, assign_stages, interpolated, stage_shares
-from labeldp.learn._walk import Settings, Walked, drawn_by, joined, replayed_from, walk
+from labeldp.learn._stages import assign_stages
+from labeldp.learn._walk import Walked, drawn_by, replayed_from, walk
 from labeldp.mechanisms import RRWithPrior
 from labeldp.priors import Prior, PriorTable, UniformPrior, model_probabilities
 from labeldp.release import Release, SensitiveLabels
 from labeldp.release._charging import charge
 
 Floats = npt.NDArray[np.floating[Any]]
+
+
+class Spending(NamedTuple):
+    """Whose labels, from which noise, for what promise, in which stages, and where it is written down."""
+
+    labels: SensitiveLabels
+    key: NoiseKey
+    division: Division
+    plan: Recipe
+    journal: Journal
 
 
 class LabelPrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
@@ -52,14 +59,31 @@ class LabelPrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         Transformers of a pipeline are fitted on the features alone, which are not secret.
     epsilon : float
         The whole budget, for the prior and the labels together.
-    stages : int or sequence of shares
-        1 is plain randomized response (LP-1ST), 2 is LP-2ST, ...
-    prior : Prior, optional
-        What the first stage knows: UniformPrior, PublicPrior, ClusterPrior, ModelPrior.
-    correction : {"auto", "forward", "posterior", "unbiased", "none"}
-        How training accounts for the noise; "auto" takes the first of forward, posterior, none that the estimator can.
+    stages : int, sequence of shares, or "auto"
+        1 is plain randomized response (LP-1ST), 2 is LP-2ST, ... 0 releases no label: the prior has the whole budget,
+        and the model is distilled from it. "auto": 0 up to epsilon 1, else (0.4, 0.3, 0.3).
+    prior : Prior or "auto", optional
+        What the first stage knows: UniformPrior, PublicPrior, ClusterPrior, ... "auto" is a histogram of clusters of about
+        22 ln(K) / epsilon_p examples, epsilon_p = 1/4 before a response, or without stages all of epsilon, from 0.2 on
+        in two histograms (`StagedClusterPrior`). It trusts a curator; the guarantee says so. `labeldp.learn.recipe` has
+        the rule, after RECIPES.md.
+    correction : {"auto", "forward", "posterior", "em", "unbiased", "none"}
+        How training accounts for the noise; "auto" takes the first of forward, posterior, none that the estimator can,
+        or "em" where the prior is distilled.
+    distil : bool or "auto"
+        Whether the estimator is first fitted on the prior's own beliefs, its predictions then being the prior of stage
+        1. "auto": if `stages` or `prior` is "auto", or there are no stages. Post-processing, free.
+    rounds : int or "auto"
+        Fits after the last stage on the posteriors of all examples (EM; without stages, self-training). Free. "auto": 2
+        where the prior is distilled, else 0.
+    stage_params : list of dicts, optional
+        Parameters of the estimator fit by fit: for distilling the prior, if it is distilled, then for each stage and
+        round; the last ones hold for all that comes later. Mixup, for example.
+    final_params : dict, optional
+        Parameters of the estimator for the last fit: a wider network, more epochs.
     temperature : float, optional
-        Below 1 sharpens a stage's model before it serves as prior. By default the paper's, for this epsilon.
+        Below 1 sharpens a stage's model before it serves as prior. By default the paper's, for this epsilon; 1 for
+        "em"; and 2/3 for self-training without stages.
     filter_earlier : bool
         Drop labels of earlier stages that the newest model does not rank among its first k (the mean candidates of the
         new stage, rounded up). Free: it looks at released labels only.
@@ -69,13 +93,17 @@ class LabelPrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         None draws secure noise. Anything else is reproducible and marks the release `seeded`: not private.
     ledger : Ledger, optional
         Charged with the whole guarantee before anything is drawn.
+    checkpoint : path, optional
+        A directory where everything drawn is kept before it is used. A run that was killed goes on from it: no label is
+        drawn twice, the ledger is charged once, and a seeded run ends with the same model.
     label_set : str
         The ledger's name for these labels.
 
     Attributes
     ----------
     guarantee_, release_, stages_ : what was promised, what was released, and each stage as it was run
-    estimator_ : the classifier of the last stage;  correction_ : the correction used
+    estimator_ : the classifier of the last fit
+    correction_, distil_, rounds_, shares_, prior_ : what "auto" came to; the prior in words
     classes_, n_features_in_, feature_names_in_ : as always
 
     Example
@@ -93,68 +121,99 @@ class LabelPrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         estimator: Any = None,
         *,
         epsilon: float = 1.0,
-        stages: int | Sequence[float] = 1,
-        prior: Prior | None = None,
+        stages: int | Sequence[float] | str = 1,
+        prior: Prior | str | None = None,
         correction: str = "auto",
+        distil: bool | str = "auto",
+        rounds: int | str = "auto",
+        stage_params: Sequence[Mapping[str, Any]] | None = None,
+        final_params: Mapping[str, Any] | None = None,
         temperature: float | None = None,
         filter_earlier: bool = False,
         classes: Sequence[Any] | None = None,
         random_state: Any = None,
         ledger: Any = None,
         label_set: str = "labels",
+        checkpoint: str | os.PathLike[str] | None = None,
     ) -> None:
         self.estimator = estimator
         self.epsilon = epsilon
         self.stages = stages
         self.prior = prior
         self.correction = correction
+        self.distil = distil
+        self.rounds = rounds
+        self.stage_params = stage_params
+        self.final_params = final_params
         self.temperature = temperature
         self.filter_earlier = filter_earlier
         self.classes = classes
         self.random_state = random_state
         self.ledger = ledger
         self.label_set = label_set
+        self.checkpoint = checkpoint
 
     def fit(self, X: Any, y: Any) -> LabelPrivateClassifier:
         """Privatize y in stages and train; y is not kept.
 
         Everything that can be refused is refused before the ledger is charged, and nothing is drawn before that.
         """
-        labels = self._boxed(X, y)
+        labels = boxed_labels("LabelPrivateClassifier", X, y, classes=self.classes, label_set=self.label_set)
         key = as_key("LabelPrivateClassifier", self.random_state)
         budget = check_epsilon("LabelPrivateClassifier", self.epsilon)
-        stage = assign_stages(len(labels), stage_shares(self.stages, budget), key.child("split"))
-        source = UniformPrior() if self.prior is None else self.prior
-        plan = divided("LabelPrivateClassifier", source, budget, labels)
-        transformer, settings = self._settings(labels.classes, plan.promise.epsilon())
+        sizes = {"n_examples": len(labels), "n_classes": labels.n_classes}
+        last = split_pipeline(SoftmaxRegression() if self.estimator is None else self.estimator)[1]
+        plan = recipe(budget, stages=self.stages, prior=self.prior, estimator=last, **sizes)
+        shared = divided if plan.shares else whole
+        division = shared("LabelPrivateClassifier", plan.prior, budget, labels)
+        transformer, settings = settings_of(self, labels.classes, division.promise.epsilon(), silent=not plan.shares)
         features = self._fitted_features(transformer, settings, X)
-        known = X if source.raw_features else features
-        source = source.prepared(known, budget=budget, n_examples=len(labels), n_classes=labels.n_classes)
-        made = partial(source.table, known, labels, budget=budget, key=key)
-        table = None if source.sees_labels else made()
-        entry = charge(self.ledger, plan.promise, labels, mechanism=self._description(), seeded=key.seeded)
-        table = within("LabelPrivateClassifier", plan, made() if table is None else table)
-        walked = walk(features, stage, table, drawn_by(labels, RRWithPrior(plan.response), key), settings)
-        release = _merged(walked, stage, table, labels, seeded=key.seeded)
-        release = replace(release, guarantee=plan.promise, mechanism=self._description(), ledger_entry=entry)
-        return self._finish(walked, release, transformer, settings)
+        known = X if plan.prior.raw_features else features
+        source = plan.prior.prepared(known, budget=budget, **sizes)
+        journal = self._journal(labels, plan, seeded=key.seeded)
+        made = partial(source.journaled(journal.table).table, known, labels, budget=budget, key=key)
+        spending = Spending(labels=labels, key=key, division=division, plan=plan, journal=journal)
+        walked, release = self._spent(features, made, spending, settings, sees=source.sees_labels)
+        return self._finish(walked, release, transformer, settings, plan)
+
+    def _spent(
+        self, features: Any, made: Callable[[], PriorTable], spending: Spending, settings: Settings, *, sees: bool
+    ) -> tuple[Walked, Release]:
+        """Charge, and then measure, draw and train; what a checkpoint has already is taken from there."""
+        labels, key, division, plan = spending.labels, spending.key, spending.division, spending.plan
+        table, journal = None if sees else made(), spending.journal
+        split = partial(assign_stages, len(labels), plan.shares, key.child("split"))
+        stage = journal.split(split if plan.shares else lambda: None)
+        promised = partial(charge, self.ledger, division.promise, labels, seeded=key.seeded)
+        entry = journal.charged(lambda run: promised(mechanism=self._description() + run), ledger=self.ledger)
+        table = within("LabelPrivateClassifier", division, journal.table(PRIOR, made) if table is None else table)
+        draw = drawn_by(labels, RRWithPrior(division.response), key, kept=journal.kept)
+        walked = walk(features, stage, table, draw, settings)
+        promise, words = division.promise, self._description()
+        release = merged(walked, stage, table, labels, seeded=key.seeded, guarantee=promise, mechanism=words)
+        return walked, replace(release, ledger_entry=entry)
 
     def fit_release(self, X: Any, release: Release) -> LabelPrivateClassifier:
         """Train from a release that someone else made; with the owner's parameters, the model is that of her `fit`.
 
-        Needs the release and the features, and no label. A release without stages is one stage. `epsilon`, `stages`,
-        `prior` and `classes` are those of the release, whatever they are here.
+        Needs the release and the features, and no label. A release without stages is one stage, and one that holds a
+        prior and no answers is none. `epsilon`, the shares of the stages, what the prior says and `classes` are those of
+        the release; "auto" means here what it means to the owner.
         """
         if _num_samples(X) != len(release):
             got = Described(f"{_num_samples(X)} rows for {len(release)} labels")
             raise invalid("LabelPrivateClassifier", "X", "have one row per released label", got=got)
-        transformer, settings = self._settings(release.classes, release.guarantee.epsilon())
+        silent = is_silent(release)
+        transformer, settings = settings_of(self, release.classes, release.guarantee.epsilon(), silent=silent)
         features = self._fitted_features(transformer, settings, X)
         stage = np.zeros(len(release), np.uint8) if release.stage is None else release.stage
-        walked = walk(features, stage, _released_prior(release), replayed_from(release), settings)
-        return self._finish(walked, release, transformer, settings)
+        walked = walk(features, None if silent else stage, released_prior(release), replayed_from(release), settings)
+        shares = tuple(report.share for report in walked.stages)
+        return self._finish(walked, release, transformer, settings, Recipe(shares=shares, prior=UniformPrior()))
 
-    def _finish(self, walked: Walked, release: Release, transformer: Any, settings: Settings) -> LabelPrivateClassifier:
+    def _finish(
+        self, walked: Walked, release: Release, transformer: Any, settings: Settings, plan: Recipe
+    ) -> LabelPrivateClassifier:
         """Keep the result, all of it at once: a fit that fails leaves the last one as it was."""
         self._transformer = transformer
         self.release_ = release
@@ -162,57 +221,31 @@ class LabelPrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         self.stages_ = tuple(walked.stages)
         self.guarantee_ = release.guarantee
         self.classes_ = np.asarray(release.classes)
-        self.correction_ = settings.correction
+        self.correction_, self.distil_, self.rounds_ = settings.correction, settings.distil, settings.rounds
+        self.shares_ = plan.shares
+        self.prior_ = (
+            "that of the release"
+            if isinstance(plan.prior, UniformPrior) and release.prior is not None
+            else repr(plan.prior)
+        )
         return self
 
     # Checks and settings
 
-    def _boxed(self, X: Any, y: Any) -> SensitiveLabels:
-        """Check labels as scikit-learn does, and box them."""
-        if isinstance(y, SensitiveLabels):
-            boxed = self._agreed(y)
-        else:
-            plain = y
-            if not hasattr(y, "dtype") or isinstance(y, np.ndarray):
-                plain = column_or_1d(y, warn=True)
-                _assert_all_finite(plain, input_name="y", estimator_name="LabelPrivateClassifier")
-                check_classification_targets(plain)
-            boxed = SensitiveLabels(plain, classes=self.classes, name=self.label_set)
-        if _num_samples(X) != len(boxed):
-            got = Described(f"{len(boxed)} for {_num_samples(X)} rows")
-            raise invalid("LabelPrivateClassifier", "y", "have one label per row of X", got=got)
-        if boxed.n_classes < 2:
-            got, fix = Described("1 class"), "Pass classes=, the full public list."
-            raise invalid("LabelPrivateClassifier", "y", "have two classes or more", got=got, fix=fix)
-        return boxed
+    def _journal(self, labels: SensitiveLabels, plan: Recipe, *, seeded: bool) -> Journal:
+        """Return the run's journal; what would not fit on disk is refused before anything is spent."""
+        if self.checkpoint is not None:
+            from labeldp.release._writer import check_plain_classes
 
-    def _agreed(self, labels: SensitiveLabels) -> SensitiveLabels:
-        """Refuse boxed labels whose classes are not the ones asked for."""
-        if self.classes is not None and tuple(np.asarray(self.classes).tolist()) != labels.classes:
-            got = Described(f"{len(self.classes)} for labels that have their own {labels.n_classes}")
-            fix = "Leave classes out: SensitiveLabels know theirs."
-            raise invalid("LabelPrivateClassifier", "classes", "be those of the labels", got=got, fix=fix)
-        return labels
-
-    def _settings(self, classes: Sequence[Any], epsilon: float) -> tuple[Any, Settings]:
-        """Return the transformers of the estimator, unfitted, and what the walk needs to know."""
-        check_choice("LabelPrivateClassifier", "correction", self.correction, CORRECTIONS)
-        transformer, last = split_pipeline(SoftmaxRegression() if self.estimator is None else clone(self.estimator))
-        if not hasattr(last, "predict_proba"):
-            fix = "Wrap it in CalibratedClassifierCV, or use a classifier that has it."
-            raise invalid(
-                "LabelPrivateClassifier", "estimator", "have `predict_proba`", got=type(last).__name__, fix=fix
-            )
-        # The promised epsilon, which a receiver of the release knows to the last bit, and not the one asked for.
-        temperature = interpolated(TEMPERATURE, epsilon) if self.temperature is None else self.temperature
-        settings = Settings(
-            estimator=last,
-            correction=chosen_correction(last, self.correction),
-            temperature=check_positive("LabelPrivateClassifier", "temperature", temperature),
-            filter_earlier=bool(self.filter_earlier),
-            classes=tuple(classes),
-        )
-        return transformer, settings
+            check_plain_classes(labels.classes, owner="LabelPrivateClassifier")
+        facts = {
+            "settings": f"{self._description()}, {plan!r}",
+            "classes": [repr(c) for c in labels.classes],
+            "examples": len(labels),
+            "label set": labels.name,
+            "seeded": seeded,
+        }
+        return Journal(self.checkpoint, facts=facts)
 
     def _fitted_features(self, transformer: Any, settings: Settings, X: Any) -> Any:
         """Return the features as the last step wants them; transformers are fitted here and never see a label."""
@@ -248,32 +281,5 @@ class LabelPrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         tags = super().__sklearn_tags__()
         inner = get_tags(SoftmaxRegression() if self.estimator is None else self.estimator).input_tags
         tags.input_tags.sparse, tags.input_tags.allow_nan = inner.sparse, inner.allow_nan
+        tags.input_tags.three_d_array = inner.three_d_array
         return tags
-
-
-def _merged(
-    walked: Walked, stage: npt.NDArray[Any], table: PriorTable, labels: SensitiveLabels, *, seeded: bool
-) -> Release:
-    """Return the release of all stages, in the order of the data set."""
-    order = np.argsort(np.concatenate([part.rows for part in walked.parts]), kind="stable")
-    return Release(
-        codes=np.concatenate([part.codes for part in walked.parts])[order],
-        classes=labels.classes,
-        channel=joined([part.channel for part in walked.parts]).take(order),
-        guarantee=Guarantee.pure(0.0),
-        mechanism="",
-        seeded=seeded or table.seeded,
-        label_set=labels.name,
-        created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        stage=stage,
-        prior=None if table.says_nothing else table.rows,
-        prior_index=None if table.says_nothing else table.index,
-    )
-
-
-def _released_prior(release: Release) -> PriorTable:
-    """Return the belief that a release carries, or the uniform one."""
-    if release.prior is not None and release.prior_index is not None:
-        return PriorTable(rows=release.prior, index=release.prior_index)
-    uniform = np.full((1, release.n_classes), 1.0 / release.n_classes)
-    return PriorTable(rows=uniform, index=np.zeros(len(release), np.int64))

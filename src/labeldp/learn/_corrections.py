@@ -6,6 +6,7 @@ gives T[y, o] = 1 for every y, and all that such a release says is what its prio
 
 - forward: maximise sum_i log sum_y p(y | x_i) e_i[y]. With a uniform prior this is the forward-corrected likelihood.
 - posterior: soft targets e / sum e. An estimator without soft targets sees each row once per label, with weights.
+- em: soft targets p(y | x_i) T[y, o_i], normalised, p the last model's, on all examples (`_rounds`).
 - unbiased: the channel's signed targets, whose loss is unbiased for the true label's.
 - none: the released labels as they are.
 """
@@ -28,7 +29,7 @@ from labeldp.errors import invalid
 
 Floats = npt.NDArray[np.floating[Any]]
 
-CORRECTIONS = ("auto", "forward", "posterior", "unbiased", "none")
+CORRECTIONS = ("auto", "forward", "posterior", "em", "unbiased", "none")
 #: Soft targets below this weight are not replicated: they cost a row and say nothing.
 LEAST_WEIGHT = 1e-3
 
@@ -39,12 +40,14 @@ def chosen_correction(estimator: BaseEstimator, correction: str) -> str:
     weighted = has_fit_parameter(estimator, "sample_weight")
     if correction == "auto":
         return "forward" if can_forward else "posterior" if can_soft or weighted else "none"
-    able = {"forward": can_forward, "unbiased": can_soft, "posterior": can_soft or weighted, "none": True}
+    soft = can_soft or weighted
+    able = {"forward": can_forward, "unbiased": can_soft, "posterior": soft, "em": soft, "none": True}
     if not able[correction]:
         need = {
             "forward": "`fit_likelihood`",
             "unbiased": "`fit_targets`",
             "posterior": "sample weights or `fit_targets`",
+            "em": "sample weights or `fit_targets`",
         }
         fix = f"{type(estimator).__name__} has no {need[correction]}; use SoftmaxRegression, or correction='auto'."
         raise invalid(
@@ -71,7 +74,12 @@ def fit_released(
         return estimator.fit_targets(X, channel.unbiased_targets(codes), classes=labels)
     if correction == "forward":
         return estimator.fit_likelihood(X, channel.likelihood(codes) * prior, classes=labels)
-    targets = channel.posterior(prior, codes)
+    return fit_soft(estimator, X, channel.posterior(prior, codes), classes)
+
+
+def fit_soft(estimator: BaseEstimator, X: Any, targets: Floats, classes: Sequence[Any]) -> BaseEstimator:
+    """Fit the estimator on soft targets (n, K), by its own method or by weighted copies, and return it."""
+    labels = np.asarray(classes)
     if hasattr(estimator, "fit_targets"):
         return estimator.fit_targets(X, targets, classes=labels)
     return _fit_replicated(estimator, X, targets, labels)

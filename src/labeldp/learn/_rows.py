@@ -11,7 +11,10 @@ from sklearn.utils.validation import validate_data
 
 
 def checked_rows(learner: BaseEstimator, X: Any, *, inner: Any, reset: bool) -> Any:
-    """Return a numeric matrix, sparse or with gaps only where `inner` says that it can; `learner` keeps the shape."""
+    """Return a numeric matrix, sparse or with gaps only where `inner` says that it can; `learner` keeps the shape.
+
+    Views of an example (n, views, d) and images (n, ...) pass where `inner` has the tag `three_d_array`.
+    """
     accepts = get_tags(inner).input_tags
     return validate_data(
         learner,
@@ -19,5 +22,6 @@ def checked_rows(learner: BaseEstimator, X: Any, *, inner: Any, reset: bool) -> 
         accept_sparse="csr" if accepts.sparse else False,
         ensure_all_finite="allow-nan" if accepts.allow_nan else True,
         dtype=[np.float64, np.float32],
+        allow_nd=bool(accepts.three_d_array),
         reset=reset,
     )

@@ -12,7 +12,9 @@
 Design notes. skops stores arrays and plain values and names the types to rebuild; a file that asks for a type which is
 neither one of skops' own (scikit-learn, NumPy, SciPy) nor in `TRUSTED` is refused before anything is built. A
 `LabelPrivateClassifier` is stored without its release, its prior and its ledger: a model file carries what predicts
-and what was promised. The promise travels as JSON and is read by `Guarantee.from_json`. Nothing here is a signature.
+and what was promised. A PATE learner, alone or as the last step of a pipeline, is stored as its student and its promise:
+teachers learned raw labels and are never kept, and the templates of teacher and student go too, since a caller may have
+fitted them before. The promise travels as JSON and is read by `Guarantee.from_json`. Nothing here is a signature.
 """
 
 from __future__ import annotations
@@ -21,17 +23,19 @@ import copy
 import dataclasses
 import json
 import os
-import secrets
 import zipfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from sklearn.pipeline import Pipeline
 
 from labeldp.errors import Described, LabelDPError, ReleaseError, invalid, nearest
 from labeldp.guarantee import Guarantee
 from labeldp.learn._classifier import LabelPrivateClassifier
 from labeldp.learn._stages import Stage
+from labeldp.learn.pate._base import TeacherEnsemble
+from labeldp.release._new_file import check_new, write_new
 
 FORMAT = "labeldp model"
 VERSION = 1
@@ -42,10 +46,18 @@ TRUSTED = frozenset(
         "labeldp.learn._classifier.LabelPrivateClassifier",
         "labeldp.learn._softmax.SoftmaxRegression",
         "labeldp.learn._tables.TableEncoder",
+        "labeldp.learn.pate._columns.LabelModel",
+        "labeldp.learn.pate._multiclass.PATE",
+        "labeldp.learn.pate._multilabel.MultiLabelPATE",
+        "labeldp.learn.ratings._factorisation.MatrixFactorisation",
+        "labeldp.nn._classifier.NetClassifier",
         "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",
         "sklearn.tree._tree.Tree",
     }
 )
+
+#: Settings of a PATE learner that stay with its owner.
+OWNERS_OF_PATE = ("teacher", "student", "ledger", "random_state", "checkpoint")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -69,19 +81,19 @@ def save_model(model: Any, path: str | os.PathLike[str], *, facts: dict[str, Any
     """Write a fitted estimator to a new file; `facts` are plain JSON values kept beside it (`facts_` after loading)."""
     import skops.io
 
-    target = check_new(path)
+    target = check_new(path, owner="save_model")
     whole = {**promised(model), **(facts or {})}
     header = json.dumps({"format": FORMAT, "version": VERSION, "facts": whole}, allow_nan=False)
     try:
         data = skops.io.dumps({"header": header, "model": bare(model)})
         strange = sorted(set(skops.io.get_untrusted_types(data=data)) - TRUSTED)
-    except (TypeError, ValueError, AttributeError) as error:
+    except (TypeError, ValueError, AttributeError, RuntimeError) as error:  # torch raises the last for a module
         fix = f"skops says: {error}"
         raise invalid("save_model", "model", "be storable", got=type(model).__name__, fix=fix) from error
     if strange:
         fix = "Use scikit-learn's or labeldp's estimators."
         raise invalid("save_model", "model", "be made of known types", got=strange[0], fix=fix)
-    write_new(target, data)
+    write_new(target, data, owner="save_model")
 
 
 def load_model(path: str | os.PathLike[str]) -> Any:
@@ -126,30 +138,33 @@ def load_model(path: str | os.PathLike[str]) -> Any:
         ) from error
 
 
-def check_new(path: str | os.PathLike[str]) -> Path:
-    """Refuse a target that exists or has no folder, before any budget is spent on what would go there."""
-    target = Path(path)
-    if os.path.lexists(target):
-        fix = "Nothing is overwritten: choose another name, or remove it first."
-        raise invalid("save_model", "path", "be a new file", got=str(target), fix=fix)
-    if not target.parent.is_dir():
-        raise invalid("save_model", "path", "be in an existing folder", got=str(target), fix="Create it first.")
-    return target
-
-
 def bare(model: Any) -> Any:
     """Return the model without what only its owner needs: release, prior, ledger, seed, and what travels as JSON."""
-    if not isinstance(model, LabelPrivateClassifier):
-        return model
+    if isinstance(model, Pipeline) and isinstance(model[-1], TeacherEnsemble):
+        return Pipeline([*model.steps[:-1], (model.steps[-1][0], bare(model[-1]))])
+    if isinstance(model, TeacherEnsemble):
+        return without(model, OWNERS_OF_PATE)
+    if isinstance(model, LabelPrivateClassifier):
+        return without(model, ("prior", "ledger", "random_state", "checkpoint"))
+    return model
+
+
+def without(model: Any, settings: tuple[str, ...]) -> Any:
+    """Return a copy in which these settings are None and only what predicts is left of what was learned."""
     light = copy.copy(model)
-    for name in ("release_", "guarantee_", "stages_", "facts_"):
+    for name in ("release_", "guarantee_", "stages_", "facts_", "plan_", "answered_", "answers_"):
         light.__dict__.pop(name, None)
-    light.prior = light.ledger = light.random_state = None
+    for name in settings:
+        setattr(light, name, None)
     return light
 
 
 def promised(model: Any) -> dict[str, Any]:
     """Return what was promised about the labels that the model learned from, as JSON."""
+    if isinstance(model, Pipeline):
+        return promised(model[-1])
+    if isinstance(model, TeacherEnsemble):
+        return promised_by_teachers(model)
     if not isinstance(model, LabelPrivateClassifier):
         return {}
     release = model.release_
@@ -166,6 +181,19 @@ def promised(model: Any) -> dict[str, Any]:
     }
 
 
+def promised_by_teachers(model: Any) -> dict[str, Any]:
+    """Return the promise of a PATE learner as JSON; how many queries were answered is part of what it released."""
+    return {
+        "guarantee": model.guarantee_.to_json(),
+        "classes": model.classes_.tolist(),
+        "seeded": model.seeded_,
+        "mechanism": f"{type(model).__name__}({model.aggregation}, {model.n_teachers} teachers)",
+        "label_set": model.label_set,
+        "ledger_entry": model.ledger_entry_,
+        "n_answered": model.n_answered_,
+    }
+
+
 def plain_numbers(record: dict[str, Any]) -> dict[str, Any]:
     """Return JSON values; a number that is not one (an accuracy that is not defined) becomes null."""
     return {k: None if isinstance(v, float) and not np.isfinite(v) else v for k, v in record.items()}
@@ -173,6 +201,9 @@ def plain_numbers(record: dict[str, Any]) -> dict[str, Any]:
 
 def restored(model: Any, facts: dict[str, Any]) -> Any:
     """Give a loaded model its promise back."""
+    last = model[-1] if isinstance(model, Pipeline) else model
+    if isinstance(last, TeacherEnsemble):
+        last.guarantee_ = Guarantee.from_json(facts["guarantee"])
     if isinstance(model, LabelPrivateClassifier):
         promise = Guarantee.from_json(facts["guarantee"])
         names = ("mechanism", "seeded", "label_set", "created", "ledger_entry", "n_examples")
@@ -210,22 +241,3 @@ def untrusted(place: Path, types: list[str]) -> LabelDPError:
     """Return the refusal of a file that names types which could do anything."""
     fix = "Nothing of it was run. Do not use this file."
     return invalid("load_model", place.name, "be made of known types", got=types[0], fix=fix, kind=ReleaseError)
-
-
-def write_new(target: Path, data: bytes) -> None:
-    """Write a new file through a hidden one: the target is whole or absent, and an existing one is never replaced."""
-    hidden = target.parent / f".{target.name}.partial-{secrets.token_hex(8)}"
-    try:
-        with hidden.open("xb") as handle:
-            handle.write(data)
-            handle.flush()
-            os.fsync(handle.fileno())
-        os.link(hidden, target)
-    except FileExistsError:
-        check_new(target)
-        raise
-    except OSError as error:
-        message = f"save_model: could not write {target}: {error.strerror or error}. Nothing was kept."
-        raise LabelDPError(message) from error
-    finally:
-        hidden.unlink(missing_ok=True)

@@ -20,6 +20,8 @@ from labeldp._random import NoiseKey
 from labeldp.channel import CandidateChannel, FiniteChannel
 from labeldp.errors import LabelDPError
 from labeldp.learn._corrections import fit_released
+from labeldp.learn._rounds import distilled, params_of, refined
+from labeldp.learn._settings import Settings
 from labeldp.learn._stages import Stage
 from labeldp.mechanisms import Mechanism
 from labeldp.priors import PriorTable, model_probabilities, tempered
@@ -30,19 +32,11 @@ Codes = npt.NDArray[np.unsignedinteger[Any]]
 #: (stage number, rows of the data set, their prior) -> codes and channel of those rows
 Draw = Callable[[int, npt.NDArray[np.intp], Floats], tuple[Codes, FiniteChannel]]
 
+#: (stage number, how to draw it) -> its release, drawn now or kept from before
+Kept = Callable[[int, Callable[[], Release]], Release]
+
 #: A prior is mixed with this much of the uniform one, so that it never rules a label out for good.
 PRIOR_FLOOR = 0.02
-
-
-@dataclass(frozen=True, kw_only=True)
-class Settings:
-    """What the walk needs to know, besides data."""
-
-    estimator: BaseEstimator
-    correction: str
-    temperature: float
-    filter_earlier: bool
-    classes: tuple[Any, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,27 +65,37 @@ class Walked:
     model: Any = None
 
 
-def walk(X: Any, stage: npt.NDArray[Any], table: PriorTable, draw: Draw, settings: Settings) -> Walked:
-    """Draw and train, stage by stage."""
-    walked = Walked()
-    for number in range(int(stage.max()) + 1):
+def walk(X: Any, stage: npt.NDArray[Any] | None, table: PriorTable, draw: Draw, settings: Settings) -> Walked:
+    """Distil the prior if that is asked for, draw and train stage by stage, and go on for some rounds.
+
+    Without stages (None) nothing is drawn: the model is made of the prior alone.
+    """
+    walked = Walked(model=distilled(X, table, settings) if settings.distil else None)
+    count = 0 if stage is None else int(stage.max()) + 1
+    for number in range(count):
         rows = np.flatnonzero(stage == number)
         known = floored(table.probabilities(rows))
         prior = known if walked.model is None else _model_prior(walked.model, _safe_indexing(X, rows), settings)
         codes, channel = draw(number, rows, prior)
         walked.parts.append(Part(rows=rows, codes=codes, channel=channel, prior=prior, known=known))
-        dropped = _train(walked, X, settings)
-        walked.stages.append(_report(number, walked.parts[-1], len(stage), dropped))
+        dropped = _train(walked, X, settings, final=number + 1 == count and not settings.rounds)
+        walked.stages.append(_report(number, walked.parts[-1], len(table.index), dropped))
+    for turn in range(settings.rounds):
+        final = turn + 1 == settings.rounds
+        number = count + settings.distil + turn
+        walked.model = refined(walked.model, X, walked.parts, settings, number=number, final=final)
     if _can_go_on(walked.model):
         walked.model.set_params(warm_start=settings.estimator.warm_start)  # as the user has it
     return walked
 
 
-def drawn_by(labels: SensitiveLabels, mechanism: Mechanism, key: NoiseKey) -> Draw:
-    """Return the owner's way to get a stage: through the door, once per label."""
+def drawn_by(labels: SensitiveLabels, mechanism: Mechanism, key: NoiseKey, *, kept: Kept) -> Draw:
+    """Return the owner's way to get a stage: through the door, once per label; `kept` may have it already."""
 
     def draw(number: int, rows: npt.NDArray[np.intp], prior: Floats) -> tuple[Codes, FiniteChannel]:
-        release = privatize(labels.take(rows), mechanism, prior=prior, rng=key.child("stage", number))
+        release = kept(
+            number, lambda: privatize(labels.take(rows), mechanism, prior=prior, rng=key.child("stage", number))
+        )
         return release.codes, release.channel
 
     return draw
@@ -131,30 +135,37 @@ def _model_prior(model: Any, X: Any, settings: Settings) -> Floats:
     return floored(tempered(model_probabilities(model, X, settings.classes), settings.temperature))
 
 
-def _train(walked: Walked, X: Any, settings: Settings) -> int:
+def _train(walked: Walked, X: Any, settings: Settings, *, final: bool) -> int:
     """Fit on all parts so far, and return how many earlier labels the filter dropped."""
+    number = len(walked.parts) - 1 + settings.distil
+    if settings.everyone and walked.model is not None:
+        walked.model = refined(walked.model, X, walked.parts, settings, number=number, final=final)
+        return 0
     earlier = [_filtered(part, walked, X, settings) for part in walked.parts[:-1]]
     kept = [*earlier, walked.parts[-1]]
     rows = np.concatenate([part.rows for part in kept])
     # Forward multiplies what is known apart from this model; a posterior starts from the best belief, the model's.
     beliefs = [part.known if settings.correction == "forward" else part.prior for part in kept]
     walked.model = fit_released(
-        _next_estimator(walked.model, settings),
+        _next_estimator(walked.model, settings, number=number, final=final),
         _safe_indexing(X, rows),
         codes=np.concatenate([part.codes for part in kept]),
         channel=joined([part.channel for part in kept]),
         prior=np.concatenate(beliefs),
-        correction=settings.correction,
+        # The first fit of EM has no model to believe: it is a posterior under what was known.
+        correction="posterior" if settings.everyone else settings.correction,
         classes=settings.classes,
     )
     return sum(len(part.rows) for part in walked.parts) - len(rows)
 
 
-def _next_estimator(model: Any, settings: Settings) -> BaseEstimator:
+def _next_estimator(model: Any, settings: Settings, *, number: int, final: bool) -> BaseEstimator:
     """Return a fresh estimator, or last stage's to go on from, where it can start from its own weights."""
-    if model is not None and _can_go_on(model):
-        return model.set_params(warm_start=True)
-    return clone(settings.estimator)
+    changed = final and settings.final_params is not None
+    if model is not None and _can_go_on(model) and not changed:
+        return model.set_params(warm_start=True, **params_of(settings, number))
+    estimator = clone(settings.estimator).set_params(**params_of(settings, number))
+    return estimator.set_params(**(settings.final_params or {})) if final else estimator
 
 
 def _can_go_on(model: Any) -> bool:

@@ -11,6 +11,7 @@ from labeldp.priors._base import Prior, PriorTable
 from labeldp.priors._cluster import ClusterPrior
 from labeldp.priors._clustering import Clustering, cluster_features, heterogeneity, public_heterogeneity
 from labeldp.priors._free import ModelPrior, PublicPrior, UniformPrior, model_probabilities, tempered
+from labeldp.priors._staged import StagedClusterPrior
 
 __all__ = [
     "ClusterPrior",
@@ -19,6 +20,7 @@ __all__ = [
     "Prior",
     "PriorTable",
     "PublicPrior",
+    "StagedClusterPrior",
     "UniformPrior",
     "cluster_features",
     "heterogeneity",

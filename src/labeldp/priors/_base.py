@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -42,6 +43,8 @@ class PriorTable:
         return bool((self.rows == 1.0 / self.rows.shape[1]).all())
 
 
+#: (name, how to measure it) -> the table, measured now or kept from a run that was stopped
+Kept = Callable[[str, Callable[[], PriorTable]], PriorTable]
 #: What a prior that costs nothing stands on.
 DID_NOT_SEE = "the prior did not see these labels"
 
@@ -64,6 +67,14 @@ class Prior(abc.ABC):
         """Return what the beliefs cost, with the trust and the assumptions that they need; a curator's, unless told."""
         spent = self.cost(budget, n_examples=n_examples, n_classes=n_classes)
         return Guarantee.pure(spent, trust=Trust.CURATOR if spent else Trust.NO_ONE)
+
+    def alone(self) -> Prior:
+        """Return this source for a learner that releases no label: it may spend the whole budget. By default, itself."""
+        return self
+
+    def journaled(self, kept: Kept) -> Prior:
+        """Return this source with a memory for what it measures on its way to the table. By default there is nothing."""
+        return self
 
     def prepared(self, X: Any, *, budget: float, n_examples: int, n_classes: int) -> Prior:
         """Return this source with the work done that needs no label, so that it fails, if it must, before it is charged.

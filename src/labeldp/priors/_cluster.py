@@ -5,11 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from labeldp._random import NoiseKey
-from labeldp._validate import check_epsilon, check_integer
+from labeldp._validate import check_epsilon, check_integer, check_real
 from labeldp.errors import Described, invalid
 from labeldp.priors._base import Ints, Prior, PriorTable
 from labeldp.priors._clustering import cluster as cluster  # noqa: PLC0414 - studies import it from here
+from labeldp.priors._flat import flat_features
 from labeldp.release import LabelCounts, SensitiveLabels, measure
 from labeldp.release._counting import shares
 from labeldp.release._queries import check_groups
@@ -36,6 +40,16 @@ class ClusterPrior(Prior):
     epsilon : float, optional
         epsilon_p, what the histogram spends. By default 25 / (mean cluster size), between a twentieth (of at most 1) and
         half of the budget.
+    n_components : int, optional
+        Cluster on this many principal components of features that have more; by default on the features as they are.
+        Views of an example (a third axis) are averaged first.
+    full_steps : int
+        Steps of k-means over all rows after MiniBatchKMeans: tighter clusters for some seconds more.
+    shrink : float
+        Take this many noise scales (2 / epsilon_p) off each noisy count before it is clipped, and add half a count to
+        all: what is left of pure noise no longer looks like a class. Post-processing; 0 is Algorithm 4.
+    whole_budget : bool
+        Spend all of the budget: nothing else is released about these labels.
     random_state : int
         Seed of k-means. It sees no labels, so this is not a privacy matter.
 
@@ -48,6 +62,10 @@ class ClusterPrior(Prior):
     n_clusters: int | None = None
     groups: Any = field(default=None, repr=False)
     epsilon: float | None = None
+    n_components: int | None = None
+    full_steps: int = 0
+    shrink: float = 0.0
+    whole_budget: bool = False
     random_state: int = field(default=0)
 
     def cost(self, budget: float, *, n_examples: int, n_classes: int) -> float:
@@ -62,14 +80,21 @@ class ClusterPrior(Prior):
                 fix = "The histogram and the response share one budget."
                 raise invalid("ClusterPrior", "epsilon", f"be in (0, {budget:g})", got=self.epsilon, fix=fix)
             return spent
+        if self.whole_budget:
+            return budget
         wanted = EPSILON_TIMES_SIZE * clusters / n_examples
         # Large clusters need little, but with many classes their counts still drown below a twentieth.
         return min(max(wanted, min(budget, 1.0) / 20), budget / 2)
 
+    def alone(self) -> ClusterPrior:
+        """Return this prior with the whole budget, unless it was told its epsilon."""
+        return self if self.epsilon is not None else replace(self, whole_budget=True)
+
     def prepared(self, X: Any, *, budget: float, n_examples: int, n_classes: int) -> ClusterPrior:
         """Return the prior with its clusters found and its cost settled."""
         spent = self.cost(budget, n_examples=n_examples, n_classes=n_classes)
-        return replace(self, groups=self._clusters(X, n_examples, budget), n_clusters=None, epsilon=spent)
+        told = None if self.whole_budget else spent
+        return replace(self, groups=self._clusters(X, n_examples, budget), n_clusters=None, epsilon=told)
 
     def table(self, X: Any, labels: SensitiveLabels, *, budget: float, key: NoiseKey) -> PriorTable:
         """Measure the histograms and turn them into shares."""
@@ -79,7 +104,7 @@ class ClusterPrior(Prior):
         query = LabelCounts(groups=index, n_groups=n_groups)
         measured = measure(labels, query, epsilon=spent, rng=key.child("cluster prior"))
         return PriorTable(
-            rows=shares(measured.value),
+            rows=shares(self._shrunk(measured.value, spent)),
             index=index,
             guarantee=measured.guarantee.named("cluster histogram"),
             seeded=measured.seeded,
@@ -98,8 +123,20 @@ class ClusterPrior(Prior):
 
     def _clusters(self, X: Any, n: int, budget: float) -> Ints:
         if self.groups is None:
-            return cluster(X, n_clusters=self.count(budget, n), random_state=self.random_state)
+            rows = flat_features(X, n_components=self.n_components, random_state=self.random_state)
+            steps = check_integer("ClusterPrior", "full_steps", self.full_steps, least=0)
+            count = self.count(budget, n)
+            return cluster(rows, n_clusters=count, random_state=self.random_state, full_steps=steps)
         return self._given(n)
+
+    def _shrunk(self, counts: Ints, spent: float) -> npt.NDArray[Any]:
+        """Return max(count - shrink * scale, 0) + 1/2, or the counts as they are where nothing is to be taken off."""
+        if check_real("ClusterPrior", "shrink", self.shrink) < 0:
+            raise invalid("ClusterPrior", "shrink", "be >= 0", got=self.shrink)
+        if self.shrink == 0:
+            return counts
+        kept: npt.NDArray[Any] = np.maximum(counts - self.shrink * 2.0 / spent, 0.0) + 0.5
+        return kept
 
     def _given(self, n: int) -> Ints:
         """Return the user's groups, checked: integers from 0, one per label."""

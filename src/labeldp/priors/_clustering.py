@@ -18,6 +18,7 @@ clusterer; merging moves the mean as if the rows had been one cluster from the s
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -49,9 +50,17 @@ def default_clusterer(*, n_clusters: int, random_state: int) -> Any:
     )
 
 
-def cluster(X: Any, *, n_clusters: int, random_state: int) -> Ints:
-    """Return the cluster of each row by MiniBatchKMeans, numbered without gaps."""
-    found = default_clusterer(n_clusters=n_clusters, random_state=random_state).fit_predict(X)
+def cluster(X: Any, *, n_clusters: int, random_state: int, full_steps: int = 0) -> Ints:
+    """Return the cluster of each row by MiniBatchKMeans and then `full_steps` of k-means, numbered without gaps."""
+    model = default_clusterer(n_clusters=n_clusters, random_state=random_state)
+    found = model.fit_predict(X)
+    if full_steps:
+        from sklearn.cluster import KMeans
+
+        centres = model.cluster_centers_
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that few steps do not converge is what was asked for
+            found = KMeans(len(centres), init=centres, n_init=1, max_iter=full_steps, tol=0.0).fit_predict(X)
     return np.unique(found, return_inverse=True)[1].astype(np.int64)
 
 

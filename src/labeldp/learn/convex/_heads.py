@@ -45,6 +45,10 @@ def best_ridge(gram: Floats, moments: Floats, *, noise: float, n: int) -> float:
     values = np.maximum(values, 0.0)
     squares = ((moments @ vectors) ** 2).sum(axis=0)
     variance = len(moments) * noise**2
+    # Along an eigenvector the noiseless squares are |R'a|^2 <= |R|^2 |a|^2 <= 2 n g_j, for residuals R of norm sqrt 2 a row:
+    # where features have next to no extent (g_j = 0), what is there is noise, and an estimate beyond the bound is too.
+    bound = 2.0 * n * values
+    squares = variance + np.clip(squares - variance, -bound, bound)
     penalties = GRID * max(float(values.mean()), 1e-12 * n)
     risks = estimated_risks(values, squares, variance=variance, penalties=penalties)
     return float(penalties[int(np.argmin(risks))])

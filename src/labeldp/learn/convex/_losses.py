@@ -20,10 +20,16 @@ With scores z (n, C), each loss says
 | logistic, log(1 + e^z) - q_1 z | 1 | 1 | 1 | 1/4 |
 | softmax, log sum e^z - q.z | K | sqrt 2 | sqrt 2 | 1/2 |
 | huber: hinge with a parabola of half-width h at its corner | 1 | 1 | 2 | 1/(2h) |
+| squared hinge, max(0, 1 - u)^2 / 2 with u = z or -z by label | 1 | reach + 1 | none: 1 + reach beyond 1 | 1 |
 | squared, (z - s)^2 / 2 with s = -1, 1 (or one-hot, K scores) | 1 or K | reach + 1 | 2 (sqrt 2) | 1 |
 
 D_y: logistic slopes are sigma(z) - q_1, so they differ by 1; softmax slopes p - q by |e_j - e_k| = sqrt 2; a hinge has
 slope -1 for one label where it has 1 for the other; squared slopes z - s differ by 2.
+
+*Who may take the squared hinge.* Its slopes are -max(0, 1 - z) for one label and max(0, 1 + z) for the other: they differ
+by 1 + |z| wherever |z| > 1, so it has no D_y, and neither output perturbation nor sampling from a minimiser has a
+sensitivity that does not grow with the scores. The label-private walks (LPRRSGD, LPNormalSGD) release labels first and
+stay in a ball, where its slopes are bounded by 1 + reach: they take it, the others refuse.
 
 References: Chaudhuri, Monteleoni, Sarwate, "Differentially Private Empirical Risk Minimization" (2011), for the
 Huberised hinge.
@@ -33,6 +39,7 @@ from __future__ import annotations
 
 import abc
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -41,11 +48,15 @@ import numpy.typing as npt
 from scipy.special import expit, logsumexp, softmax
 
 from labeldp._validate import check_choice
-from labeldp.errors import Described, invalid
+from labeldp.errors import Described, PrivacyError, invalid
 
 Floats = npt.NDArray[np.floating[Any]]
 
-NAMES = ("auto", "logistic", "softmax", "huber", "squared")
+NAMES = ("auto", "logistic", "softmax", "huber", "squared_hinge", "squared")
+#: Learners whose privacy does not rest on the loss, and whose weights stay in a ball.
+BALL_LEARNERS = ("LPRRSGD", "LPNormalSGD")
+#: A score read as a probability gives no class less than this.
+LEAST_SHARE = 1e-3
 
 
 class Loss(abc.ABC):
@@ -182,6 +193,40 @@ class Huber(Loss):
         return hinge
 
 
+class SquaredHinge(Loss):
+    """max(0, 1 - u)^2 / 2, u = z or -z by label, for two classes and one score; for learners in a ball only.
+
+    Its expectation at Pr[second class] = a has its minimum where a (1 - z) = (1 - a)(1 + z), at z = 2 a - 1: scores are
+    read as probabilities (1 + z)/2.
+    """
+
+    name = "squared_hinge"
+    label_reach = math.inf
+    smoothness = 1.0
+
+    def n_scores(self, n_classes: int) -> int:
+        return 1
+
+    def value(self, scores: Floats, targets: Floats) -> float:
+        z = scores[:, 0]
+        left, right = np.maximum(0.0, 1.0 + z), np.maximum(0.0, 1.0 - z)
+        return float(0.5 * (targets[:, 0] @ left**2 + targets[:, 1] @ right**2))
+
+    def slopes(self, scores: Floats, targets: Floats) -> Floats:
+        slopes: Floats = targets[:, :1] * np.maximum(0.0, 1.0 + scores) - targets[:, 1:] * np.maximum(0.0, 1.0 - scores)
+        return slopes
+
+    def bend(self, scores: Floats, targets: Floats, change: Floats) -> Floats:
+        bent: Floats = (targets[:, :1] * (scores > -1.0) + targets[:, 1:] * (scores < 1.0)) * change
+        return bent
+
+    def slope_bound(self, reach: float) -> float:
+        return reach + 1.0
+
+    def probabilities(self, scores: Floats) -> Floats:
+        return signed_shares(scores)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Squared(Loss):
     """Half the squared distance of the scores from -1, 1 (two classes) or from one-hot rows (more)."""
@@ -213,8 +258,9 @@ class Squared(Loss):
 
     def probabilities(self, scores: Floats) -> Floats:
         """Return scores read as probabilities: cut at 0 and divided by their sum."""
-        raw = np.concatenate([1.0 - scores, 1.0 + scores], axis=1) / 2.0 if self.two else scores
-        cut = np.maximum(raw, 1e-3)
+        if self.two:
+            return signed_shares(scores)
+        cut = np.maximum(scores, LEAST_SHARE)
         shares: Floats = cut / cut.sum(axis=1, keepdims=True)
         return shares
 
@@ -222,17 +268,29 @@ class Squared(Loss):
         return targets[:, 1:] - targets[:, :1] if self.two else targets
 
 
+def signed_shares(scores: Floats) -> Floats:
+    """Return (1 - z)/2 and (1 + z)/2, cut at `LEAST_SHARE` and divided by their sum."""
+    cut = np.maximum(np.concatenate([1.0 - scores, 1.0 + scores], axis=1) / 2.0, LEAST_SHARE)
+    shares: Floats = cut / cut.sum(axis=1, keepdims=True)
+    return shares
+
+
 def chosen_loss(owner: str, name: Any, n_classes: int) -> Loss:
     """Return the loss of this name for this many classes; "auto" is logistic for two and softmax for more."""
     check_choice(owner, "loss", name, NAMES)
     if name == "auto":
         name = "logistic" if n_classes == 2 else "softmax"
-    if name in ("logistic", "huber") and n_classes != 2:
+    if name in ("logistic", "huber", "squared_hinge") and n_classes != 2:
         got, fix = Described(f"{name!r} for {n_classes} classes"), 'Use "softmax" or "squared" for more than two.'
         raise invalid(owner, "loss", "fit the number of classes", got=got, fix=fix)
-    if name == "squared":
-        return Squared(two=n_classes == 2)
-    return {"logistic": Logistic, "softmax": Softmax, "huber": Huber}[name]()
+    if name == "squared_hinge" and owner not in BALL_LEARNERS:
+        fix = 'Use "huber", whose slopes are bounded, or LPRRSGD or LPNormalSGD.'
+        must = "change its slope by a bounded amount when a label is replaced"
+        raise invalid(owner, "loss", must, got=name, fix=fix, kind=PrivacyError)
+    if name.startswith("squared"):
+        return Squared(two=n_classes == 2) if name == "squared" else SquaredHinge()
+    kinds: dict[str, Callable[[], Loss]] = {"logistic": Logistic, "softmax": Softmax, "huber": Huber}
+    return kinds[name]()
 
 
 def one_hot(codes: npt.NDArray[Any], n_classes: int) -> Floats:

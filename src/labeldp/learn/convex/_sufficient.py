@@ -18,29 +18,40 @@ References: MECHANISMS.md, section 7; Canonne, Kamath, Steinke 2020 (discrete no
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse
+from sklearn.utils import get_tags
 
-from labeldp._loss import ZCDP
-from labeldp._random import as_key
-from labeldp._validate import check_choice, check_delta, check_epsilon, check_integer, check_probability_rows
+from labeldp._random import NoiseKey, as_key
+from labeldp._validate import check_choice, check_delta, check_epsilon, check_integer
 from labeldp.errors import Described, invalid
-from labeldp.guarantee import Guarantee
+from labeldp.learn._rows import checked_rows
 from labeldp.learn.convex._base import ConvexClassifier, Floats
+from labeldp.learn.convex._beliefs import checked_centre, logs, noise_scale
 from labeldp.learn.convex._heads import best_ridge, ridge, softmax_head
 from labeldp.learn.convex._losses import Softmax, Squared
 from labeldp.learn.convex._moments import ClassMoments, completed, on_grid
-from labeldp.learn.convex._rows import check_penalty
-from labeldp.release import SensitiveLabels, Sensitivity, measure
+from labeldp.learn.convex._rows import UNIT_NORM, check_penalty, row_map
+from labeldp.learn.convex._staged import (
+    check_network,
+    flat_views,
+    half_whitened,
+    planned,
+    soft_targets,
+    trained,
+    within_plan,
+)
+from labeldp.priors import model_probabilities
+from labeldp.release import Measurement, SensitiveLabels, Sensitivity, measure
+from labeldp.release._charging import charge
+from labeldp.release._labels import CLASSES_READ_OFF
 
 #: A ridge score is read as a probability no smaller than this.
 LEAST_SHARE = 0.02
-#: A log-prior of less than this does not rule a class out for good.
-LEAST_PRIOR = 1e-6
 
 
 class SufficientStatistics(ConvexClassifier):
@@ -58,6 +69,13 @@ class SufficientStatistics(ConvexClassifier):
         from what was released and the known noise: free.
     clip : float or "unit-norm"
         The public bound on the norm of a row; required.
+    stages : int
+        Releases, which share the budget; more than one needs a network.
+    network : estimator with `fit_targets`, `predict_proba` and `hidden_features`, optional
+        Trained on each stage's beliefs; the next stage releases moments of its hidden features, and the last one
+        predicts. For example `labeldp.nn.NetClassifier("mlp")`. X may then have views, (n, views, d).
+    stage_params : list of dicts, optional
+        Parameters of the network for each stage; the last ones hold for all that come later.
     grid_bits : int
         Features are cut to multiples of R 2^-grid_bits before they are summed.
     fit_intercept, intercept_scaling, classes, random_state, ledger, label_set
@@ -67,7 +85,8 @@ class SufficientStatistics(ConvexClassifier):
     ----------
     moments_ : (K, D) the released class moments, in units of the features; post-process them as you like
     l2_, noise_, noise_scale_, sensitivity_ : the penalty used, the noise in words and its spread, and the sensitivity
-    coef_, intercept_, classes_, guarantee_, seeded_
+    coef_, intercept_, classes_, guarantee_, seeded_ : as always; with a network there are no coefficients
+    network_ : the network of the last stage
 
     Guarantee
     ---------
@@ -89,6 +108,9 @@ class SufficientStatistics(ConvexClassifier):
         head: str = "ridge",
         l2: float | str = "auto",
         clip: float | str | None = None,
+        stages: int = 1,
+        network: Any = None,
+        stage_params: Sequence[Mapping[str, Any]] | None = None,
         grid_bits: int = 14,
         fit_intercept: bool = True,
         intercept_scaling: float = 0.25,
@@ -102,6 +124,9 @@ class SufficientStatistics(ConvexClassifier):
         self.head = head
         self.l2 = l2
         self.clip = clip
+        self.stages = stages
+        self.network = network
+        self.stage_params = stage_params
         self.grid_bits = grid_bits
         self.fit_intercept = fit_intercept
         self.intercept_scaling = intercept_scaling
@@ -120,36 +145,95 @@ class SufficientStatistics(ConvexClassifier):
         check_choice(owner, "head", self.head, ("ridge", "softmax"))
         if self.l2 != "auto":
             check_penalty(owner, self.l2)
+        epsilon, delta = check_epsilon(owner, self.epsilon), check_delta(owner, self.delta)
+        stages = check_integer(owner, "stages", self.stages, least=1, most=100)
+        key = as_key(owner, self.random_state)
+        if self.network is not None:
+            return self._fit_in_stages(X, y, centre, stages=stages, budget=(epsilon, delta), key=key)
+        if stages > 1:
+            fix = "Each stage needs a network to make its features: pass network=."
+            raise invalid(owner, "stages", "be 1 without a network", got=stages, fix=fix)
         rows, labels = self._prepared(X, y)
-        belief = _checked_centre(centre, rows.shape[0], labels.n_classes)
-        cut, guarantee, seeded = self._measured(rows, labels)
+        belief = checked_centre(centre, rows.shape[0], labels.n_classes)
+        cut, measured = self._measured(rows, labels, epsilon=epsilon, delta=delta, key=key, ledger=self.ledger)
         self.centre_ = belief[0] if len(belief) == 1 else None
         weights = self._solved(cut, belief, n_classes=labels.n_classes)
         loss = Softmax() if self.head == "softmax" else Squared(two=False)
-        self._keep(weights, labels, loss=loss, guarantee=guarantee, seeded=seeded)
+        self._keep(weights, labels, loss=loss, guarantee=measured.guarantee, seeded=measured.seeded)
+        self.__dict__.pop("network_", None)  # of an earlier fit in stages
         return self
 
-    def _measured(self, rows: Any, labels: SensitiveLabels) -> tuple[Any, Guarantee, bool]:
-        """Release the class moments of the rows, cut to the grid; return those rows, the promise and whether seeded."""
+    def _fit_in_stages(
+        self, X: Any, y: Any, centre: Any, *, stages: int, budget: tuple[float, float], key: NoiseKey
+    ) -> SufficientStatistics:
+        """Charge the whole, then release, train and go on with the network's hidden features (see `_staged`)."""
         owner = "SufficientStatistics"
-        epsilon, delta = check_epsilon(owner, self.epsilon), check_delta(owner, self.delta)
+        check_network(self.network)
+        X = checked_rows(self, X, inner=self.network, reset=True)
+        self._rows = self._row_map()
+        labels = self._boxed(y)
+        self._check_fits(X, labels)
+        plan = planned(stages, epsilon=budget[0], delta=budget[1])
+        promise = plan.promise.assuming(CLASSES_READ_OFF) if labels.classes_read_off else plan.promise
+        belief, rows = checked_centre(centre, len(X), labels.n_classes), self._rows.apply(flat_views(X))
+        charge(self.ledger, promise, labels, mechanism=f"{owner}, {stages} stages", seeded=key.seeded)
+        network: Any = None
+        for number in range(stages):
+            if number:
+                belief = model_probabilities(network, X, labels.classes)
+                self._rows = row_map(owner, clip=UNIT_NORM, fit_intercept=False, intercept_scaling=None)
+                rows = self._rows.apply(half_whitened(network.hidden_features(X)))
+            stage_key = key.child("stage", number)
+            cut, measured = self._measured(
+                rows, labels, epsilon=plan.epsilon, delta=plan.delta, key=stage_key, ledger=None
+            )
+            within_plan(measured.guarantee, plan)
+            weights = self._solved(cut, belief, n_classes=labels.n_classes)
+            targets = soft_targets(self._scored(cut, weights, belief))
+            network = trained(self.network, X, targets, classes=labels.classes, number=number, params=self.stage_params)
+        self.network_, self.classes_ = network, np.asarray(labels.classes)
+        self.guarantee_, self.seeded_, self.centre_ = promise, key.seeded, None
+        for name in ("coef_", "intercept_"):
+            self.__dict__.pop(name, None)  # of an earlier fit in one stage
+        return self
+
+    def _check_fits(self, X: Any, labels: SensitiveLabels) -> None:
+        if len(X) != len(labels):
+            got = Described(f"{len(labels)} for {len(X)} rows")
+            raise invalid("SufficientStatistics", "y", "have one label per row of X", got=got)
+        if labels.n_classes < 2:
+            got, fix = Described("1 class"), "Pass classes=, the full public list; a class need not occur."
+            raise invalid("SufficientStatistics", "y", "have two classes or more", got=got, fix=fix)
+
+    def _scored(self, rows: Any, weights: Floats, belief: Floats) -> Floats:
+        """Return what the head says of these rows, on the scale of probabilities."""
+        scores = np.asarray(rows @ weights.T)
+        if self.head == "softmax":
+            return Softmax().probabilities(scores + logs(belief))
+        total: Floats = scores + belief
+        return total
+
+    def _measured(
+        self, rows: Any, labels: SensitiveLabels, *, epsilon: float, delta: float, key: NoiseKey, ledger: Any
+    ) -> tuple[Any, Measurement]:
+        """Release the class moments of the rows, cut to the grid; return those rows and what was measured."""
+        owner = "SufficientStatistics"
         bits = check_integer(owner, "grid_bits", self.grid_bits, least=1, most=30)
         step = self._rows.radius / 2.0**bits
         query = ClassMoments(rows=on_grid(rows, bound=self._rows.radius, bits=bits))
-        key = as_key(owner, self.random_state)
-        measured = measure(labels, query, epsilon=epsilon, delta=delta, rng=key, ledger=self.ledger)
+        measured = measure(labels, query, epsilon=epsilon, delta=delta, rng=key, ledger=ledger)
         reach = query.sensitivity(n_classes=labels.n_classes)
         self.sensitivity_ = Sensitivity(reach.l1 * step, reach.l2 * step)
         self.noise_, self.noise_scale_ = measured.noise, step * noise_scale(reach, measured.guarantee)
         cut = query.rows.astype(np.float64) * step
         self.moments_ = completed(measured.value * step, np.asarray(cut.sum(axis=0)).reshape(-1))
-        return cut, measured.guarantee, measured.seeded
+        return cut, measured
 
     def _solved(self, rows: Any, belief: Floats, *, n_classes: int) -> Floats:
         """Return (K, D) weights from the released moments, the public rows and the public belief."""
         if self.head == "softmax" and self.l2 != "auto":  # the one way that needs no D x D matrix
             self.l2_ = float(self.l2)
-            return softmax_head(rows, self.moments_, _logs(belief), l2=self.l2_)
+            return softmax_head(rows, self.moments_, logs(belief), l2=self.l2_)
         product = rows.T @ rows
         gram = product.toarray() if scipy.sparse.issparse(product) else np.asarray(product)
         shifts = np.broadcast_to(belief, (rows.shape[0], n_classes))
@@ -159,16 +243,19 @@ class SufficientStatistics(ConvexClassifier):
         chosen = best_ridge(gram, residual, noise=spread, n=rows.shape[0]) if self.l2 == "auto" else float(self.l2)
         self.l2_ = chosen / n_classes if self.head == "softmax" else chosen
         if self.head == "softmax":
-            return softmax_head(rows, self.moments_, _logs(belief), l2=self.l2_)
+            return softmax_head(rows, self.moments_, logs(belief), l2=self.l2_)
         return ridge(gram, residual, l2=self.l2_)
 
     def decision_function(self, X: Any, *, centre: Any = None) -> Floats:
-        """Return the scores with the belief added; for two classes their difference."""
-        scores = self._believed(X, centre)
+        """Return the scores with the belief added (of a network, its log-probabilities); for two classes their difference."""
+        scores = logs(self.predict_proba(X)) if hasattr(self, "network_") else self._believed(X, centre)
         return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
 
     def predict_proba(self, X: Any, *, centre: Any = None) -> Floats:
         """Return class probabilities (n, K), in the order of `classes_`."""
+        if hasattr(self, "network_"):
+            rows = checked_rows(self, X, inner=self.network_, reset=False)
+            return model_probabilities(self.network_, rows, tuple(self.classes_.tolist()))
         scores = self._believed(X, centre)
         if self.head == "softmax":
             return self._loss.probabilities(scores)
@@ -178,7 +265,8 @@ class SufficientStatistics(ConvexClassifier):
 
     def predict(self, X: Any, *, centre: Any = None) -> npt.NDArray[Any]:
         """Return the class of the largest score of each row."""
-        best = self._believed(X, centre).argmax(axis=1)
+        scores = self.decision_function(X, centre=centre)
+        best = scores.argmax(axis=1) if scores.ndim == 2 else (scores > 0).astype(np.intp)
         labels: npt.NDArray[Any] = self.classes_[best]
         return labels
 
@@ -189,36 +277,13 @@ class SufficientStatistics(ConvexClassifier):
             fix = "The model was fitted on residuals of a belief about each row: pass that belief for these rows."
             raise invalid("SufficientStatistics", "centre", "be given", got=None, fix=fix)
         given = self.centre_ if centre is None else centre
-        belief = _checked_centre(given, len(scores), scores.shape[1])
-        total: Floats = scores + (_logs(belief) if self.head == "softmax" else belief)
+        belief = checked_centre(given, len(scores), scores.shape[1])
+        total: Floats = scores + (logs(belief) if self.head == "softmax" else belief)
         return total
 
-
-def noise_scale(sensitivity: Sensitivity, guarantee: Guarantee) -> float:
-    """Return the standard deviation of the noise behind a guarantee of `measure`, in its integers; for penalties only.
-
-    zCDP is l2^2 / (2 sigma^2) and pure epsilon is rate * l1; a discrete Laplace of rate a has variance
-    2 e^a / (e^a - 1)^2 = 1 / (2 sinh(a/2)^2).
-    """
-    loss, worst = guarantee.loss, guarantee.epsilon()
-    if isinstance(loss, ZCDP):
-        return sensitivity.l2 / math.sqrt(2.0 * loss.rho)
-    if math.isinf(worst) or sensitivity.l1 == 0:
-        return 0.0
-    return 1.0 / (math.sqrt(2.0) * math.sinh(worst / sensitivity.l1 / 2.0))
-
-
-def _logs(belief: Floats) -> Floats:
-    logs: Floats = np.log(np.maximum(belief, LEAST_PRIOR))
-    return logs
-
-
-def _checked_centre(centre: Any, n: int, n_classes: int) -> Floats:
-    """Return the belief as (1, K) or (n, K) probabilities."""
-    if centre is None:
-        return np.full((1, n_classes), 1.0 / n_classes)
-    rows = check_probability_rows("SufficientStatistics", "centre", np.atleast_2d(np.asarray(centre)))
-    if rows.shape not in ((1, n_classes), (n, n_classes)):
-        got = Described(f"an array of shape {rows.shape}")
-        raise invalid("SufficientStatistics", "centre", f"have shape ({n_classes},) or ({n}, {n_classes})", got=got)
-    return rows.astype(np.float64)
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        if self.network is not None:
+            inner = get_tags(self.network).input_tags
+            tags.input_tags.sparse, tags.input_tags.three_d_array = inner.sparse, inner.three_d_array
+        return tags

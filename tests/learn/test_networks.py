@@ -1,0 +1,56 @@
+"""The recipes with a network: views in, the same model at the receiver, and moments in stages."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from labeldp import load_release
+from labeldp.learn import LabelPrivateClassifier, SufficientStatistics
+
+pytest.importorskip("torch")
+
+from labeldp.nn import NetClassifier
+
+
+@pytest.fixture(scope="module")
+def views() -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 3, 1500)
+    X = np.eye(8)[y] * 3.0 + rng.normal(size=(1500, 8))
+    return np.stack([X, X[:, ::-1]], axis=1).astype(np.float32), y
+
+
+def network(**changes):
+    return NetClassifier("mlp", **{"hidden": 16, "epochs": 3, "batch_size": 128, "mixup": 1.0, **changes})
+
+
+@pytest.mark.parametrize("epsilon", [0.2, 0.8, 2.0])
+def test_the_receiver_ends_with_the_owners_network(views, tmp_path, epsilon):
+    X, y = views
+    settings = {"stages": "auto", "prior": "auto", "final_params": {"hidden": 32, "epochs": 4}}
+    owner = LabelPrivateClassifier(network(), epsilon=epsilon, random_state=0, **settings).fit(X, y)
+    owner.release_.save(tmp_path / "release")
+    receiver = LabelPrivateClassifier(network(), **settings).fit_release(X, load_release(tmp_path / "release"))
+    assert np.array_equal(owner.predict_proba(X), receiver.predict_proba(X))
+    assert owner.estimator_.hidden == 32
+    assert owner.score(X, y) > 0.75  # seeded; 0.97 can be had from true labels
+
+
+def test_a_network_goes_on_from_the_stage_before(views):
+    X, y = views
+    model = LabelPrivateClassifier(network(), epsilon=3.0, stages=2, random_state=0).fit(X, y)
+    assert model.correction_ == "forward"
+    assert model.score(X, y) > 0.8
+    assert not model.estimator_.warm_start  # as the user has it
+
+
+def test_moments_in_stages(views):
+    X, y = views
+    model = SufficientStatistics(
+        epsilon=1.0, clip="unit-norm", stages=2, network=network(), stage_params=[{"mixup": 0.0}, {"mixup": 1.0}],
+        classes=[0, 1, 2], random_state=0,
+    ).fit(X, y)  # fmt: skip
+    assert model.score(X, y) > 0.7  # seeded; chance is 1/3
+    assert model.guarantee_.epsilon(1e-5) <= 1.0
+    assert model.network_.mixup == 1.0
