@@ -17,6 +17,7 @@ from __future__ import annotations
 from labeldp.data._catalogue import load, names
 from labeldp.data._dataset import Dataset
 from labeldp.data._matrix import Matrices
+from labeldp.data._states import StateCases, us_covid
 from labeldp.data.tables import (
     LabelProfile,
     TableSource,
@@ -32,6 +33,7 @@ __all__ = [
     "Dataset",
     "LabelProfile",
     "Matrices",
+    "StateCases",
     "TableSource",
     "check_label",
     "check_row_ids",
@@ -40,5 +42,6 @@ __all__ = [
     "load",
     "names",
     "open_table",
+    "us_covid",
     "write_table",
 ]

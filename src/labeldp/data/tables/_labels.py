@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -80,6 +80,19 @@ def label_profile(source: TableSource, label: str) -> LabelProfile:
         missing=missing,
         counts=dict(counts.most_common(MOST_COUNTED + 1)),
         complete=len(counts) <= MOST_COUNTED,
+    )
+
+
+def joined_profile(first: LabelProfile, second: LabelProfile) -> LabelProfile:
+    """Return the profile of two pieces of one column together."""
+    counts = Counter(first.counts)
+    counts.update(second.counts)
+    return replace(
+        first,
+        rows=first.rows + second.rows,
+        missing=first.missing + second.missing,
+        counts=dict(counts.most_common(MOST_COUNTED + 1)),
+        complete=first.complete and second.complete and len(counts) <= MOST_COUNTED,
     )
 
 

@@ -25,6 +25,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from labeldp._validate import check_integer
+from labeldp.data.tables._url import Place, UrlPath, place_of
 from labeldp.errors import Described, LabelDPError, invalid, nearest
 
 PARQUET = (".parquet", ".pq")
@@ -40,12 +41,16 @@ PARQUET_BUFFER_BYTES = 2**20
 
 @dataclass(frozen=True, kw_only=True)
 class TableSource:
-    """A table on disk. `rows` is None where counting would mean reading it all (CSV)."""
+    """A table on disk. `rows` is None where counting would mean reading it all (CSV).
 
-    path: Path
+    `groups` (first, last) restricts each part to some of its row groups: a piece of a table is a table.
+    """
+
+    path: Place
     schema: Any = field(repr=False)
     rows: int | None
-    parts: tuple[Path, ...] = field(repr=False)
+    parts: tuple[Place, ...] = field(repr=False)
+    groups: tuple[int, int] | None = field(default=None, repr=False)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -65,23 +70,25 @@ class TableSource:
         self.require(*chosen)
         size = check_integer(self.path.name, "batch_rows", batch_rows, least=1)
         for part in self.parts:
-            yield from _read(part, chosen, self.schema, size)
+            yield from _read(part, chosen, self.schema, size, self.groups)
 
 
 def open_table(path: str | os.PathLike[str], *, types: Mapping[str, str] | None = None) -> TableSource:
-    """Return the table in a CSV or Parquet file, or in a folder of Parquet files taken in the order of their names.
+    """Return the table in a CSV or Parquet file, or in a folder of Parquet files taken in the order of their paths.
 
+    Folders in the folder count too, as in ``year=2024/part-0.parquet``; names that begin with a dot or an underscore do
+    not. A URL is opened by fsspec.
     `types` names column types for CSV, as Arrow spells them (``{"label": "string"}``). Only the start of a CSV and
     the footer of a Parquet are read here, so damage further in is reported by the batch that meets it.
     """
-    place = Path(path)
+    place = place_of(path)
     parts = _parts(place)
     heads = [_head(part, dict(types or {})) for part in parts]
     schema = heads[0][0]
     for part, (other, _) in zip(parts, heads, strict=True):
         if not other.equals(schema):
-            got = Described(f"another schema in {part.name}")
-            raise invalid("open_table", place.name, f"have one schema, that of {parts[0].name}", got=got)
+            got = Described(f"another schema in {below(part, place)}")
+            raise invalid("open_table", place.name, f"have one schema, that of {below(parts[0], place)}", got=got)
     counts = [count for _, count in heads if count is not None]
     rows = sum(counts) if len(counts) == len(parts) else None
     _check_head(place, schema, rows)
@@ -96,36 +103,59 @@ def column(path: str | os.PathLike[str] | TableSource, name: str) -> Any:
     return pa.chunked_array(chunks, type=source.schema.field(name).type)
 
 
-def _parts(place: Path) -> tuple[Path, ...]:
+def row_groups(part: Place) -> tuple[int, ...] | None:
+    """Return the rows of each row group of a Parquet file; None for a CSV, which has none."""
+    if not _is_parquet(part):
+        return None
+    with _reading(part), _opened(part) as handle, pq.ParquetFile(handle) as file:
+        found = file.metadata
+        return tuple(found.row_group(number).num_rows for number in range(found.num_row_groups))
+
+
+def below(part: Place, root: Place) -> str:
+    """Return the path of a part inside its table's folder; the name of a table that is one file."""
+    return "/".join(part.parts[len(root.parts) :]) or part.name
+
+
+def _parts(place: Place) -> tuple[Place, ...]:
+    if place.is_file():
+        if not place.name.lower().endswith(PARQUET + CSV):
+            fix = "Known are " + ", ".join(PARQUET + CSV) + "."
+            raise invalid("open_table", "path", "end in the name of a known format", got=place.name, fix=fix)
+        return (place,)
     if place.is_dir():
-        parts = tuple(sorted(p for p in place.iterdir() if p.suffix in PARQUET and not p.name.startswith((".", "_"))))
+        parts = tuple(part for part in _files(place) if part.suffix in PARQUET and not _hidden(below(part, place)))
         if not parts:
             raise invalid(
                 "open_table", "path", "be a folder with Parquet files", got=place.name, fix=f"Looked in {place}."
             )
         return parts
-    if not place.is_file():
-        around = [p.name for p in place.parent.iterdir() if p.is_file()] if place.parent.is_dir() else []
-        raise invalid("open_table", "path", "be an existing file", got=place.name, fix=_nearest_file(place, around))
-    if not place.name.lower().endswith(PARQUET + CSV):
-        fix = "Known are " + ", ".join(PARQUET + CSV) + "."
-        raise invalid("open_table", "path", "end in the name of a known format", got=place.name, fix=fix)
-    return (place,)
+    fix = _nearest_file(place) if isinstance(place, Path) else f"Looked for {place}."
+    raise invalid("open_table", "path", "be an existing file", got=place.name, fix=fix)
 
 
-def _nearest_file(place: Path, around: list[str]) -> str:
+def _files(place: Place) -> list[Any]:
+    return place.files() if isinstance(place, UrlPath) else sorted(path for path in place.rglob("*") if path.is_file())
+
+
+def _hidden(inside: str) -> bool:
+    return any(name.startswith((".", "_")) for name in inside.split("/"))
+
+
+def _nearest_file(place: Path) -> str:
     if not place.parent.is_dir():
         return f"Looked in {place.parent}, which does not exist either."
+    around = [path.name for path in place.parent.iterdir() if path.is_file()]
     tables = [name for name in around if name.lower().endswith(PARQUET + CSV)]
     hint = nearest(place.name, tables) if tables else "There is no table in that folder."
     return f"Looked in {place.parent}. {hint}"
 
 
-def _head(part: Path, types: dict[str, str]) -> tuple[Any, int | None]:
+def _head(part: Place, types: dict[str, str]) -> tuple[Any, int | None]:
     """The schema of a file, and its number of rows where the file says it."""
     with _reading(part):
         if _is_parquet(part):
-            with pq.ParquetFile(part) as file:
+            with _opened(part) as handle, pq.ParquetFile(handle) as file:
                 return file.schema_arrow, file.metadata.num_rows
         with _csv(part, None, {name: _type(name, spelt) for name, spelt in types.items()}) as reader:
             schema = reader.schema
@@ -144,7 +174,7 @@ def _type(name: str, spelt: str) -> Any:
         raise invalid("open_table", "types", f"spell Arrow's name of a type for {name}", got=spelt, fix=fix) from error
 
 
-def _check_head(place: Path, schema: Any, rows: int | None) -> None:
+def _check_head(place: Place, schema: Any, rows: int | None) -> None:
     repeated = sorted({name for name in schema.names if schema.names.count(name) > 1})
     if repeated:
         got = Described(f"{repeated[0]!r} more than once")
@@ -153,13 +183,17 @@ def _check_head(place: Path, schema: Any, rows: int | None) -> None:
         raise invalid("open_table", place.name, "have rows", got=Described("an empty table"))
 
 
-def _read(part: Path, columns: list[str], schema: Any, size: int) -> Iterator[Any]:
+def _read(part: Place, columns: list[str], schema: Any, size: int, groups: tuple[int, int] | None) -> Iterator[Any]:
     with _reading(part):
         if _is_parquet(part):
             # A row group may be the whole file. Without a buffer size each column of it is fetched whole: 936 MB for a
             # group of 10 M rows x 10 columns, against 138 MB and 0.1 s more with one.
-            with pq.ParquetFile(part, pre_buffer=False, buffer_size=PARQUET_BUFFER_BYTES) as file:
-                for batch in file.iter_batches(batch_size=size, columns=columns):
+            options = {"pre_buffer": False, "buffer_size": PARQUET_BUFFER_BYTES}
+            with _opened(part) as handle, pq.ParquetFile(handle, **options) as file:
+                if groups is not None and groups[1] > file.num_row_groups:
+                    raise LabelDPError(f"open_table: {part} changed while it was read: it has fewer row groups now.")
+                chosen = None if groups is None else list(range(*groups))
+                for batch in file.iter_batches(batch_size=size, columns=columns, row_groups=chosen):
                     yield batch.select(columns)
             return
         types = {name: schema.field(name).type for name in columns}
@@ -168,21 +202,31 @@ def _read(part: Path, columns: list[str], schema: Any, size: int) -> Iterator[An
                 yield from (batch.slice(start, size) for start in range(0, batch.num_rows, size))
 
 
-def _csv(part: Path, columns: list[str] | None, types: dict[str, Any]) -> Any:
+@contextmanager
+def _opened(part: Place) -> Iterator[Any]:
+    """What Arrow opens: a local path by its name, anything else as a file that fsspec opened."""
+    if isinstance(part, Path):
+        yield part
+        return
+    with part.open("rb") as handle:
+        yield handle
+
+
+def _csv(part: Place, columns: list[str] | None, types: dict[str, Any]) -> Any:
     return pa_csv.open_csv(
-        part,
+        part if isinstance(part, Path) else part.open("rb"),
         read_options=pa_csv.ReadOptions(block_size=CSV_BLOCK_BYTES),
         parse_options=pa_csv.ParseOptions(newlines_in_values=True),
         convert_options=pa_csv.ConvertOptions(include_columns=columns, column_types=types, strings_can_be_null=True),
     )
 
 
-def _is_parquet(part: Path) -> bool:
+def _is_parquet(part: Place) -> bool:
     return part.name.lower().endswith(PARQUET)
 
 
 @contextmanager
-def _reading(part: Path) -> Iterator[None]:
+def _reading(part: Place) -> Iterator[None]:
     """Turn what Arrow raises on a file that is cut short, damaged or of another kind into our one shape."""
     try:
         yield

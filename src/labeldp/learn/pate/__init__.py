@@ -25,5 +25,6 @@ shown. Raw labels and votes stay inside `fit`: nothing of them is kept on the fi
 from labeldp.learn.pate._multiclass import PATE
 from labeldp.learn.pate._multilabel import MultiLabelPATE
 from labeldp.learn.pate._plan import VotePlan, vote_plan
+from labeldp.learn.pate._set_plan import set_plan
 
-__all__ = ["PATE", "MultiLabelPATE", "VotePlan", "vote_plan"]
+__all__ = ["PATE", "MultiLabelPATE", "VotePlan", "set_plan", "vote_plan"]

@@ -100,13 +100,20 @@ def answer_labels(counts: Counts, plan: VotePlan, *, n_teachers: int, bits: BitS
     return SetAnswers(rows=np.arange(len(counts)), sets=(2 * noisy > n_teachers).astype(np.uint8))
 
 
-def answer_stable(counts: Counts, plan: StablePlan, *, n_teachers: int, key: NoiseKey) -> SetAnswers:
-    """Answer by StableTopK: the leading labels, none or all among the possibilities; nothing where its test fails."""
+def answer_stable(
+    counts: Counts, plan: StablePlan, *, n_teachers: int, key: NoiseKey, most_labels: int | None = None
+) -> SetAnswers:
+    """Answer by StableTopK: the leading labels, none or all among the possibilities; nothing where its test fails.
+
+    `most_labels` is public: sets of more labels are not among the choices.
+    """
+    # The first rank is the added candidate alone, which is the empty set.
+    k_max = None if most_labels is None else most_labels + 1
     sets = np.zeros(counts.shape, np.uint8)
     passed = np.zeros(len(counts), bool)
     for row, votes in enumerate(counts):
         padded = np.concatenate([[n_teachers], votes, [0]])
-        found = plan.select(padded, rng=key.child(row))
+        found = plan.select(padded, k_max=k_max, rng=key.child(row))
         passed[row] = found.passed
         if found.passed:
             leading = found.items - 1

@@ -22,10 +22,11 @@ from labeldp.learn.pate._aggregate import Counts, SetAnswers, answer_labels, ans
 from labeldp.learn.pate._base import TeacherEnsemble, restated, same_length, some_answers
 from labeldp.learn.pate._columns import fit_labels
 from labeldp.learn.pate._plan import ASSUMPTIONS, VotePlan, vote_plan
+from labeldp.learn.pate._set_plan import EVEN, set_plan
 from labeldp.learn.pate._teachers import vote_for_labels
 from labeldp.release import SensitiveLabels
 from labeldp.release._charging import charge
-from labeldp.selection import StablePlan, stable_plan
+from labeldp.selection import StablePlan
 
 Indicator = npt.NDArray[np.uint8]
 Floats = npt.NDArray[np.floating[Any]]
@@ -48,6 +49,12 @@ class MultiLabelPATE(TeacherEnsemble):
         How "stable-top-k" chooses how many labels lead; Gumbel is the cheapest, Gaussian is the paper's.
     test_delta : float, optional
         Probability of a false pass of each stability test; by default delta / 2 over the queries.
+    most_labels : int, optional
+        For "stable-top-k" alone: no answer has more labels. Public, so not chosen by looking at the labels. Fewer choices
+        are made with less error.
+    choice_share : float
+        For "stable-top-k": the part of an answer's budget (in zCDP) that chooses how many labels lead; the rest pays for
+        the test. Half is the paper's; with `most_labels` a third is better.
     tau : int, optional
         For "pate-tau" alone; public, so not chosen by looking at the labels.
     n_teachers, epsilon, delta, n_queries, unit, random_state, ledger, label_set, n_jobs, checkpoint, verbose
@@ -93,6 +100,8 @@ class MultiLabelPATE(TeacherEnsemble):
         aggregation: str = "stable-top-k",
         noise: str = "gumbel",
         test_delta: float | None = None,
+        most_labels: int | None = None,
+        choice_share: float = EVEN,
         tau: int | None = None,
         unit: str = "label",
         random_state: Any = None,
@@ -111,6 +120,8 @@ class MultiLabelPATE(TeacherEnsemble):
         self.aggregation = aggregation
         self.noise = noise
         self.test_delta = test_delta
+        self.most_labels = most_labels
+        self.choice_share = choice_share
         self.tau = tau
         self.unit = unit
         self.random_state = random_state
@@ -150,10 +161,19 @@ class MultiLabelPATE(TeacherEnsemble):
         owner = "MultiLabelPATE"
         check_choice(owner, "aggregation", self.aggregation, AGGREGATIONS)
         if self.aggregation == "pate-tau":
-            return check_integer(owner, "tau", self.tau, least=1, most=n_labels)
-        if self.tau is not None:
+            check_integer(owner, "tau", self.tau, least=1, most=n_labels)
+        elif self.tau is not None:
             raise invalid(owner, "tau", 'be left out unless aggregation="pate-tau"', got=self.tau)
-        return None
+        if self.most_labels is not None and self.aggregation != "stable-top-k":
+            must = 'be left out unless aggregation="stable-top-k"'
+            raise invalid(owner, "most_labels", must, got=self.most_labels)
+        return None if self.tau is None else int(self.tau)
+
+    def _most_labels(self, n_labels: int) -> int | None:
+        """Return the bound on an answer's labels, if there is one."""
+        if self.most_labels is None:
+            return None
+        return check_integer("MultiLabelPATE", "most_labels", self.most_labels, least=1, most=n_labels)
 
     def _plan(self, n_queries: int, n_labels: int, tau: int | None) -> tuple[VotePlan | StablePlan, Guarantee]:
         """Return the noise and what the whole run promises."""
@@ -163,15 +183,16 @@ class MultiLabelPATE(TeacherEnsemble):
                 epsilon=self.epsilon, delta=self.delta, n_queries=n_queries, squared_reach=reach, unit=self._unit()
             )
             return plan, plan.guarantee
-        stable = stable_plan(
+        most = self._most_labels(n_labels)
+        stable = set_plan(
             epsilon=self.epsilon,
             delta=self.delta,
-            neighbours="replace",
+            n_queries=n_queries,
             noise=self.noise,
             test_delta=self.test_delta,
-            queries=n_queries,
             # Two public candidates are added; the last rank has no gap after it.
-            choices=n_labels + 1 if self.noise == "gaussian" else None,
+            choices=(n_labels if most is None else most) + 1 if self.noise == "gaussian" else None,
+            choice_share=self.choice_share,
         )
         promise = stable.guarantee.times(n_queries)
         for text in ASSUMPTIONS:
@@ -186,7 +207,8 @@ class MultiLabelPATE(TeacherEnsemble):
 
     def _answered(self, counts: Counts, plan: VotePlan | StablePlan, key: NoiseKey) -> SetAnswers:
         if isinstance(plan, StablePlan):
-            return answer_stable(counts, plan, n_teachers=self.n_teachers, key=key)
+            most = self._most_labels(counts.shape[1])
+            return answer_stable(counts, plan, n_teachers=self.n_teachers, key=key, most_labels=most)
         return answer_labels(counts, plan, n_teachers=self.n_teachers, bits=BitStream(key))
 
     def predict(self, X: Any) -> Indicator:

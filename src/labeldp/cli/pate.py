@@ -1,0 +1,275 @@
+"""`labeldp pate`: teachers on parts of a private table vote on public rows, and a student learns the noisy answers."""
+
+from __future__ import annotations
+
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from labeldp.cli._options import (
+    AsJson,
+    Budget,
+    BudgetDelta,
+    Classes,
+    LabelSet,
+    LedgerFile,
+    Missing,
+    MissingLabels,
+    Seed,
+    listed,
+    named_labels,
+    opened_ledger,
+)
+from labeldp.cli._screen import answer, errors, facts_table, warn_seeded
+from labeldp.cli._voting import VoteData, read_voting
+from labeldp.cli._words import promise_facts, promise_rows
+from labeldp.cli.train import Estimator
+from labeldp.errors import invalid
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+TEACHERS, VOTES = "Teachers and student", "Votes"
+
+
+class Aggregation(str, Enum):
+    """How votes become answers: the first two for one label, the others for several."""
+
+    gnmax = "gnmax"
+    confident_gnmax = "confident-gnmax"
+    stable_top_k = "stable-top-k"
+    pate = "pate"
+    pate_tau = "pate-tau"
+
+
+FOR_ONE = (Aggregation.confident_gnmax, Aggregation.gnmax)
+FOR_MANY = (Aggregation.stable_top_k, Aggregation.pate, Aggregation.pate_tau)
+
+
+class ProtectedUnit(str, Enum):
+    """What one change of the private table is."""
+
+    label = "label"
+    record_replace = "record_replace"
+
+
+def pate(
+    table: Annotated[Path, typer.Argument(help="The private table: CSV or Parquet.")],
+    *,
+    label: Annotated[
+        list[str],
+        typer.Option("--label", "-l", help="The column to protect; give several of 0 and 1.", metavar="COLUMN"),
+    ],
+    public: Annotated[Path, typer.Option("--public", help="Public rows without labels: CSV or Parquet.")],
+    epsilon: Annotated[float, typer.Option("--epsilon", "-e", help="The privacy of the whole run.")],
+    to: Annotated[Path, typer.Option("--to", "--out", help="The student: a new file.", metavar="FILE")],
+    delta: Annotated[float, typer.Option("--delta", "-d", help="Gaussian noise needs one above 0.")] = 1e-5,
+    teachers: Annotated[
+        int, typer.Option("--teachers", help="Parts of the private table.", rich_help_panel=TEACHERS)
+    ] = 100,
+    estimator: Annotated[
+        Estimator, typer.Option("--estimator", help="What teachers and student are.", rich_help_panel=TEACHERS)
+    ] = Estimator.softmax,
+    drop: Annotated[
+        str | None, typer.Option("--drop", help="Columns that are not features, with commas.", rich_help_panel=TEACHERS)
+    ] = None,
+    jobs: Annotated[
+        int | None, typer.Option("--jobs", help="Teachers taught at once.", rich_help_panel=TEACHERS)
+    ] = None,
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(
+            "--checkpoint",
+            help="Private votes of an unfinished run: a new folder, or that of the same run.",
+            metavar="DIRECTORY",
+            rich_help_panel=TEACHERS,
+        ),
+    ] = None,
+    aggregation: Annotated[
+        Aggregation | None,
+        typer.Option("--aggregation", help="confident-gnmax; for several labels stable-top-k.", rich_help_panel=VOTES),
+    ] = None,
+    queries: Annotated[
+        int | None, typer.Option("--queries", help="Ask about the first public rows only.", rich_help_panel=VOTES)
+    ] = None,
+    most_answers: Annotated[
+        int | None, typer.Option("--most-answers", help="Stop after so many (confident-gnmax).", rich_help_panel=VOTES)
+    ] = None,
+    threshold: Annotated[
+        float | None,
+        typer.Option("--threshold", help="Share of teachers that must agree (confident-gnmax).", rich_help_panel=VOTES),
+    ] = None,
+    tau: Annotated[
+        int | None, typer.Option("--tau", help="Most labels per vote (pate-tau).", rich_help_panel=VOTES)
+    ] = None,
+    unit: Annotated[
+        ProtectedUnit, typer.Option("--unit", help="What is protected: a label, or a whole record.")
+    ] = ProtectedUnit.label,
+    answers: Annotated[
+        Path | None, typer.Option("--answers", help="Keep the noisy answers: a new Parquet file.", metavar="FILE")
+    ] = None,
+    classes: Classes = None,
+    missing: MissingLabels = Missing.error,
+    ledger: LedgerFile = None,
+    budget: Budget = None,
+    budget_delta: BudgetDelta = 0.0,
+    label_set: LabelSet = None,
+    seed: Seed = None,
+    as_json: AsJson = False,
+) -> None:
+    """Train a student on noisy votes of teachers (PATE).
+
+    The private table is dealt into parts, a teacher learns on each, all vote on public rows, and noise hides what any
+    one of them says. Teachers are never kept. The student takes raw tables; numbers and text are encoded by what the
+    public table holds. A run that was stopped goes on where it was if --checkpoint is the same.
+
+    [bold]Examples[/bold]
+
+      labeldp pate people.parquet --label income --public census.parquet --teachers 200 -e 2 --to student.skops
+
+      labeldp pate clinic.csv -l ill --public rows.csv -e 1 -d 1e-6 --to student.skops --checkpoint votes
+
+      labeldp pate films.parquet -l drama -l comedy -l war --public new.parquet -e 4 --to student.skops
+
+      labeldp pate clinic.csv -l ill --public rows.csv -e 1 --to student.skops --answers answers.parquet --ledger
+      spent.sqlite --budget 2 --budget-delta 1e-5
+    """
+    from labeldp.data import open_table
+    from labeldp.learn._saved import save_model
+    from labeldp.release._new_file import check_new
+
+    _check_options(label, aggregation, most_answers=most_answers, threshold=threshold, tau=tau, classes=classes)
+    for target in (to, *([] if answers is None else [answers])):
+        check_new(target, owner="pate")
+    source, asked = open_table(table), open_table(public)
+    name = named_labels(label_set, table, ",".join(label))
+    data = read_voting(source, asked, label=label, drop=listed(drop), classes=classes, missing=missing.value, name=name)
+    settings: dict[str, Any] = {
+        "n_teachers": teachers,
+        "epsilon": epsilon,
+        "delta": delta,
+        "n_queries": queries,
+        "unit": unit.value,
+        "n_jobs": jobs,
+        "checkpoint": checkpoint,
+        "random_state": seed,
+        "ledger": opened_ledger(ledger, budget, delta=budget_delta),
+        "label_set": name,
+        "verbose": int(errors().is_terminal),
+    }
+    chosen = {"aggregation": _value(aggregation), "n_answers": most_answers, "threshold": threshold, "tau": tau}
+    settings |= {name: value for name, value in chosen.items() if value is not None}
+    if seed is not None:
+        warn_seeded()
+    model = _fitted(data, settings, estimator=estimator.value)
+    used = {"source": str(table), "label": ",".join(label), "rows": data.rows, "features": data.columns}
+    used |= {"labels": list(label)} if len(label) > 1 else {}
+    save_model(model, to, facts=used)
+    if answers is not None:
+        _write_answers(model[-1], data, label, answers)
+    facts = _facts(model[-1], used, to=to, answers=answers, data=data)
+    answer(facts, as_json=as_json, show=lambda console: _show(console, model[-1], facts))
+
+
+def _value(choice: Aggregation | None) -> str | None:
+    return None if choice is None else choice.value
+
+
+def _check_options(labels: list[str], aggregation: Aggregation | None, **options: Any) -> None:
+    """Refuse options of the other kind of vote, before a file is read."""
+    if len(set(labels)) < len(labels):
+        raise invalid("pate", "--label", "name each column once", got=", ".join(labels))
+    many = len(labels) > 1
+    known = FOR_MANY if many else FOR_ONE
+    if aggregation is not None and aggregation not in known:
+        fix = f"For {'several labels' if many else 'one label'}: {', '.join(choice.value for choice in known)}."
+        raise invalid("pate", "--aggregation", "fit the number of labels", got=aggregation.value, fix=fix)
+    strangers = ("most_answers", "threshold", "classes") if many else ("tau",)
+    for name in strangers:
+        if options[name] is not None:
+            fix = f"It is for {'one label' if many else 'several labels'}."
+            raise invalid("pate", f"--{name.replace('_', '-')}", "be left out", got=str(options[name]), fix=fix)
+
+
+def _fitted(data: VoteData, settings: dict[str, Any], *, estimator: str) -> Any:
+    """Return a pipeline of the encoder and the fitted learner.
+
+    The encoder learns from public rows alone: means and categories of private rows would be a release of them where
+    whole records are protected.
+    """
+    import numpy as np
+    from sklearn.multiclass import OneVsRestClassifier
+    from sklearn.pipeline import Pipeline
+
+    from labeldp.learn import PATE, MultiLabelPATE, TableEncoder
+    from labeldp.learn._tables import named_estimator
+
+    encoder = TableEncoder(columns=data.columns).fit(data.public)
+    X, X_public = encoder.transform(data.private), encoder.transform(data.public)
+    one = named_estimator(estimator)
+    if isinstance(data.targets, np.ndarray):
+        several = OneVsRestClassifier(one)
+        learner: Any = MultiLabelPATE(several, student=several, **settings)
+    else:
+        learner = PATE(one, student=one, **settings)
+    return Pipeline([("table", encoder), ("pate", learner.fit(X, data.targets, X_public))])
+
+
+def _write_answers(model: Any, data: VoteData, labels: list[str], path: Path) -> None:
+    """Write the public rows that were answered, with their row numbers and noisy answers."""
+    import pyarrow as pa
+
+    from labeldp.data import write_table
+    from labeldp.release._writer import RESERVED
+
+    rows = data.public.take(pa.array(model.answered_))
+    columns = model.answers_.reshape(len(model.answered_), -1).T
+    found = pa.table(
+        {
+            RESERVED + "row": pa.array(model.answered_),
+            **{name: rows[name] for name in rows.column_names},
+            **{name: pa.array(column.tolist()) for name, column in zip(labels, columns, strict=True)},
+        }
+    )
+    write_table([found], found.schema, path)
+
+
+def _facts(model: Any, used: dict[str, Any], *, to: Path, answers: Path | None, data: VoteData) -> dict[str, Any]:
+    """Return what was done, for machines."""
+    # Several labels are asked about at every query; one label only until there are enough answers.
+    every = data.public.num_rows if model.n_queries is None else model.n_queries
+    asked = getattr(model, "n_asked_", every)
+    return {
+        "model": str(to),
+        **used,
+        "dropped": data.dropped,
+        "teachers": model.n_teachers,
+        "aggregation": model.aggregation,
+        "answered": model.n_answered_,
+        "asked": asked,
+        "epsilon": model.guarantee_.epsilon(model.delta),
+        "delta": model.delta,
+        "guarantee": promise_facts(model.guarantee_),
+        "label_set": model.label_set,
+        "ledger_entry": model.ledger_entry_,
+        "answers": None if answers is None else str(answers),
+        "seeded": model.seeded_,
+    }
+
+
+def _show(console: Console, model: Any, facts: dict[str, Any]) -> None:
+    rows: list[tuple[str, Any]] = [
+        ("teachers", f"{facts['teachers']:,} on {facts['rows']:,} rows, {len(facts['features'])} features"),
+        ("left out", f"{facts['dropped']:,} rows without a label" if facts["dropped"] else None),
+        ("label", facts["label"]),
+        ("answered", f"{facts['answered']:,} of {facts['asked']:,} queries, by {facts['aggregation']}"),
+        ("budget", f"epsilon {facts['epsilon']:.6g} at delta {facts['delta']:g}"),
+        *promise_rows(model.guarantee_),
+        ("ledger entry", None if facts["ledger_entry"] is None else str(facts["ledger_entry"])),
+        ("answers", facts["answers"]),
+        ("next", f"labeldp predict {facts['model']} TABLE --to predictions.parquet"),
+    ]
+    console.print(f"[bold green]taught[/] [bold]{facts['model']}[/]", soft_wrap=True)
+    console.print(facts_table(rows))

@@ -1,0 +1,254 @@
+"""`labeldp top-k`: the leading items of counts by users, chosen privately."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from labeldp.cli._counts import read_counts
+from labeldp.cli._options import AsJson, Budget, BudgetDelta, LabelSet, LedgerFile, Seed, named_labels, opened_ledger
+from labeldp.cli._screen import answer, escaped, facts_table, plain, waiting, warn_seeded
+from labeldp.cli._words import promise_facts, promise_rows
+from labeldp.errors import Described, LabelDPError, invalid
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+COUNTS, CHOICE = "Counts (one of --count and --user)", "Choice"
+#: Items shown one by one to people; JSON has them all.
+MOST_SHOWN = 50
+
+
+class Neighbours(str, Enum):
+    """How two data sets that must look alike differ."""
+
+    one_more_or_less = "add_remove"
+    one_replaced = "replace"
+
+
+class Method(str, Enum):
+    """The selections that have a name here."""
+
+    stable = "stable"
+    limited_domain = "limited-domain"
+    top_stable = "top-stable"
+    exponential = "exponential"
+
+
+def top_k(
+    source: Annotated[Path, typer.Argument(help="Counts of items, or rows of users and items: CSV or Parquet.")],
+    *,
+    item: Annotated[str, typer.Option("--item", help="The column of items.", metavar="COLUMN")],
+    epsilon: Annotated[float, typer.Option("--epsilon", "-e", help="The privacy of each user; smaller is more.")],
+    neighbours: Annotated[Neighbours, typer.Option("--neighbours", help="One user more or less, or one replaced.")],
+    delta: Annotated[float, typer.Option("--delta", "-d", help="Only --method exponential can do without.")] = 0.0,
+    count: Annotated[
+        str | None,
+        typer.Option("--count", help="A column of users per item.", metavar="COLUMN", rich_help_panel=COUNTS),
+    ] = None,
+    user: Annotated[
+        str | None,
+        typer.Option("--user", help="A column of users; a pair counts once.", metavar="COLUMN", rich_help_panel=COUNTS),
+    ] = None,
+    candidates: Annotated[
+        Path | None,
+        typer.Option("--candidates", help="A table with the public list of items.", rich_help_panel=COUNTS),
+    ] = None,
+    public_items: Annotated[
+        bool, typer.Option("--public-items", help="SOURCE's own list of items is public.", rich_help_panel=COUNTS)
+    ] = False,
+    k: Annotated[
+        int | None,
+        typer.Option("--k", "-k", help="How many; left out: as many as the counts suggest.", rich_help_panel=CHOICE),
+    ] = None,
+    k_max: Annotated[
+        int | None,
+        typer.Option("--k-max", help="Most items; needed where items are not public.", rich_help_panel=CHOICE),
+    ] = None,
+    regularizer: Annotated[
+        float | None,
+        typer.Option("--regularizer", help="What each item away from --k costs, in users.", rich_help_panel=CHOICE),
+    ] = None,
+    method: Annotated[Method, typer.Option("--method", help="How to choose.", rich_help_panel=CHOICE)] = Method.stable,
+    to: Annotated[
+        Path | None, typer.Option("--to", "--out", help="Keep the answer too: a new JSON file.", metavar="FILE")
+    ] = None,
+    ledger: LedgerFile = None,
+    budget: Budget = None,
+    budget_delta: BudgetDelta = 0.0,
+    label_set: LabelSet = None,
+    seed: Seed = None,
+    as_json: AsJson = False,
+) -> None:
+    """Choose the items that most users have, so that no user can be told from it.
+
+    Counts are users per item: each user adds at most one to each. A set is found by a large gap in the counts and a
+    private test that the gap is there; where the test fails nothing is named. Which items occur is private too, unless
+    --candidates or --public-items says that their list is known.
+
+    [bold]Examples[/bold]
+
+      labeldp top-k sales.csv --item product --count buyers --k-max 20 -e 1 -d 1e-6 --neighbours add_remove
+
+      labeldp top-k ratings.parquet --user user --item movie --k 10 -e 1 -d 1e-6 --neighbours replace
+
+      labeldp top-k states.csv --item state --count cases --public-items -e 0.5 -d 1e-6 --neighbours add_remove
+
+      labeldp top-k states.csv --item state --count cases --public-items --method exponential -k 3 -e 1 --neighbours
+      replace --ledger spent.sqlite --budget 2
+    """
+    asked = _Asked(
+        method=method, epsilon=epsilon, delta=delta, neighbours=neighbours.value, k=k, k_max=k_max, weight=regularizer
+    )
+    asked.check()
+    if to is not None:
+        from labeldp.release._new_file import check_new
+
+        check_new(to, owner="top-k")
+    with waiting("counting"):
+        histogram = read_counts(source, item=item, count=count, user=user, candidates=candidates, public=public_items)
+    book = opened_ledger(ledger, budget, delta=budget_delta)
+    name = named_labels(label_set, source, item)
+    if seed is not None:
+        warn_seeded()
+    with waiting("selecting"):
+        found, entry = _selected(asked, histogram, book=book, label_set=name, seed=seed)
+    facts = _facts(found, asked, histogram, entry=entry, label_set=name)
+    if to is not None:
+        from labeldp.release._new_file import write_new
+
+        write_new(to, (json.dumps(plain(facts), allow_nan=False, indent=1) + "\n").encode(), owner="top-k")
+    answer(facts, as_json=as_json, show=lambda console: _show(console, found, facts))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Asked:
+    """A selection as it was asked for, all of it public."""
+
+    method: Method
+    epsilon: float
+    delta: float
+    neighbours: str
+    k: int | None
+    k_max: int | None
+    weight: float | None
+
+    def check(self) -> None:
+        """Refuse options that the method does not know, before a file is read."""
+        if self.method is not Method.stable:
+            if self.k is None:
+                got, fix = Described("nothing"), "Only --method stable chooses how many."
+                raise invalid("top-k", "--k", f"be given for --method {self.method.value}", got=got, fix=fix)
+            if self.k_max is not None or self.weight is not None:
+                raise LabelDPError("--k-max and --regularizer belong to --method stable. Leave them out.")
+        elif self.weight is not None and self.k is None:
+            raise LabelDPError("--regularizer says what each item away from --k costs. Add --k.")
+
+    def select(self, histogram: Any, rng: Any) -> Any:
+        """Run the method once."""
+        from labeldp import selection
+
+        budget: dict[str, Any] = {"epsilon": self.epsilon, "delta": self.delta, "neighbours": self.neighbours}
+        if self.method is Method.stable:
+            return selection.stable_top_k(
+                histogram,
+                **budget,
+                k=self.k,
+                k_max=self.k_max,
+                regularizer=self.weight,
+                fallback=histogram.public,
+                rng=rng,
+            )
+        methods: dict[Method, Callable[..., Any]] = {
+            Method.limited_domain: selection.limited_domain,
+            Method.top_stable: selection.top_stable,
+            Method.exponential: selection.top_k_exponential,
+        }
+        return methods[self.method](histogram, **budget, k=self.k, rng=rng)
+
+
+def _selected(asked: _Asked, histogram: Any, *, book: Any, label_set: str, seed: int | None) -> tuple[Any, int | None]:
+    """Charge the ledger, then draw; return what was found and the ledger's row.
+
+    No promise here depends on the counts. So a rehearsal on counts of zero tells it, and refuses whatever the method
+    refuses, before anything is charged.
+    """
+    import dataclasses
+
+    import numpy as np
+
+    from labeldp.accounting import fingerprint
+
+    empty = dataclasses.replace(histogram, counts=np.zeros_like(histogram.counts))
+    promise = asked.select(empty, 0).guarantee
+    if book is None:
+        return asked.select(histogram, seed), None
+    # How many users there are is private where one more is a neighbour: the ledger is told of public candidates alone.
+    known = int(histogram.counts.size) if histogram.public else 0
+    entry = book.charge(
+        promise,
+        label_set=label_set,
+        rows=fingerprint(label_set, n_rows=known),
+        n_rows=known,
+        mechanism=f"top-k({asked.method.value}, k = {asked.k or 'chosen'}, {asked.neighbours})",
+        parts=promise.parts,
+        seeded=seed is not None,
+    )
+    return asked.select(histogram, seed), int(entry.id)
+
+
+def _facts(found: Any, asked: _Asked, histogram: Any, *, entry: int | None, label_set: str) -> dict[str, Any]:
+    """Return what was found, for machines."""
+    ordered = asked.method in (Method.exponential, Method.limited_domain)
+    return {
+        "items": found.items.tolist(),
+        "ordered": ordered,
+        "k": found.k,
+        "proposed": found.proposed,
+        "passed": found.passed,
+        "method": asked.method.value,
+        "neighbours": asked.neighbours,
+        "public_items": histogram.public,
+        "epsilon": found.guarantee.epsilon(asked.delta),
+        "delta": asked.delta,
+        "guarantee": promise_facts(found.guarantee),
+        "label_set": label_set,
+        "ledger_entry": entry,
+        "seeded": found.seeded,
+    }
+
+
+def _show(console: Console, found: Any, facts: dict[str, Any]) -> None:
+    items = facts["items"]
+    how = "in the order drawn" if facts["ordered"] else "as a set: the order says nothing"
+    title = f"{len(items)} item{'' if len(items) == 1 else 's'}"
+    console.print(f"[bold green]{title}[/], {how}" if items else "[bold yellow]no item[/] can be named at this budget")
+    for place, item in enumerate(items[:MOST_SHOWN], start=1):
+        console.print(f"  {place:>3}  {escaped(item)}" if facts["ordered"] else f"       {escaped(item)}")
+    if len(items) > MOST_SHOWN:
+        console.print(f"       [dim]{len(items) - MOST_SHOWN:,} more: see --json or --to[/]")
+    proposed = facts["proposed"]
+    rows: list[tuple[str, Any]] = [
+        ("k", str(facts["k"]) + (f" ({proposed} proposed)" if proposed not in (None, facts["k"]) else "")),
+        ("passed", _passed(facts)),
+        ("budget", f"epsilon {facts['epsilon']:.6g} at delta {facts['delta']:g}; neighbours: {facts['neighbours']}"),
+        *promise_rows(found.guarantee),
+        ("ledger entry", None if facts["ledger_entry"] is None else str(facts["ledger_entry"])),
+    ]
+    console.print(facts_table(rows))
+
+
+def _passed(facts: dict[str, Any]) -> str:
+    if facts["method"] == "exponential":
+        return "nothing was tested: the items are always named"
+    if facts["passed"]:
+        return "yes"
+    if facts["method"] == "limited-domain":
+        return "no: fewer than k could be told from items that nobody has"
+    return "no: the gap is too small for this budget" + (", so k were drawn one by one" if facts["items"] else "")
