@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hashlib
+import importlib.util
+import itertools
+import json
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -59,3 +63,71 @@ def write(tmp_path: Path) -> Callable[..., Path]:
 @pytest.fixture
 def path(table: pa.Table, write: Callable[..., Path]) -> Path:
     return write(table)
+
+
+# ------------------------------------------------------------------------------------------------------- clusters
+
+
+def need_dask() -> None:
+    pytest.importorskip("distributed", reason="needs labeldp[dask]")
+
+
+@pytest.fixture(scope="session")
+def own_cluster(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Any]]:
+    """A function that starts a scheduler and workers as processes; all of them end with the session."""
+    need_dask()
+    spec = importlib.util.spec_from_file_location("own_cluster", repository / "benchmarks" / "own_cluster.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    started: list[Any] = []
+
+    def start(**options: Any) -> Any:
+        started.append(module.OwnCluster(tmp_path_factory.mktemp("cluster"), **options))
+        return started[-1]
+
+    yield start
+    for cluster in started:
+        cluster.close()
+
+
+@pytest.fixture(scope="session")
+def cluster(own_cluster: Callable[..., Any]) -> Any:
+    """Two workers that are started again when they are killed: for all tests that leave them whole."""
+    return own_cluster(workers=2)
+
+
+@pytest.fixture
+def client(cluster: Any) -> Iterator[Any]:
+    from distributed import Client
+
+    with Client(cluster.address, timeout="60s", set_as_default=False) as opened:
+        yield opened
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A table of five files in folders by year, one of them without rows."""
+    whole = make_table(2_000)
+    cuts = [0, 700, 700, 1_100, 1_900, 2_000]
+    for number, (low, high) in enumerate(itertools.pairwise(cuts)):
+        path = tmp_path / "in" / f"year={2020 + number // 3}" / f"part-{number}.parquet"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(whole.slice(low, high - low), path, row_group_size=333)
+    return tmp_path / "in"
+
+
+@pytest.fixture(scope="session")
+def contents() -> Callable[[Path], dict[str, str]]:
+    """A function from a release to what must be equal of equal releases: all bytes but the time and the ledger's row."""
+
+    def digests(directory: Path) -> dict[str, str]:
+        paths = (path for path in directory.rglob("*") if path.is_file() and path.name != "release.json")
+        found = {str(path.relative_to(directory)): hashlib.sha256(path.read_bytes()).hexdigest() for path in paths}
+        manifest = json.loads((directory / "release.json").read_text())
+        for name in ("created", "ledger_entry", "sha256"):
+            manifest.pop(name)
+        return {**found, "release.json": json.dumps(manifest)}
+
+    return digests

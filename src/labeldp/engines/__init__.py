@@ -1,4 +1,4 @@
-"""Engines: tables larger than memory through the door.
+"""Engines: tables larger than memory through the door, on one machine or on many.
 
 >>> import pyarrow as pa, pyarrow.parquet as pq, tempfile, pathlib
 >>> folder = tempfile.TemporaryDirectory()
@@ -18,7 +18,9 @@ function of the key and its position, so batch sizes and threads cannot change w
 
 from __future__ import annotations
 
-from labeldp.engines._local import privatize_table
+from labeldp.engines._job import discard_job
 from labeldp.engines._released import TableRelease, open_released_table
+from labeldp.engines._table import privatize_table
+from labeldp.engines._train import train_released
 
-__all__ = ["TableRelease", "open_released_table", "privatize_table"]
+__all__ = ["TableRelease", "discard_job", "open_released_table", "privatize_table", "train_released"]

@@ -13,6 +13,7 @@ a fixed size and place; batches then hold whole chunks.
 from __future__ import annotations
 
 import abc
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -24,6 +25,7 @@ import pyarrow as pa
 from labeldp._random import NoiseKey
 from labeldp._validate import FloatArray, check_probability_rows
 from labeldp.channel import FiniteChannel
+from labeldp.engines._carry import Engine
 from labeldp.engines._features import features_for
 from labeldp.engines._rows import Rows, numbers
 from labeldp.errors import Described, invalid
@@ -45,11 +47,17 @@ class Answer(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Response:
-    """How batches are answered: `shared` is the channel without its examples, `prior` what was learned, if anything."""
+    """How batches are answered, given their first row's position.
 
-    answer: Callable[[Any], Answer]
+    `shared` is the channel without its examples, `prior` what was learned, if anything. It travels to workers: it holds
+    no key and no exact count.
+    """
+
+    answer: Callable[[Any, int], Answer]
     shared: FiniteChannel
     prior: npt.NDArray[np.float64] | None = None
+    #: The stage of some rows from a position on, where labels are drawn in stages.
+    stage: Callable[[int, int], npt.NDArray[np.uint8]] | None = None
 
 
 class Belief(abc.ABC):
@@ -64,7 +72,7 @@ class Belief(abc.ABC):
     #: In words, after the mechanism.
     description = ""
 
-    def prepare(self, rows: Rows) -> None:  # noqa: B027 - most need nothing
+    def prepare(self, rows: Rows, engine: Engine) -> None:  # noqa: B027 - most need nothing
         """Check what can be checked, before the charge."""
 
     def cost(self, budget: float, *, n_examples: int, n_classes: int) -> float:
@@ -91,7 +99,7 @@ class Uniform(Belief):
         """One row serves all."""
         channel = mechanism.channel()
         accuracy = float(channel.expected_accuracy())
-        return Response(answer=lambda batch: Answer(channel, accuracy * batch.num_rows), shared=channel)
+        return Response(answer=lambda batch, _: Answer(channel, accuracy * batch.num_rows), shared=channel)
 
 
 class ProbabilityColumns(Belief):
@@ -103,15 +111,19 @@ class ProbabilityColumns(Belief):
         self.columns = tuple(columns)
         self.description = f" on columns {', '.join(self.columns)}"
 
-    def prepare(self, rows: Rows) -> None:
+    def prepare(self, rows: Rows, engine: Engine) -> None:
         """Check every row: a bad one must be found before anything is spent."""
         rows.source.require(*self.columns)
         if len(self.columns) != len(rows.classes) or len(set(self.columns)) != len(self.columns):
             got = Described(f"{len(set(self.columns))} different columns for {len(rows.classes)} classes")
             fix = "Name one column per class, in the order of the classes."
             raise invalid("privatize_table", "prior_columns", "have one column per class", got=got, fix=fix)
-        done = 0
-        for batch in rows.batches(columns=self.columns):
+        for _ in engine.each(self._check, rows.pieces()):
+            pass
+
+    def _check(self, piece: Rows) -> None:
+        done = piece.first
+        for batch in piece.batches(columns=self.columns):
             matrix = self._matrix(batch)
             check_probability_rows("privatize_table", "prior_columns", matrix, first_row=done)
             done += len(matrix)
@@ -148,7 +160,7 @@ class Model(Belief):
         self._apart = tuple(apart)
         self.description = f" on a {type(model).__name__}'s predictions"
 
-    def prepare(self, rows: Rows) -> None:
+    def prepare(self, rows: Rows, engine: Engine) -> None:
         """Choose the columns and try the model on the first chunk."""
         self._features = features_for(self._model, rows.source, apart=self._apart)
         self.columns = self._features.columns
@@ -163,14 +175,30 @@ class Model(Belief):
     def _matrix(self, batch: Any) -> FloatArray:
         starts = range(0, batch.num_rows, CHUNK_ROWS)
         chunks = [self._features.of(batch.slice(start, CHUNK_ROWS)) for start in starts]
-        predicted = [model_probabilities(self._model, chunk, self._classes) for chunk in chunks]
+        with one_thread():  # sums of a product may depend on how many threads share it
+            predicted = [model_probabilities(self._model, chunk, self._classes) for chunk in chunks]
         return np.concatenate(predicted)
+
+
+def one_thread() -> Any:
+    """Return a context in which linear algebra has one thread.
+
+    A chunk is too small to share: threads that wait for each other cost fifteen times the work on a busy core.
+    """
+    return _controller().limit(limits=1)
+
+
+@functools.cache
+def _controller() -> Any:
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
 
 
 def own_sets(mechanism: Mechanism, n_classes: int, prior_of: Callable[[Any], FloatArray]) -> Response:
     """Return the response of a mechanism that chooses candidates for each row from its own prior."""
 
-    def answer(batch: Any) -> Answer:
+    def answer(batch: Any, _: int) -> Answer:
         prior = prior_of(batch)
         channel = mechanism.channel(prior, n_classes=n_classes)
         return Answer(channel, float(np.sum(channel.expected_accuracy(prior))))

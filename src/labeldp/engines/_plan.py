@@ -5,6 +5,7 @@ Design notes. Every function here either returns or refuses; none of them draws.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,13 +13,18 @@ from typing import Any
 import pyarrow as pa
 
 from labeldp.accounting import what_is_left
-from labeldp.data.tables import TableSource, check_label, check_row_ids, label_profile
+from labeldp.data.tables import LabelProfile, TableSource, check_label, check_row_ids, label_profile
+from labeldp.data.tables._labels import joined_profile
+from labeldp.data.tables._source import below
 from labeldp.engines._beliefs import Belief, Model, ProbabilityColumns, Uniform
+from labeldp.engines._carry import Engine
 from labeldp.engines._groups import GroupColumn, KMeans
 from labeldp.engines._identity import table_fingerprint
 from labeldp.engines._rows import Rows
 from labeldp.engines._schema import check_names, class_values, value_type
-from labeldp.errors import Described, invalid
+from labeldp.engines._spans import Span, spans_of
+from labeldp.engines._stages import Staged
+from labeldp.errors import Described, invalid, shorten
 from labeldp.guarantee import Guarantee, Trust
 from labeldp.mechanisms import Mechanism
 from labeldp.release._labels import CLASSES_READ_OFF
@@ -56,15 +62,23 @@ def chosen_belief(given: Mapping[str, Any], *, prior_epsilon: float | None, apar
         return GroupColumn(value, epsilon=prior_epsilon)
     if kind == "n_clusters":
         return KMeans(value, epsilon=prior_epsilon, apart=apart)
+    if kind == "learner":
+        return Staged(value, apart=apart)
     return Model(value, apart=apart) if kind == "model" else Uniform()
 
 
-def checked_rows(source: TableSource, label: str, *, classes: Sequence[Any] | None, missing: str) -> tuple[Rows, int]:
+def checked_rows(
+    source: TableSource, label: str, *, classes: Sequence[Any] | None, missing: str, engine: Engine
+) -> tuple[Rows, int]:
     """Return the rows to release, and how many are left out; one pass over the label column."""
     source.require(label)
     check_names(source)
+    _check_partitions(source, label)
     listed = class_values(source, label, classes)
-    profile = label_profile(source, label)
+    spans = spans_of(source)
+    profiles = _profiles(source, spans, label, engine)
+    _check_files(spans, profiles, listed)
+    profile = functools.reduce(joined_profile, profiles)
     found = check_label(profile, missing=missing, classes=listed)
     dtype = value_type(source.schema.field(label).type)
     declared = listed is not None or pa.types.is_boolean(dtype)
@@ -76,11 +90,38 @@ def checked_rows(source: TableSource, label: str, *, classes: Sequence[Any] | No
         label=label,
         classes=found,
         value_set=pa.array(list(found), type=dtype),
-        count=profile.rows - profile.missing,
+        spans=spans,
+        counts=tuple(one.rows - one.missing for one in profiles),
         drop=profile.missing > 0,
         read_off=not declared,
     )
     return rows, profile.missing
+
+
+def _profiles(source: TableSource, spans: Sequence[Span], label: str, engine: Engine) -> list[LabelProfile]:
+    """Return the profile of each span."""
+    work = functools.partial(label_profile, label=label)
+    found = dict(engine.each(work, [span.of(source) for span in spans]))
+    return [found[number] for number in range(len(spans))]
+
+
+def _check_files(spans: Sequence[Span], profiles: Sequence[LabelProfile], listed: Sequence[Any] | None) -> None:
+    """Name the file where a value outside the list is; that there is one, the check of the whole will say as well."""
+    known = set(listed or ())
+    for span, profile in zip(spans, profiles, strict=True):
+        others = [value for value in profile.counts if value not in known]
+        if listed is not None and len(spans) > 1 and others:
+            got = Described(f"{shorten(others[0])[:24]} outside `classes` in {span.file}")
+            fix = "List it too (--classes), or merge it into another class."
+            raise invalid(profile.column, "label", "hold only listed classes", got=got, fix=fix)
+
+
+def _check_partitions(source: TableSource, label: str) -> None:
+    """Refuse folders named after the label (label=yes/...): their names would be released as they are."""
+    for part in source.parts:
+        if any(name.partition("=")[0] == label and "=" in name for name in below(part, source.path).split("/")):
+            fix = "The names of folders are released as they are: write the table again in other folders."
+            raise invalid(OWNER, "label", "not be in the names of folders", got=below(part, source.path), fix=fix)
 
 
 def check_columns(source: TableSource, *, label: str, row_ids: str | None, belief: Belief) -> None:
@@ -108,7 +149,7 @@ def planned(belief: Belief, budget: float, rows: Rows, *, label_set: str) -> Pla
     return Plan(mechanism=mechanism, promise=promise, spent=spent, words=words, label_set=label_set)
 
 
-def charged(ledger: Any, plan: Plan, rows: Rows, *, row_ids: str | None, seeded: bool) -> int | None:
+def charged(ledger: Any, plan: Plan, rows: Rows, *, row_ids: str | None, seeded: bool, note: str = "") -> int | None:
     """Write the release into the ledger, or raise BudgetError; without a ledger nothing is recorded."""
     if ledger is None:
         return None
@@ -120,5 +161,6 @@ def charged(ledger: Any, plan: Plan, rows: Rows, *, row_ids: str | None, seeded:
         mechanism=plan.words,
         parts=plan.promise.parts,
         seeded=seeded,
+        note=note,
     )
     return int(entry.id)

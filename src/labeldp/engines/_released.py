@@ -19,10 +19,12 @@ from typing import Any
 import pyarrow as pa
 
 from labeldp.data.tables import TableSource, open_table
+from labeldp.data.tables._url import Place, UrlPath
 from labeldp.errors import Described, invalid
 from labeldp.guarantee import Guarantee
 from labeldp.release import Release, load_release
-from labeldp.release._writer import LABELS, MANIFEST, RESERVED
+from labeldp.release._store import label_files
+from labeldp.release._writer import MANIFEST, RESERVED
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +36,7 @@ class TableRelease:
     the prior: histograms that are mostly noise promise more than they keep.
     """
 
-    directory: Path
+    directory: Place
     label_column: str
     classes: tuple[Any, ...]
     rows: int
@@ -48,6 +50,9 @@ class TableRelease:
 
     def load(self) -> Release:
         """Read the labels and the channel back, checked; the table's other columns stay on the disk."""
+        if isinstance(self.directory, UrlPath):
+            fix = "Copy the directory to this machine, and call load_release there."
+            raise invalid("TableRelease.load", "directory", "be on this machine", got=str(self.directory), fix=fix)
         return load_release(self.directory)
 
 
@@ -55,12 +60,14 @@ def open_released_table(directory: str | os.PathLike[str]) -> tuple[TableSource,
     """Return the features of a table's release, row for row with its labels, and the release, all checked."""
     root = Path(directory)
     release = load_release(root)
-    label = json.loads((root / MANIFEST).read_text(encoding="utf-8")).get("label_column")
+    manifest = json.loads((root / MANIFEST).read_text(encoding="utf-8"))
+    label = manifest.get("label_column")
     if label is None:
         fix = "It was made from labels in memory: its features are where its owner left them."
         got = Described("labels alone")
         raise invalid("open_released_table", str(root), "hold a table with its features", got=got, fix=fix)
-    whole = open_table(root / LABELS)
+    parts = tuple(root / name for name in label_files(manifest))
+    whole = open_table(parts[0])
     fields = [field for field in whole.schema if field.name != label and not field.name.startswith(RESERVED)]
-    features = TableSource(path=whole.path, schema=pa.schema(fields), rows=whole.rows, parts=whole.parts)
+    features = TableSource(path=root, schema=pa.schema(fields), rows=len(release), parts=parts)
     return features, release

@@ -6,13 +6,14 @@
 [4, 2]
 
 Design notes. A row is known by its position among the released rows: its noise, and where a model or a clustering
-works in chunks, its chunk. So batches have exactly the size that is asked for, whatever the files' row groups are.
+works in chunks, its chunk. So batches have exactly the size that is asked for, counted from the start of each span.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from labeldp.data.tables import TableSource
+from labeldp.engines._spans import Span
 from labeldp.errors import LabelDPError
 from labeldp.release import SensitiveLabels
 
@@ -30,24 +32,43 @@ BATCH_ROWS = 2**16
 
 @dataclass(frozen=True, kw_only=True)
 class Rows:
-    """The rows that will be released: how many, under which label column, of which classes."""
+    """The rows that will be released: how many in each span, under which label column, of which classes.
+
+    A piece of a table is rows too: `first` is then the position of its first row among all.
+    """
 
     source: TableSource
     label: str
     classes: tuple[Any, ...]
     value_set: Any = field(repr=False)
-    count: int
+    spans: tuple[Span, ...] = field(repr=False)
+    counts: tuple[int, ...] = field(repr=False)
     drop: bool
     read_off: bool
+    first: int = 0
+
+    @property
+    def count(self) -> int:
+        """Rows in all."""
+        return sum(self.counts)
+
+    def pieces(self) -> list[Rows]:
+        """Return the rows of each span by themselves."""
+        starts = [self.first, *(self.first + total for total in itertools.accumulate(self.counts))]
+        return [
+            replace(self, source=span.of(self.source), spans=(span,), counts=(count,), first=start)
+            for span, count, start in zip(self.spans, self.counts, starts, strict=False)
+        ]
 
     def batches(self, *, columns: Sequence[str] | None = None, size: int = BATCH_ROWS) -> Iterator[Any]:
-        """Yield the released rows' columns in record batches of exactly `size` rows, the last one shorter."""
+        """Yield the released rows' columns in record batches of exactly `size` rows, the last of each span shorter."""
         chosen = list(self.source.names if columns is None else columns)
         read = chosen if self.label in chosen or not self.drop else [*chosen, self.label]
-        pieces = self.source.batches(columns=read, batch_rows=size)
-        kept = (self._kept(piece) for piece in pieces) if self.drop else pieces
-        for batch in regrouped(kept, size):
-            yield batch.select(chosen) if len(read) > len(chosen) else batch
+        for span in self.spans:
+            pieces = span.of(self.source).batches(columns=read, batch_rows=size)
+            kept = (self._kept(piece) for piece in pieces) if self.drop else pieces
+            for batch in regrouped(kept, size):
+                yield batch.select(chosen) if len(read) > len(chosen) else batch
 
     def labels(self, batch: Any) -> SensitiveLabels:
         """Return a batch's labels boxed, as codes; the classes were checked in the pass before."""

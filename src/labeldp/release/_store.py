@@ -2,7 +2,8 @@
 
     release.json     format, guarantee, channel header, classes, SHA-256 of every other file and of itself
     labels.parquet   a row per example: the released label, and its channel row or candidate set where they differ;
-                     a table's release also holds its other columns, and the manifest names its "label_column"
+                     a table's release also holds its other columns, and the manifest names its "label_column";
+                     a table of several files has them under labels/, and the manifest lists its "label_files" in order
     channel.parquet  the channel's shared rows, if it has any
     prior.parquet    the rows of a released prior (a noisy histogram per cluster), if one was used
 
@@ -49,7 +50,7 @@ def load_release(directory: str | os.PathLike[str]) -> Release:
     manifest = _read_manifest(root)
     try:
         for name, facts in manifest["files"].items():
-            _check_file(root / name, facts)
+            _check_file(_inside(root, name), facts)
         return _assembled(root, manifest)
     # ValueError covers LabelDPError and most of Arrow's; OSError, a file that went away or that the manifest left out.
     except (KeyError, TypeError, AttributeError, ValueError, OSError, OverflowError, pa.ArrowException) as error:
@@ -102,9 +103,16 @@ def _read_manifest(root: Path) -> dict[str, Any]:
     return manifest
 
 
+def _inside(root: Path, name: str) -> Path:
+    """Return the path of a file of the release; a manifest names none outside of its directory."""
+    if Path(name).is_absolute() or ".." in Path(name).parts:
+        raise ReleaseError(f"load_release: {root} names a file outside of it, {name!r}. Do not use it.")
+    return root / name
+
+
 def _check_file(path: Path, facts: dict[str, Any]) -> None:
     """Refuse a file that is missing, cut short or changed."""
-    if path.name != Path(path.name).name or not path.is_file():
+    if not path.is_file():
         raise ReleaseError(f"load_release: {path} is missing. Ask the release's owner for it again.")
     got = _file_facts(path)
     if got["bytes"] != facts["bytes"]:
@@ -115,7 +123,8 @@ def _check_file(path: Path, facts: dict[str, Any]) -> None:
 
 def _assembled(root: Path, manifest: dict[str, Any]) -> Release:
     """Build the release from checked files, and check the promise against the channel."""
-    table = _labels(root / LABELS, manifest.get("label_column"))
+    paths = [_inside(root, name) for name in label_files(manifest)]
+    table = pa.concat_tables([_labels(path, manifest.get("label_column")) for path in paths])
     rows = pq.read_table(root / CHANNEL) if CHANNEL in manifest["files"] else None
     channel = _channel(manifest["channel"], table, rows)
     guarantee = Guarantee.from_json(manifest["guarantee"])
@@ -144,6 +153,15 @@ def _assembled(root: Path, manifest: dict[str, Any]) -> Release:
         prior=_as_array(pq.read_table(root / PRIOR)["prior"]) if PRIOR in manifest["files"] else None,
         prior_index=_as_array(table["prior_row"]) if "prior_row" in table.column_names else None,
     )
+
+
+def label_files(manifest: dict[str, Any]) -> list[str]:
+    """Return the files that hold the labels, in the order of the rows; each has its checksum in the manifest."""
+    names = manifest.get("label_files", [LABELS])
+    unknown = next((name for name in names if name not in manifest["files"]), None)
+    if not names or unknown is not None:
+        raise ReleaseError("load_release: a file of labels has no checksum. Ask the release's owner for it again.")
+    return [str(name) for name in names]
 
 
 def _labels(path: Path, label_column: str | None) -> pa.Table:

@@ -63,6 +63,13 @@ class StreamedCounts:
         self._exact += query.exact(codes_of(labels), n_classes=self.n_classes)
         self._sizes += np.bincount(groups, minlength=self.n_groups)
 
+    def joined(self, other: StreamedCounts) -> StreamedCounts:
+        """Return the counts of two disjoint sets of rows together: sums, in whatever order, of whole numbers."""
+        both = StreamedCounts(n_groups=self.n_groups, n_classes=self.n_classes)
+        both._exact += self._exact + other._exact
+        both._sizes += self._sizes + other._sizes
+        return both
+
     def release(self, *, epsilon: float, key: NoiseKey) -> Measurement:
         """Return the noisy counts (C, K); with two classes the first follows from the public group size."""
         target, _ = _check_budget(epsilon, 0.0)

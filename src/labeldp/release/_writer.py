@@ -9,7 +9,8 @@
 (False, 'hello')
 
 Design notes. One way of writing for a release in memory (`save_release`) and for a table in batches (`LabelsStream`).
-What a kill leaves behind is the hidden directory, which no reader takes for a release. A table's release holds all its
+What a kill leaves behind is the hidden directory, which no reader takes for a release. A place may be a `Path` or anything
+with its methods (an engine writes behind URLs). A table's release holds all its
 columns; those that labeldp adds begin with `RESERVED`, so that they cannot be taken for the table's own. The checksum
 of a long file is computed while it is written: reading it again would cost as much as a second copy.
 """
@@ -24,7 +25,7 @@ import math
 import os
 import secrets
 import shutil
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,8 @@ FORMAT = "labeldp release"
 VERSION = 1
 MANIFEST = "release.json"
 LABELS = "labels.parquet"
+#: A table of several files has a folder of that many instead.
+LABELS_FOLDER = "labels"
 CHANNEL = "channel.parquet"
 PRIOR = "prior.parquet"
 
@@ -71,9 +74,9 @@ def staged(directory: str | os.PathLike[str], *, owner: str) -> Iterator[Path]:
     try:
         partial.mkdir()
         yield partial
-        _flush_directory(partial)
+        flush_directory(partial)
         partial.rename(target)
-        _flush_directory(target.parent)
+        flush_directory(target.parent)
     except OSError as error:
         raise LabelDPError(
             f"{owner}: could not write {target}: {error.strerror or error}. Nothing was kept."
@@ -82,13 +85,13 @@ def staged(directory: str | os.PathLike[str], *, owner: str) -> Iterator[Path]:
         shutil.rmtree(partial, ignore_errors=True)
 
 
-def check_target(directory: str | os.PathLike[str], *, owner: str) -> Path:
+def check_target(directory: Any, *, owner: str) -> Any:
     """Return the path of a release that does not exist yet, in a directory that does."""
-    target = Path(directory)
+    target = Path(directory) if isinstance(directory, (str, os.PathLike)) else directory
     if target.exists() or target.is_symlink():
         fix = "Choose a new directory: releases are never overwritten."
         raise invalid(owner, "directory", "not exist yet", got=str(target), fix=fix)
-    if not target.parent.is_dir():
+    if isinstance(target, Path) and not target.parent.is_dir():  # behind a URL folders come with their files
         raise invalid(owner, "directory", "have a parent directory", got=str(target), fix="Create it first.")
     return target
 
@@ -110,8 +113,8 @@ def check_plain_classes(classes: tuple[Hashable, ...], *, owner: str) -> None:
 class LabelsStream:
     """labels.parquet of a table, written batch by batch; `close` flushes it and returns its checksum and size."""
 
-    def __init__(self, partial: Path, schema: pa.Schema) -> None:
-        self._file = _HashedFile(partial / LABELS)
+    def __init__(self, partial: Any, schema: pa.Schema, *, name: str = LABELS) -> None:
+        self._file = _HashedFile(partial / name)
         self._schema = schema
         self._writer = pq.ParquetWriter(self._file, schema, compression=COMPRESSION)
         self._pending: list[pa.RecordBatch] = []
@@ -147,7 +150,7 @@ class LabelsStream:
 class _HashedFile(io.RawIOBase):
     """A new file that keeps the SHA-256 of what is written to it; writing in order is all that Parquet needs."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Any) -> None:
         self._handle = path.open("xb")
         self._digest = hashlib.sha256()
 
@@ -160,12 +163,11 @@ class _HashedFile(io.RawIOBase):
         return memoryview(data).nbytes
 
     def tell(self) -> int:
-        return self._handle.tell()
+        return int(self._handle.tell())
 
     def finish(self) -> dict[str, Any]:
-        self._handle.flush()
-        os.fsync(self._handle.fileno())
         facts = {"sha256": self._digest.hexdigest(), "bytes": self._handle.tell()}
+        flush(self._handle)
         self.close()
         return facts
 
@@ -174,7 +176,7 @@ class _HashedFile(io.RawIOBase):
         super().close()
 
 
-def write_shared(release: Release, partial: Path) -> dict[str, dict[str, Any]]:
+def write_shared(release: Release, partial: Any) -> dict[str, dict[str, Any]]:
     """Write what examples share, the channel's rows and a released prior, and return the files' facts."""
     rows = release.channel.row_arrays()
     if rows:
@@ -185,18 +187,25 @@ def write_shared(release: Release, partial: Path) -> dict[str, dict[str, Any]]:
 
 
 def write_manifest(
-    release: Release, partial: Path, *, files: dict[str, Any], n_examples: int, label_column: str | None = None
+    release: Release,
+    partial: Any,
+    *,
+    files: dict[str, Any],
+    n_examples: int,
+    label_column: str | None = None,
+    label_files: Sequence[str] = (LABELS,),
 ) -> None:
     """Write everything that is not an array, last, with a digest of itself."""
     manifest = _manifest(release, files)
     manifest["n_examples"] = n_examples
+    if list(label_files) != [LABELS]:
+        manifest["label_files"] = list(label_files)
     if label_column is not None:
         manifest["label_column"] = label_column
     manifest["sha256"] = digest(manifest)
     with (partial / MANIFEST).open("w", encoding="utf-8") as handle:
         json.dump(manifest, handle, indent=1, allow_nan=False)
-        handle.flush()
-        os.fsync(handle.fileno())
+        flush(handle)
 
 
 def _manifest(release: Release, files: dict[str, Any]) -> dict[str, Any]:
@@ -227,20 +236,27 @@ def digest(manifest: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(rest, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
-def file_facts(path: Path) -> dict[str, Any]:
+def file_facts(path: Any) -> dict[str, Any]:
     """Return the SHA-256 and the size of a file."""
-    found = hashlib.sha256()
+    found, size = hashlib.sha256(), 0
     with path.open("rb") as handle:
         while piece := handle.read(1 << 20):
             found.update(piece)
-    return {"sha256": found.hexdigest(), "bytes": path.stat().st_size}
+            size += len(piece)
+    return {"sha256": found.hexdigest(), "bytes": size}
 
 
-def write_parquet(table: pa.Table, path: Path) -> None:
+def write_parquet(table: pa.Table, path: Any) -> None:
     """Write a table at once and flush it."""
     with path.open("wb") as handle:
         pq.write_table(table, handle, compression=COMPRESSION)
-        handle.flush()
+        flush(handle)
+
+
+def flush(handle: Any) -> None:
+    """Put what was written on the disk; a file behind a URL is put in its place when it is closed."""
+    handle.flush()
+    if isinstance(getattr(getattr(handle, "buffer", handle), "raw", None), io.FileIO):
         os.fsync(handle.fileno())
 
 
@@ -269,7 +285,7 @@ def _label_table(release: Release) -> pa.Table:
     return pa.table(columns)
 
 
-def _flush_directory(path: Path) -> None:
+def flush_directory(path: Path) -> None:
     """Make a rename or a new file durable; file systems that cannot are left alone."""
     with contextlib.suppress(OSError):
         descriptor = os.open(path, os.O_RDONLY)
