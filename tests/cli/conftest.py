@@ -61,3 +61,19 @@ def run_json(run: Callable[..., Any]) -> Callable[[str], Any]:
         return facts
 
     return call
+
+
+@pytest.fixture
+def refused(run: Callable[..., Any], folder: Path) -> Callable[..., str]:
+    """Run a line that must fail: one line on stderr, an empty stdout, and a folder as it was; returns that line."""
+
+    def call(line: str, *, code: int = 2) -> str:
+        before = sorted(p.name for p in folder.iterdir())
+        result = run(line, code=code)
+        assert result.stdout == ""
+        assert result.stderr.startswith("error: ")
+        assert result.stderr.count("\n") == 1
+        assert sorted(p.name for p in folder.iterdir()) == before
+        return str(result.stderr)
+
+    return call

@@ -13,7 +13,22 @@ import labeldp
 from labeldp.cli._app import app
 from labeldp.learn._saved import load_model
 
-COMMANDS = ("demo", "plan", "privatize", "inspect", "train", "predict", "evaluate", "ledger", "study")
+COMMANDS = (
+    "demo",
+    "plan",
+    "privatize",
+    "inspect",
+    "train",
+    "predict",
+    "evaluate",
+    "ledger",
+    "top-k",
+    "pate",
+    "report",
+    "study",
+    "audit",
+    "explore",
+)
 
 
 @pytest.mark.parametrize("command", COMMANDS)

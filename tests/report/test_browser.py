@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.server
+import json
 import re
 import shutil
 import subprocess
@@ -10,9 +11,12 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import labeldp
 from labeldp.report import Bars, Lines, Section, Series, Table, page
+from labeldp.report.release_page import release_page
 
 CHROMIUM = shutil.which("chromium")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine: apt-get install chromium")
@@ -118,3 +122,86 @@ def test_policy_keeps_the_page_from_calling_anyone(tmp_path, server):
     (tmp_path / "bare.html").write_text(bare, encoding="utf-8")
     opened((tmp_path / "bare.html").as_uri(), tmp_path / "profile-2")
     assert calls == ["/pixel"]
+
+
+#: Looks over a report in a frame of 360 pixels: what a reader sees, and what a reader without eyes is told. Contrast is
+#: that of WCAG 2.2, of each text's computed colour on the nearest ground that is not transparent.
+LOOK = """
+<body style="margin:0"><iframe id=f width=360 height=800 style="border:0" src=report.html></iframe><script>
+const light = c => { const [r, g, b] = c.match(/[0-9.]+/g).slice(0, 3).map(v => v / 255)
+  .map(v => v <= .04045 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4); return .2126 * r + .7152 * g + .0722 * b; };
+const ground = (w, e) => { for (; e; e = e.parentElement) { const c = w.getComputedStyle(e).backgroundColor;
+  if (!/, 0\\)$/.test(c)) return c; } return 'rgb(255, 255, 255)'; };
+const ratio = (a, b) => { const [x, y] = [light(a), light(b)].sort((p, q) => q - p); return (x + .05) / (y + .05); };
+addEventListener('load', () => setTimeout(() => {
+  const w = document.getElementById('f').contentWindow, d = w.document, e = d.documentElement;
+  const texts = [...d.querySelectorAll('h1,h2,p,dt,dd,th,td,caption,a,summary,figcaption')].filter(t =>
+    t.textContent.trim() && t.getClientRects().length && !t.classList.contains('skip'));
+  const ids = [...d.querySelectorAll('[id]')].map(t => t.id);
+  const unnamed = [...d.querySelectorAll('[role=img],[role=region],[role=group],nav,section,svg.static')].filter(t =>
+    !t.getAttribute('aria-label') && !d.getElementById(t.getAttribute('aria-labelledby')));
+  document.title = JSON.stringify({plots: Number(e.dataset.plots), figures: d.querySelectorAll('figure').length,
+    visible: e.clientWidth, needed: e.scrollWidth, texts: texts.length,
+    contrast: Math.min(...texts.map(t => ratio(w.getComputedStyle(t).color, ground(w, t)))),
+    dark: w.matchMedia('(prefers-color-scheme: dark)').matches, ground: w.getComputedStyle(d.body).backgroundColor,
+    doubled: ids.length - new Set(ids).size, unnamed: unnamed.length, lang: e.lang,
+    alert: d.querySelector('[role=alert]')?.textContent ?? ''});
+}, 3000));</script>
+"""
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the report of a seeded release, and the frame that looks it over."""
+    folder = tmp_path_factory.mktemp("report")
+    classes = ["a", "b", "c", LONG]
+    labels = labeldp.SensitiveLabels(np.array(classes)[np.arange(600) % 4], classes=classes)
+    labeldp.privatize(labels, labeldp.RandomizedResponse(1.0, n_classes=4), rng=1).save(folder / "release")
+    audit = {"passed": True, "checks": [{"name": LONG, "passed": True, "detail": "word" * 40}]}
+    (folder / "report.html").write_text(release_page(folder / "release", audit=audit), encoding="utf-8")
+    (folder / "look.html").write_text(LOOK, encoding="utf-8")
+    return folder
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_a_report_reads_well_in_light_and_dark_at_360_pixels(report, tmp_path, dark):
+    flags = ["--force-dark-mode"] if dark else []
+    document, console = opened((report / "look.html").as_uri(), tmp_path / "profile", *flags)
+    assert console == []
+    told = re.search(r"<title>(.*?)</title>", document)
+    assert told is not None, document[-500:]
+    found = json.loads(told[1].replace("&amp;", "&"))
+    assert found["plots"] == found["figures"] == 3  # beliefs, flip rates, accuracy against epsilon
+    assert found["needed"] <= found["visible"] <= 360
+    assert (found["doubled"], found["unnamed"], found["lang"]) == (0, 0, "en")
+    assert found["texts"] > 60
+    assert found["contrast"] >= 4.5
+    assert "Not private" in found["alert"]
+    assert found["dark"] == dark
+    assert found["ground"] == ("rgb(20, 24, 29)" if dark else "rgb(255, 255, 255)")
+
+
+def test_the_look_can_fail(report, tmp_path):
+    """The broken twin: pale text, a wide box and a plot without a name are all seen."""
+    bad = (report / "report.html").read_text(encoding="utf-8").replace("<h1>", '<h1 style="color:#aaa">')
+    bad = bad.replace("</header>", '<div style="width:700px">wide</div></header>').replace('aria-label="Drawing"', "")
+    (tmp_path / "report.html").write_text(bad, encoding="utf-8")
+    (tmp_path / "look.html").write_text(LOOK, encoding="utf-8")
+    document, _ = opened((tmp_path / "look.html").as_uri(), tmp_path / "profile")
+    found = json.loads(re.search(r"<title>(.*?)</title>", document)[1].replace("&amp;", "&"))
+    assert found["needed"] > found["visible"]
+    assert found["contrast"] < 3
+    assert found["unnamed"] == 3
+
+
+def test_a_report_has_a_picture(report, tmp_path):
+    (tmp_path / "blank.html").write_text("<body>", encoding="utf-8")
+    sizes = []
+    for page_file, name in ((report / "report.html", "report.png"), (tmp_path / "blank.html", "blank.png")):
+        picture = tmp_path / name
+        flags = (f"--screenshot={picture}", "--window-size=900,3600", "--hide-scrollbars")
+        command = [str(CHROMIUM), *FLAGS, f"--user-data-dir={tmp_path / name}-profile", *flags, page_file.as_uri()]
+        subprocess.run(command, capture_output=True, check=True, timeout=120)
+        sizes.append(picture.stat().st_size)
+    # A PNG of one colour is a few kilobytes; text and three plots are not.
+    assert sizes[0] > 10 * sizes[1]

@@ -4,6 +4,7 @@
 3.7306
 """
 
+from labeldp._advantage import advantage_bound, best_guess
 from labeldp.accounting.association import AssociationBound, label_association, least_cluster_size
 from labeldp.accounting.calibration import calibrate, what_is_left
 from labeldp.accounting.conversion import discrete_gaussian_sigma, laplace_scale, zcdp_rho
@@ -25,7 +26,9 @@ __all__ = [
     "Ledger",
     "LedgerEntry",
     "PeerSettings",
+    "advantage_bound",
     "analytic_gaussian_sigma",
+    "best_guess",
     "calibrate",
     "calibrate_peers",
     "calibrate_peers_both",

@@ -7,14 +7,20 @@ from typing import Annotated
 import typer
 
 from labeldp.cli import _screen
+from labeldp.cli.audit import audit
 from labeldp.cli.demo import demo
 from labeldp.cli.evaluate import evaluate
+from labeldp.cli.explore import explore
 from labeldp.cli.inspect import inspect
 from labeldp.cli.ledger import ledger
+from labeldp.cli.pate import pate
 from labeldp.cli.plan import plan
 from labeldp.cli.predict import predict
 from labeldp.cli.privatize import privatize
+from labeldp.cli.ratings import predict_ratings, train_ratings
+from labeldp.cli.report import report
 from labeldp.cli.study import study
+from labeldp.cli.top_k import top_k
 from labeldp.cli.train import train
 
 app = typer.Typer(
@@ -28,8 +34,13 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-for command in (demo, plan, privatize, inspect, train, predict, evaluate, ledger, study):
-    app.command(help=_screen.reflowed(command.__doc__ or ""))(_screen.guarded(command))
+RATINGS = (train_ratings, predict_ratings)
+for command in (
+    *(demo, plan, privatize, inspect, train, predict, evaluate, ledger, top_k, pate, report, study, audit, explore),
+    *RATINGS,
+):
+    name = command.__name__.replace("_", "-")
+    app.command(name, help=_screen.reflowed(command.__doc__ or ""))(_screen.guarded(command))
 
 
 def _version(asked: bool) -> None:

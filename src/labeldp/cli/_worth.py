@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from labeldp._advantage import advantage_bound, best_guess
 from labeldp._validate import check_epsilon, check_integer
-from labeldp.cli._words import advantage, best_guess
 from labeldp.errors import invalid
 
 #: Most classes for which a prior is laid out.
@@ -55,7 +55,7 @@ def worth(epsilon: float, *, n_classes: int, prior_accuracies: Sequence[float]) 
     return Worth(
         epsilon=budget,
         keep=float(kept(budget, np.asarray([size]))[0]),
-        advantage=advantage(budget),
+        advantage=advantage_bound(budget),
         best_guess=best_guess(budget),
         with_prior=rows,
     )

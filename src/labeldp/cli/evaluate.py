@@ -10,7 +10,7 @@ import typer
 from labeldp.cli._options import AsJson, Budget, Label, LabelSet, LedgerFile, Seed, named_labels, opened_ledger
 from labeldp.cli._screen import answer, facts_table, waiting, warn_seeded
 from labeldp.cli._words import percent, promise_facts, promise_rows
-from labeldp.cli.predict import features_of
+from labeldp.cli.predict import features_of, labels_of
 from labeldp.errors import Described, LabelDPError, invalid
 
 if TYPE_CHECKING:
@@ -75,6 +75,9 @@ def _predicted(model: Path, table: Path, label: str) -> tuple[Any, Any, Any]:
     from labeldp.learn._saved import load_model
 
     fitted = load_model(model)
+    if labels_of(fitted):
+        fix = "Predict with `labeldp predict` and score each label by itself."
+        raise invalid("evaluate", "model", "predict one label", got=Described("a model of several"), fix=fix)
     source = open_table(table)
     source.require(label)
     wanted = features_of(fitted, model)

@@ -15,9 +15,8 @@ from labeldp.errors import invalid, nearest
 if TYPE_CHECKING:
     from rich.console import Console
 
-#: Classes shown one by one, and cells (examples x classes) beyond which a rate is an average over evenly spaced rows.
+#: Classes shown one by one.
 MOST_SHOWN = 20
-MOST_CELLS = 20_000_000
 
 
 def inspect(
@@ -72,35 +71,19 @@ def _facts(directory: Path, release: Any) -> dict[str, Any]:
 
 def _rates(release: Any) -> dict[str, Any]:
     """Return how often each class is released as another one, and the accuracy to expect, from the channel alone."""
-    import numpy as np
+    from labeldp.report._rates import rates
 
-    channel = release.channel
-    if not channel.outputs_are_labels:
-        return {"flip_rate": None, "expected_accuracy": None, "expected_under": None}
-    sample = _spread(release, MOST_CELLS // (release.n_classes * min(release.n_classes, MOST_SHOWN)))
-    part = channel if channel.n_examples is None else channel.take(sample)
-    flips = {}
-    for code, name in enumerate(release.classes[:MOST_SHOWN]):
-        alone = np.zeros(release.n_classes)
-        alone[code] = 1.0
-        flips[str(name)] = 1.0 - float(np.mean(part.expected_accuracy(alone)))
-    if release.prior is None:
-        return {
-            "flip_rate": flips,
-            "expected_accuracy": float(np.mean(part.expected_accuracy())),
-            "expected_under": "equally likely classes",
-        }
-    belief = release.prior[release.prior_index[sample]]
-    right = float(np.mean(part.expected_accuracy(belief)))
-    return {"flip_rate": flips, "expected_accuracy": right, "expected_under": "the released prior"}
-
-
-def _spread(release: Any, most: int) -> Any:
-    """Return evenly spaced rows: all of them, unless the release is huge."""
-    import numpy as np
-
-    step = max(1, -(-len(release) // max(most, 1)))
-    return np.arange(0, len(release), step)
+    found = rates(release, most_classes=MOST_SHOWN)
+    flips = (
+        None
+        if found.flips is None
+        else {str(name): flip for name, flip in zip(release.classes, found.flips, strict=False)}
+    )
+    return {
+        "flip_rate": flips,
+        "expected_accuracy": found.expected_accuracy,
+        "expected_under": found.expected_under,
+    }
 
 
 def _stages(release: Any) -> list[int] | None:

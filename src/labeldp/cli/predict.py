@@ -25,6 +25,8 @@ def predict(
 ) -> None:
     """Predict labels: a Parquet file with the likeliest class and the probability of each.
 
+    A model of several labels at once gives 0 or 1 for each of them instead.
+
     [bold]Examples[/bold]
 
       labeldp predict model.skops new.parquet --to predictions.parquet
@@ -40,7 +42,7 @@ def predict(
     source.require(*carried)
     wanted = features_of(fitted, model)
     source.require(*wanted)
-    names = ["predicted", *(f"probability_{c}" for c in fitted.classes_)]
+    names = answer_names(fitted)
     taken = next((name for name in carried if name in names), None)
     if taken is not None:
         raise invalid("predict", "--keep", "not name a column of the answer", got=taken)
@@ -67,6 +69,18 @@ def features_of(fitted: Any, path: Path) -> list[str]:
     return [str(name) for name in features]
 
 
+def labels_of(fitted: Any) -> list[str]:
+    """Return the labels of a model that predicts several at once; none for a model of one label."""
+    return [str(name) for name in fitted.facts_.get("labels", ())]
+
+
+def answer_names(fitted: Any) -> list[str]:
+    """Return the columns of an answer."""
+    several = labels_of(fitted)
+    first = [f"predicted_{name}" for name in several] or ["predicted"]
+    return first + [f"probability_{name}" for name in (several or fitted.classes_)]
+
+
 def _predicted(
     fitted: Any, source: Any, *, wanted: list[str], carried: list[str], names: list[str], told: Any
 ) -> Iterator[Any]:
@@ -75,9 +89,13 @@ def _predicted(
 
     done = 0
     for batch in source.batches(columns=list(dict.fromkeys([*carried, *wanted]))):
-        chances = fitted.predict_proba(pa.Table.from_batches([batch.select(wanted)]))
+        features = pa.Table.from_batches([batch.select(wanted)])
+        chances = fitted.predict_proba(features)
         columns = [batch.column(name) for name in carried]
-        columns.append(pa.array(fitted.classes_[chances.argmax(axis=1)].tolist()))
+        if labels_of(fitted):
+            columns += [pa.array(column) for column in fitted.predict(features).T]
+        else:
+            columns.append(pa.array(fitted.classes_[chances.argmax(axis=1)].tolist()))
         columns += [pa.array(column) for column in chances.T]
         done += batch.num_rows
         told(done, source.rows)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from labeldp.cli._options import (
+    ENGINE,
     AsJson,
     Budget,
     Classes,
@@ -18,15 +20,20 @@ from labeldp.cli._options import (
     LedgerFile,
     Missing,
     MissingLabels,
+    PassphraseFile,
     RowIds,
+    Scheduler,
     Seed,
+    Workers,
     listed,
     named_labels,
     opened_ledger,
+    read_passphrase,
     typed_classes,
 )
-from labeldp.cli._screen import answer, errors, escaped, facts_table, percent_or_none, progress, warn_seeded
+from labeldp.cli._screen import answer, errors, escaped, facts_table, leave, percent_or_none, progress, warn_seeded
 from labeldp.cli._words import promise_facts, promise_rows
+from labeldp.errors import LabelDPError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -34,12 +41,33 @@ if TYPE_CHECKING:
 PRIOR = "Prior (at most one)"
 
 
+class EngineChoice(str, Enum):
+    """What carries the pieces of a table."""
+
+    local = "local"
+    dask = "dask"
+
+
+def _discard(directory: Path | None) -> None:
+    """Throw an unfinished job away, before any other option is looked at."""
+    if directory is None:
+        return
+    from labeldp.engines import discard_job
+
+    try:
+        discard_job(directory)
+    except LabelDPError as error:
+        leave(error)
+    errors().print(f"discarded {escaped(directory)}", soft_wrap=True)
+    raise typer.Exit
+
+
 def privatize(
-    table: Annotated[Path, typer.Argument(help="A CSV or Parquet file, or a folder of Parquet files.")],
+    table: Annotated[str, typer.Argument(help="A CSV or Parquet file, a folder of Parquet files, or their URL.")],
     *,
     label: Label,
     epsilon: Epsilon,
-    to: Annotated[Path, typer.Option("--to", help="The release: a new directory.", metavar="DIRECTORY")],
+    to: Annotated[str, typer.Option("--to", help="The release: a new directory.", metavar="DIRECTORY")],
     classes: Classes = None,
     prior_columns: Annotated[
         str | None,
@@ -71,6 +99,29 @@ def privatize(
     budget: Budget = None,
     label_set: LabelSet = None,
     seed: Seed = None,
+    engine: Annotated[
+        EngineChoice, typer.Option("--engine", help="This machine, or a Dask cluster.", rich_help_panel=ENGINE)
+    ] = EngineChoice.local,
+    scheduler: Scheduler = None,
+    workers: Workers = None,
+    passphrase_file: PassphraseFile = None,
+    resume: Annotated[
+        Path | None,
+        typer.Option(
+            "--resume", help="Take up the unfinished job in this folder.", metavar="FOLDER", rich_help_panel=ENGINE
+        ),
+    ] = None,
+    discard: Annotated[  # noqa: ARG001 - its callback does it
+        Path | None,
+        typer.Option(
+            "--discard",
+            help="Throw the unfinished job in this folder away.",
+            metavar="FOLDER",
+            rich_help_panel=ENGINE,
+            is_eager=True,
+            callback=_discard,
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Release a table with its label column randomized.
@@ -87,13 +138,16 @@ def privatize(
       labeldp privatize people.parquet -l income -e 1 --to release --clusters 50
 
       labeldp privatize visits.csv -l ill -e 2 --to release --classes no,yes --missing drop
+
+      labeldp privatize clicks/ -l bought -e 1 --to release --engine dask --scheduler tcp://10.0.0.1:8786
     """
     from labeldp.data import open_table
     from labeldp.engines import privatize_table
 
     source = open_table(table)
     source.require(label)
-    fitted = _loaded(model, label_set=named_labels(label_set, table, label))
+    name = named_labels(label_set, source.path, label)
+    fitted = _loaded(model, label_set=name)
     if seed is not None:
         warn_seeded()
     with progress("privatizing") as told:
@@ -110,10 +164,15 @@ def privatize(
             prior_epsilon=prior_epsilon,
             missing=missing.value,
             row_ids=row_ids,
-            label_set=named_labels(label_set, table, label),
+            label_set=name,
             ledger=opened_ledger(ledger, budget),
             rng=seed,
             progress=told,
+            engine=engine.value,
+            scheduler=scheduler,
+            workers=workers,
+            passphrase=read_passphrase(passphrase_file),
+            resume=resume,
         )
     facts = _facts(done, label=label)
     answer(facts, as_json=as_json, show=lambda console: _show(console, done))

@@ -122,9 +122,10 @@ def train(
       labeldp train people.csv -l income -e 1 --prior cluster --save-release release --to model.skops
     """
     from labeldp.data import open_table
-    from labeldp.learn._saved import check_new, save_model
+    from labeldp.learn._saved import save_model
+    from labeldp.release._new_file import check_new
 
-    check_new(to)
+    check_new(to, owner="train")
     if seed is not None:
         warn_seeded()
     shape = {"estimator": estimator.value, "correction": correction.value}

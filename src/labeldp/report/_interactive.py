@@ -67,7 +67,11 @@ def _lines(plot: Lines) -> dict[str, Any]:
     axis: dict[str, Any] = {"title": {"text": plot.x_title}}
     if plot.x_log:
         axis |= {"type": "log", "tickvals": places, "ticktext": [f"{place:g}" for place in places]}
-        axis |= {"range": [math.log10(places[0]) - 0.05, math.log10(places[-1]) + 0.05], "minor": {"ticks": ""}}
+        axis |= {
+            "range": [math.log10(places[0]) - 0.05, math.log10(places[-1]) + 0.05],
+            "minor": {"ticks": ""},
+            "tickangle": 0,
+        }
     layout = {"xaxis": axis, "yaxis": {"title": {"text": plot.y_title}}, "legend": {"orientation": "h", "y": -0.22}}
     return {"data": traces, "layout": {**layout, "height": 460}}
 

@@ -148,8 +148,11 @@ def _figure(plot: Plot, name: str, *, live: bool) -> str:
 def plot_table(plot: Plot) -> Table:
     """Return the numbers of a plot, for readers who do not see it."""
     if isinstance(plot, Bars):
-        spreads = plot.spreads or (0.0,) * len(plot.values)
-        rows = tuple((n, f"{v:.2f}", f"{s:.2f}") for n, v, s in zip(plot.labels, plot.values, spreads, strict=True))
+        if not plot.spreads:
+            plain = tuple((name, f"{value:.2f}") for name, value in zip(plot.labels, plot.values, strict=True))
+            return Table(caption=plot.title, columns=("setting", plot.x_title), rows=plain, numeric=(1,))
+        numbers = zip(plot.labels, plot.values, plot.spreads, strict=True)
+        rows = tuple((name, f"{value:.2f}", f"{spread:.2f}") for name, value, spread in numbers)
         return Table(caption=plot.title, columns=("setting", "mean", "sd"), rows=rows, numeric=(1, 2))
     places = sorted({value for series in plot.series for value in series.x})
     known = [dict(zip(series.x, series.y, strict=True)) for series in plot.series]

@@ -96,7 +96,7 @@ dd{margin:0}
 figure{margin:1.5rem 0;padding:0}
 figcaption{font-weight:600}
 svg.static{width:100%;min-width:30rem;height:auto;display:block}
-.live{width:100%;min-height:20rem}
+.live{width:100%}
 .live,.drawn svg.static{display:none}
 .drawn .live{display:block}
 details{font-size:.9rem}

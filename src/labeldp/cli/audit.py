@@ -1,0 +1,157 @@
+"""`labeldp audit`: check a claim without trusting it, with an exit code that a pipeline can use."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from labeldp.cli._options import AsJson
+from labeldp.cli._screen import answer, escaped, progress
+from labeldp.errors import Described, invalid, nearest
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+#: The exit code of an audit that found something.
+FAILED = 1
+
+
+def audit(
+    target: Annotated[str, typer.Argument(help="A release directory, or MODULE:FUNCTION.", metavar="RELEASE|PIPELINE")],
+    *,
+    labels: Annotated[
+        Path | None, typer.Option("--labels", help="The owner's table of raw labels: the release is attacked too.")
+    ] = None,
+    label: Annotated[str | None, typer.Option("--label", "-l", help="Its label column.", metavar="COLUMN")] = None,
+    ledger: Annotated[Path | None, typer.Option("--ledger", help="The ledger that should be charged.")] = None,
+    draws: Annotated[int, typer.Option("--draws", help="Labels drawn through a mechanism.")] = 1_000_000,
+    confidence: Annotated[float, typer.Option("--confidence", help="Of every bound.")] = 0.95,
+    seed: Annotated[int | None, typer.Option("--seed", help="Of the auditor's own coins.")] = None,
+    jobs: Annotated[int, typer.Option("--jobs", help="Runs at once, through joblib.")] = 1,
+    as_json: AsJson = False,
+) -> None:
+    """Audit a release on disk, or run a mechanism or a training and bound its epsilon from below.
+
+    A release is read: checksums, matrix, noise, ledger, stray files, columns that look like the raw labels. With
+    --labels, which only its owner has, it is attacked as well; what is then found depends on the raw labels, so keep it.
+
+    MODULE:FUNCTION names a Python function without arguments that returns labeldp.audit.Randomizer (labels in, outputs
+    out) or labeldp.audit.Pipeline (labels in, scores of a trained model out), with what it claims. It is code and is run.
+
+    Exit code 0: nothing found, which proves nothing. 1: the claim is refuted or a check failed. 2: bad input.
+
+    [bold]Examples[/bold]
+
+      labeldp audit release --ledger spent.sqlite
+
+      labeldp audit release --labels people.parquet --label income
+
+      labeldp audit my_pipeline:multi_stage --confidence 0.99 --json
+    """
+    from labeldp import audit as audits
+
+    subject = _subject(target)
+    book = _ledger(ledger)
+    codes = _codes(target, labels, label)
+    with progress(f"audit of {target}") as told:
+        found = audits.audit(
+            subject,
+            labels=codes,
+            ledger=book,
+            n_draws=draws,
+            confidence=confidence,
+            seed=seed,
+            n_jobs=jobs,
+            progress=told,
+        )
+    facts = {"target": target, **found.to_json()}
+    answer(facts, as_json=as_json, show=lambda console: _show(console, facts))
+    if not found.passed:
+        raise typer.Exit(FAILED)
+
+
+def _subject(target: str) -> Any:
+    """Return what is audited: the directory of a release, or what a named function returns."""
+    path = Path(target)
+    if path.is_dir():
+        if not (path / "release.json").is_file():
+            raise invalid("audit", "target", "hold a release", got=target, fix="No release.json there.")
+        return path
+    if ":" not in target:
+        around = [str(p) for p in path.parent.iterdir() if p.is_dir()] if path.parent.is_dir() else []
+        fix = f"{nearest(target, around)} A pipeline is MODULE:FUNCTION."
+        raise invalid("audit", "target", "be a release directory or MODULE:FUNCTION", got=target, fix=fix)
+    return _made(target)
+
+
+def _made(target: str) -> Any:
+    """Import a module from the current directory or the path, and call its function."""
+    import importlib
+    import sys
+
+    from labeldp.audit import Pipeline, Randomizer
+
+    module, _, function = target.partition(":")
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        make = getattr(importlib.import_module(module), function)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise invalid("audit", "target", "name a function that can be imported", got=target, fix=f"{error}.") from error
+    finally:
+        sys.path.pop(0)
+    made = make()
+    if not isinstance(made, (Pipeline, Randomizer)):
+        must = "return a labeldp.audit.Pipeline or Randomizer"
+        raise invalid("audit", target, must, got=Described(type(made).__name__))
+    return made
+
+
+def _ledger(path: Path | None) -> Any:
+    if path is None:
+        return None
+    from labeldp.accounting import Ledger
+
+    if not path.is_file():
+        raise invalid("audit", "--ledger", "exist", got=str(path))
+    return Ledger(path)
+
+
+def _codes(target: str, table: Path | None, label: str | None) -> Any:
+    """Return the raw labels as codes of the release's classes."""
+    if (table is None) != (label is None):
+        raise invalid("audit", "--labels", "come with --label", got=Described("one of the two"))
+    if table is None or label is None:
+        return None
+    if not Path(target).is_dir():
+        raise invalid("audit", "--labels", "go with a release", got=target, fix="A pipeline brings its own labels.")
+    from labeldp.data import column
+    from labeldp.release import load_release
+    from labeldp.release._encoding import as_plain, look_up
+
+    codes = look_up(as_plain(column(table, label)), load_release(target).classes)
+    if codes is None:
+        fix = "Pass the table that was released."
+        raise invalid("audit", "--label", "hold classes of the release only", got=Described("others too"), fix=fix)
+    return codes
+
+
+def _show(console: Console, facts: dict[str, Any]) -> None:
+    from rich.table import Table
+
+    table = Table(title=f"Audit of {escaped(facts['target'])}", title_justify="left", header_style="bold")
+    table.add_column("check", style="cyan")
+    table.add_column("")
+    table.add_column("detail", overflow="fold")
+    for check in facts["checks"]:
+        mark = "[green]passed[/]" if check["passed"] else "[bold red]FAILED[/]"
+        table.add_row(escaped(check["name"]), mark, escaped(check["detail"]))
+    console.print(table)
+    claim = facts["claims"].get("guarantee") or facts["claims"].get("epsilon")
+    if claim is not None:
+        console.print(f"claimed: {escaped(claim)}", soft_wrap=True)
+    if facts["lower_bound"] is not None:
+        console.print(f"epsilon is at least {facts['lower_bound']:.4g}, at confidence {facts['confidence']:g}")
+    words = "Nothing was found. That proves nothing." if facts["passed"] else "[bold red]The claim does not stand.[/]"
+    console.print(words)
