@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+from labeldp._advantage import advantage_bound, best_guess
 from labeldp.studies import demo
 from labeldp.studies._demo_page import demo_page, demo_table, percent_up
 
@@ -20,17 +21,17 @@ def test_privacy_numbers_are_exact_and_rounded_up(epsilon: float):
     with mpmath.workdps(50):
         odds = mpmath.exp(mpmath.mpf(epsilon))
         exact, guess = mpmath.expm1(mpmath.mpf(epsilon)) / (odds + 1), odds / (odds + 1)
-        assert demo.advantage(epsilon) >= exact or demo.advantage(epsilon) == 1.0
-        assert demo.best_guess(epsilon) >= guess or demo.best_guess(epsilon) == 1.0
+        assert advantage_bound(epsilon) >= exact or advantage_bound(epsilon) == 1.0
+        assert best_guess(epsilon) >= guess or best_guess(epsilon) == 1.0
         # A margin of 2^-50 (9e-16) on a tanh that is right to 2 ulp (4e-16), twice for the guess.
-        assert demo.advantage(epsilon) - exact < 2e-15
-        assert demo.best_guess(epsilon) - guess < 3e-15
+        assert advantage_bound(epsilon) - exact < 2e-15
+        assert best_guess(epsilon) - guess < 3e-15
         # percent_up forgives 1e-10 of a percent, so that 46.3 exactly is not shown as 46.4.
-        assert float(percent_up(demo.advantage(epsilon)).rstrip("%")) >= 100 * exact - 2e-10
+        assert float(percent_up(advantage_bound(epsilon)).rstrip("%")) >= 100 * exact - 2e-10
 
 
 def test_no_privacy_hides_nothing():
-    assert demo.advantage(math.inf) == demo.best_guess(math.inf) == 1.0
+    assert advantage_bound(math.inf) == best_guess(math.inf) == 1.0
     assert percent_up(1.0) == "100%"
 
 
@@ -50,7 +51,7 @@ def small(tmp_path_factory) -> demo.DemoResult:
 def test_rows(small: demo.DemoResult):
     assert len(small.rows) == 1 + 2 * 3
     for row in small.rows:
-        assert row.advantage == demo.advantage(row.epsilon)
+        assert row.advantage == advantage_bound(row.epsilon)
     private = [row for row in small.rows if row.method != demo.NO_PRIVACY]
     assert {row.method: row.trust for row in private} == {
         "randomized response": "no one",

@@ -1,8 +1,8 @@
 """Studies: experiments of papers, run by name, with paper / ours / difference, seeds, spread and trust.
 
 >>> from labeldp.studies import names
->>> names()
-('cluster-response', 'first-model', 'prior-response')
+>>> names()[:3]
+('adult-learners', 'cluster-response', 'excess-risk')
 
 Each study is a class in a file of its own (`first_model.py`, `prior_response.py`); `_run.py` knows them by name. Long
 results are committed under studies/results/ with the command that made them. `demo.py` is the demo.

@@ -11,10 +11,11 @@ from collections.abc import Sequence
 
 from rich.table import Table as RichTable
 
+from labeldp._advantage import advantage_bound, best_guess
 from labeldp.data import load
 from labeldp.report import Facts, Lines, Section, Series, Table, page
 from labeldp.studies._facts import versions
-from labeldp.studies.demo import NO_PRIVACY, DemoRow, advantage, best_guess
+from labeldp.studies.demo import NO_PRIVACY, DemoRow
 
 PUBLIC_TEST = "Accuracy is on test labels declared public. All columns but the last train on released labels alone."
 
@@ -44,7 +45,7 @@ def demo_table(rows: Sequence[DemoRow]) -> RichTable:
             table.add_row(method, cells[0], *cells[1:])
         table.add_section()
     table.add_row("[bold]one label, at most[/bold]", *[""] * (len(epsilons) + 1))
-    table.add_row("attacker's advantage", "", *(percent_up(advantage(epsilon)) for epsilon in epsilons))
+    table.add_row("attacker's advantage", "", *(percent_up(advantage_bound(epsilon)) for epsilon in epsilons))
     table.add_row("a 50% guess becomes", "", *(percent_up(best_guess(epsilon)) for epsilon in epsilons))
     return table
 
@@ -88,7 +89,7 @@ def _promise(rows: Sequence[DemoRow]) -> Section:
         caption="What a neighbour could learn about one label",
         columns=("total epsilon", "attacker's best advantage, at most", "a guess that was 50% right becomes, at most"),
         rows=tuple(
-            ("no privacy" if math.isinf(e) else f"{e:g}", percent_up(advantage(e)), percent_up(best_guess(e)))
+            ("no privacy" if math.isinf(e) else f"{e:g}", percent_up(advantage_bound(e)), percent_up(best_guess(e)))
             for e in epsilons
         ),
         numeric=(1, 2),

@@ -1,7 +1,7 @@
 """Run a study by its name and leave JSON, plots and a page behind.
 
->>> names()
-('cluster-response', 'first-model', 'prior-response')
+>>> names()[:3]
+('adult-learners', 'cluster-response', 'excess-risk')
 
 Design notes. The page of a study is static by default: a few kilobytes, so that results can be committed and compared.
 Files are written only after the run has ended well. A page can be made again from its `result.json` (`write_result`).
@@ -12,37 +12,48 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+from importlib import import_module
 from pathlib import Path
 
 from labeldp._validate import check_integer
 from labeldp.errors import invalid, nearest
 from labeldp.report import page, plot_file, write_page
+from labeldp.studies._kept import Kept
 from labeldp.studies._pages import sections
 from labeldp.studies._study import Progress, Study, StudyResult
 
 Where = str | os.PathLike[str] | None
 
 
-def _studies() -> dict[str, type[Study]]:
-    """The studies by name; imported late, since each brings its learners along."""
-    from labeldp.studies.cluster_response import ClusterResponse
-    from labeldp.studies.first_model import FirstModel
-    from labeldp.studies.prior_response import PriorResponse
-
-    return {study.name: study for study in (ClusterResponse, FirstModel, PriorResponse)}
+#: Where each study lives. A study is imported when it is asked for: it brings its learners along.
+PLACES = {
+    "adult-learners": "adult_learners:AdultLearners",
+    "cluster-response": "cluster_response:ClusterResponse",
+    "excess-risk": "excess_risk:ExcessRisk",
+    "first-model": "first_model:FirstModel",
+    "images-cifar10": "images:CIFAR10",
+    "images-fashion-mnist": "images:FashionMNIST",
+    "images-mnist": "images:MNIST",
+    "multilabel-pate": "multilabel_pate:MultiLabelPate",
+    "prior-response": "prior_response:PriorResponse",
+    "ratings": "ratings:Ratings",
+    "stage-settings": "stage_settings:StageSettings",
+    "top-k": "top_k:TopK",
+}
 
 
 def names() -> tuple[str, ...]:
     """Return the names that `run` knows."""
-    return tuple(sorted(_studies()))
+    return tuple(sorted(PLACES))
 
 
-def study(name: str) -> Study:
+def study(name: str, *, kept: Kept | None = None) -> Study:
     """Return a study by its name: its title, paper and measure, without running it."""
-    known = _studies()
-    if name not in known:
-        raise invalid("study", "name", "be a known study", got=name, fix=nearest(name, sorted(known)))
-    return known[name]()
+    if name not in PLACES:
+        raise invalid("study", "name", "be a known study", got=name, fix=nearest(name, names()))
+    module, _, kind = PLACES[name].partition(":")
+    found: Study = getattr(import_module(f"labeldp.studies.{module}"), kind)(kept=kept)
+    return found
 
 
 def run(
@@ -60,15 +71,18 @@ def run(
     `quick` is a small version that shows that it runs; its numbers mean nothing. `seeds` is how many seeds to use, 0, 1,
     ...; `out_dir` is ``labeldp-study/NAME`` in the current directory unless given; `directory` holds the data sets (else
     LABELDP_DATA); `progress` is called with the share done and what is being done; `interactive` embeds Plotly in the
-    page. Returns the result, whose `page` is where the page is.
+    page. A study that keeps what it measures leaves it in `partial.jsonl` until it has ended: called again after a crash,
+    it goes on from there. Returns the result, whose `page` is where the page is.
     """
-    chosen = study(name)
+    target = Path("labeldp-study") / name if out_dir is None else Path(out_dir)
+    chosen = study(name, kept=Kept(target / f"partial{'-quick' * quick}.jsonl"))
     if seeds is not None:
         check_integer("study", "seeds", seeds, least=1)
     data = None if directory is None else Path(directory)
     result = chosen.run(quick=quick, seeds=seeds, directory=data, progress=progress)
-    target = Path("labeldp-study") / name if out_dir is None else Path(out_dir)
-    return dataclasses.replace(result, page=write_result(result, target, interactive=interactive))
+    made = write_result(result, target, interactive=interactive)
+    chosen.kept.forget()
+    return dataclasses.replace(result, page=made)
 
 
 def write_result(result: StudyResult, directory: str | os.PathLike[str], *, interactive: bool = False) -> Path:

@@ -21,6 +21,7 @@ from typing import Any, ClassVar
 
 from labeldp.errors import LabelDPError
 from labeldp.report import Plot
+from labeldp.studies._kept import Kept
 
 #: (share done in [0, 1], what is being done)
 Progress = Callable[[float, str], None]
@@ -145,7 +146,10 @@ def read_result(path: str | Path) -> StudyResult:
 
 
 class Study(abc.ABC):
-    """A named experiment. A subclass states its facts and says how to run it and how to draw it."""
+    """A named experiment. A subclass states its facts and says how to run it and how to draw it.
+
+    What a long one measures goes through `kept`, so that a run that was killed does not start again from nothing.
+    """
 
     name: ClassVar[str]
     title: ClassVar[str]
@@ -153,6 +157,9 @@ class Study(abc.ABC):
     measure: ClassVar[str]
     default_seeds: ClassVar[int] = 5
     quick_seeds: ClassVar[int] = 2
+
+    def __init__(self, *, kept: Kept | None = None) -> None:
+        self.kept = Kept() if kept is None else kept
 
     @abc.abstractmethod
     def run(

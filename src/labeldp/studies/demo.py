@@ -3,8 +3,8 @@
 For two data sets, four epsilons and no privacy it trains one linear model on labels released in three ways, and sets test
 accuracy beside what anybody could learn about one label from what was released.
 
->>> round(advantage(1.0), 3), round(best_guess(1.0), 3), advantage(math.inf)
-(0.462, 0.731, 1.0)
+>>> EPSILONS
+(0.5, 1.0, 2.0, 4.0)
 
 Design notes. The noise is secure, never seeded, so that numbers differ a little from run to run and each release is
 private as it stands. Test labels are declared public; training labels are not looked at, except by the row without
@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from labeldp._advantage import advantage_bound, best_guess
 from labeldp.data import Dataset, load
 from labeldp.learn import LabelPrivateClassifier, SoftmaxRegression
 from labeldp.priors import ClusterPrior
@@ -35,8 +36,6 @@ EPSILONS = (0.5, 1.0, 2.0, 4.0)
 SETS = ("digits", "adult")
 REPORT = "labeldp-demo-report.html"
 NO_PRIVACY = "no privacy"
-#: C libraries promise tanh to about two units in the last place (4e-16); this is twice that, upwards.
-ROUND_UP = 1.0 + 2.0**-50
 #: k-means into more clusters than this takes longer than all the rest of the demo, and gains little on these sets.
 MOST_CLUSTERS = 200
 
@@ -62,20 +61,6 @@ class DemoResult(NamedTuple):
 
     rows: tuple[DemoRow, ...]
     html_path: Path
-
-
-def advantage(epsilon: float) -> float:
-    """Return (E - 1) / (E + 1), E = e^epsilon: the most by which an attacker's guess between two labels beats chance.
-
-    She guesses with true positive rate t and false positive rate f; t <= E f and 1 - f <= E (1 - t) give
-    t - f <= (E - 1) / (E + 1) = tanh(epsilon / 2). Rounded up, as privacy numbers are.
-    """
-    return min(math.tanh(epsilon / 2) * ROUND_UP, 1.0)
-
-
-def best_guess(epsilon: float) -> float:
-    """Return E / (E + 1): the most that a belief of one half can become after the release, by Bayes' rule. Rounded up."""
-    return min((1.0 + advantage(epsilon)) / 2 * ROUND_UP, 1.0)
 
 
 def run_demo(*, progress: Progress | None = None, out_dir: str | os.PathLike[str] | None = None) -> DemoResult:
@@ -157,6 +142,6 @@ def _row(dataset: str, method: str, epsilon: float, trust: str, accuracy: float)
         epsilon=epsilon,
         trust=trust,
         accuracy=accuracy,
-        advantage=advantage(epsilon),
+        advantage=advantage_bound(epsilon),
         guess=best_guess(epsilon),
     )
