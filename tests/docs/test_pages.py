@@ -1,0 +1,103 @@
+"""Every code block of the documentation is run, top to bottom, in an empty folder; what it prints must be what the page says.
+
+A ``python`` block shares its names with the blocks before it on the page. In a ``console`` block, lines that start with
+``$ `` are commands. A ``text`` block right after either is its output, where ``...`` stands for anything (as in doctest).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import doctest
+import io
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+PAGES = sorted(
+    path for path in DOCS.rglob("*.md") if re.search(r"^```(python|console)$", path.read_text(), re.MULTILINE)
+)
+FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+SAME = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+
+
+def blocks(text: str) -> list[tuple[str, str, str | None, int]]:
+    """(language, code, expected output or None, line) of each block that runs."""
+    found = list(FENCE.finditer(text))
+    answer = []
+    for number, match in enumerate(found):
+        if match[1] not in {"python", "console"}:
+            continue
+        follower = found[number + 1] if number + 1 < len(found) else None
+        follows = follower is not None and follower[1] == "text" and not text[match.end() : follower.start()].strip()
+        expected = follower[2] if follower is not None and follows else None
+        answer.append((match[1], match[2], expected, text.count("\n", 0, match.start()) + 1))
+    return answer
+
+
+def run_python(code: str, names: dict[str, object], where: str) -> str:
+    """Run a block and return what it printed."""
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        exec(compile(code, where, "exec"), names)
+    return out.getvalue()
+
+
+def run_console(code: str, folder: Path) -> str:
+    """Run the commands of a block, each of which must succeed, and return what they printed."""
+    script = "\n".join(line[2:] for line in code.splitlines() if line.startswith("$ "))
+    assert script, "a console block has lines that start with `$ `"
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path, "COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb"}
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", script],
+        check=False,
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=170,
+    )
+    assert done.returncode == 0, f"{script}\n{done.stdout}{done.stderr}"
+    return done.stdout
+
+
+def check_printed(expected: str | None, printed: str, where: str) -> None:
+    """Compare as doctest does."""
+    if expected is not None and not doctest.OutputChecker().check_output(expected, printed, SAME):
+        pytest.fail(f"{where} printed\n{printed}\nand the page says\n{expected}")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.relative_to(DOCS).as_posix())
+def test_a_page_does_what_it_says(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {"__name__": "__main__"}
+    for language, code, expected, line in blocks(page.read_text()):
+        where = f"{page.name}:{line}"
+        printed = run_python(code, names, where) if language == "python" else run_console(code, tmp_path)
+        check_printed(expected, printed, where)
+
+
+def test_a_wrong_page_is_caught(tmp_path: Path) -> None:
+    """The runner is not blind: a wrong output, a failing command and an exception are failures."""
+    (wrong,) = blocks("```python\nprint(1)\n```\n\n```text\n2\n```\n")
+    with pytest.raises(pytest.fail.Exception):
+        check_printed(wrong[2], run_python(wrong[1], {}, "page"), "page")
+    with pytest.raises(AssertionError):
+        run_console("$ false\n$ true\n", tmp_path)
+    with pytest.raises(ZeroDivisionError):
+        run_python("1 / 0", {}, "page")
+
+
+def test_every_page_is_in_the_table_of_contents() -> None:
+    contents = (DOCS.parent / "mkdocs.yml").read_text()
+    missing = [
+        path.relative_to(DOCS).as_posix()
+        for path in DOCS.rglob("*.md")
+        if path.relative_to(DOCS).as_posix() not in contents
+    ]
+    assert not missing
