@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from labeldp.errors import BudgetError, LabelDPError, PrivacyError, ReleaseError
     from labeldp.guarantee import Guarantee, Trust, Unit
     from labeldp.learn import LabelPrivateClassifier
-    from labeldp.mechanisms import ClusterRR, PeerToPeerRR, RandomizedResponse, RRTopK, RRWithPrior
+    from labeldp.mechanisms import ClusterRR, OptimalResponse, PeerToPeerRR, RandomizedResponse, RRTopK, RRWithPrior
     from labeldp.priors import ClusterPrior, ModelPrior, PublicPrior, UniformPrior
     from labeldp.release import (
         LabelCounts,
@@ -53,6 +53,7 @@ __all__ = [
     "MatrixChannel",
     "Measurement",
     "ModelPrior",
+    "OptimalResponse",
     "PeerToPeerRR",
     "PrivacyError",
     "PublicPrior",
@@ -85,6 +86,7 @@ _ROOM_OF = {
     "MatrixChannel": "channel",
     "Measurement": "release",
     "ModelPrior": "priors",
+    "OptimalResponse": "mechanisms",
     "PeerToPeerRR": "mechanisms",
     "PrivacyError": "errors",
     "PublicPrior": "priors",

@@ -10,19 +10,27 @@ True
 
 from labeldp.mechanisms._base import MeasuringMechanism, Mechanism, NoisyCounts
 from labeldp.mechanisms._cluster import ClusterRR
+from labeldp.mechanisms._optimal import OptimalResponse, ResponseDesign
+from labeldp.mechanisms._optimal_objectives import Accuracy, MeanInformation, Objective, UnbiasedReport
 from labeldp.mechanisms._peers import PeerReports, PeerToPeerRR
 from labeldp.mechanisms._randomized_response import RandomizedResponse
 from labeldp.mechanisms._top_k import RRTopK
 from labeldp.mechanisms._with_prior import RRWithPrior
 
 __all__ = [
+    "Accuracy",
     "ClusterRR",
+    "MeanInformation",
     "MeasuringMechanism",
     "Mechanism",
     "NoisyCounts",
+    "Objective",
+    "OptimalResponse",
     "PeerReports",
     "PeerToPeerRR",
     "RRTopK",
     "RRWithPrior",
     "RandomizedResponse",
+    "ResponseDesign",
+    "UnbiasedReport",
 ]
