@@ -2,7 +2,7 @@
 
     python benchmarks/bench_engines.py [--sizes 1000000,10000000,100000000] [--repeats 3] [--workers 2] [--write]
 
-A table of four columns (label, id, two features) in files of 2.5 million rows. Each side runs in a fresh process, in turn:
+A table of four columns (label, id, two features) in four files or more, of at most 2.5 million rows. Each side runs in a fresh process, in turn:
 
 - `copy`: pyarrow alone: read a batch, write it, flush each file; same reader options, row groups and compression as ours;
 - `local`: `privatize_table`, everything included: checks, noise, checksums, manifest, flush, rename;
@@ -36,7 +36,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 ROOT = Path(__file__).resolve().parent.parent
-FILE_ROWS, GROUP, BATCH, CLASSES = 2_500_000, 2**18, 2**16, 10
+FILE_ROWS, LEAST_FILES, GROUP, BATCH, CLASSES = 2_500_000, 4, 2**18, 2**16, 10
 SAMPLING_SECONDS = 0.05
 SIDES = ("copy", "local", "dask")
 #: Rows of the extrapolation, and cores of a cluster that might do it.
@@ -45,8 +45,9 @@ LATER = ((10**9, 2), (10**9, 64), (10**12, 64), (10**12, 1024))
 
 def make(folder: Path, rows: int) -> None:
     folder.mkdir(parents=True)
-    for number, start in enumerate(range(0, rows, FILE_ROWS)):
-        rng, size = np.random.default_rng(number), min(FILE_ROWS, rows - start)
+    most = min(FILE_ROWS, -(-rows // LEAST_FILES))  # a file is a task: one file alone would keep one core busy of two
+    for number, start in enumerate(range(0, rows, most)):
+        rng, size = np.random.default_rng(number), min(most, rows - start)
         columns = {
             "label": rng.integers(0, CLASSES, size).astype(np.int8),
             "id": np.arange(start, start + size),

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import math
 
-from labeldp._validate import check_delta, check_epsilon
-
 #: C libraries promise tanh to about two units in the last place (4e-16); this is twice that, upwards.
 ROUND_UP = 1.0 + 2.0**-50
 
@@ -21,6 +19,8 @@ def advantage_bound(epsilon: float, *, delta: float = 0.0) -> float:
     for the complement, 1 - f <= E (1 - t) + delta. Add them: (t - f)(1 + E) <= E - 1 + 2 delta. Randomized response
     between two labels attains it at delta = 0. Rounded up, as privacy numbers are.
     """
+    from labeldp._validate import check_delta, check_epsilon  # brings NumPy, and --help must not wait for it
+
     # (E - 1) / (E + 1) = tanh(epsilon / 2) does not overflow, and 2 / (E + 1) = 1 - tanh(epsilon / 2).
     half = math.tanh(check_epsilon("advantage_bound", epsilon) / 2.0)
     return min(1.0, (half + check_delta("advantage_bound", delta) * (1.0 - half)) * ROUND_UP)

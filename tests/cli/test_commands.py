@@ -20,6 +20,8 @@ COMMANDS = (
     "inspect",
     "train",
     "predict",
+    "train-ratings",
+    "predict-ratings",
     "evaluate",
     "ledger",
     "top-k",

@@ -108,3 +108,11 @@ def test_cut_short_and_foreign_files(fitted, tmp_path):
     (tmp_path / "other").write_bytes(skops.io.dumps({"header": json.dumps({"format": "x"}), "model": 1}))
     with pytest.raises(ReleaseError, match="labeldp model"):
         load_model(tmp_path / "other")
+
+
+def test_classes_may_be_a_range(tmp_path):
+    X = np.repeat([[-1.0], [1.0]], 100, axis=0)
+    model = LabelPrivateClassifier(epsilon=4.0, classes=range(2)).fit(X, np.repeat([0, 1], 100))
+    save_model(model, tmp_path / "model.skops")
+    assert np.array_equal(load_model(tmp_path / "model.skops").predict(X), model.predict(X))
+    assert model.classes == range(2)

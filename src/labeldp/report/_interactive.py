@@ -89,7 +89,8 @@ def _bars(plot: Bars) -> dict[str, Any]:
         trace["error_x"] = {"type": "data", "array": plot.spreads, "thickness": 2}
     layout = {
         "xaxis": {"title": {"text": "<br>".join(textwrap.wrap(plot.x_title, 42))}, "rangemode": "tozero"},
-        "yaxis": {"autorange": "reversed", "automargin": True},
+        # Classes may be numbers: without a type the plot would put ticks between them.
+        "yaxis": {"type": "category", "autorange": "reversed", "automargin": True},
         "showlegend": False,
         "height": 120 + 52 * len(labels),
     }

@@ -20,8 +20,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 import labeldp
 
+Arrays = dict[str, npt.NDArray[Any]]
 Measured = dict[str, Any]
 
 
@@ -39,10 +43,27 @@ class Kept:
             self._append(name)
         return self._known[name]
 
+    def arrays(self, name: str, made: Callable[[], Arrays]) -> Arrays:
+        """Return arrays that took long to make, from a file beside the measurements or made now and kept there."""
+        if self.path is None:
+            return made()
+        file = self.path.with_name(f"{self.path.stem}-{name}-{labeldp.__version__}.npz")
+        if not file.exists():
+            found = made()
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            half = file.with_suffix(".half.npz")
+            np.savez(half, **found)  # type: ignore[arg-type]  # NumPy's stubs take the names for options
+            half.rename(file)  # whole or not at all
+            return found
+        with np.load(file, allow_pickle=False) as stored:
+            return {key: stored[key] for key in stored.files}
+
     def forget(self) -> None:
-        """Remove the file: the result has been written."""
+        """Remove the files: the result has been written."""
         if self.path is not None:
             self.path.unlink(missing_ok=True)
+            for file in self.path.parent.glob(f"{self.path.stem}-*.npz"):
+                file.unlink()
 
     def _append(self, name: str) -> None:
         if self.path is None:

@@ -24,7 +24,7 @@ import numpy as np
 from labeldp.data import load
 from labeldp.report import Lines, Plot, Series
 from labeldp.studies._facts import Stopwatch
-from labeldp.studies._kept import Kept, Measured
+from labeldp.studies._kept import Arrays, Kept, Measured
 from labeldp.studies._study import Progress, Study, StudyResult, StudyRow, quiet
 from labeldp.studies.images_cases import NON_PRIVATE, Case, cases, features, fitted, inputs, paper
 from labeldp.studies.images_words import findings
@@ -66,7 +66,7 @@ class ImageStudy(Study):
         watch, tell = Stopwatch(), progress or quiet
         numbers = self.seed_list(quick=quick, seeds=seeds)
         tell(0.0, f"{self.data}: label-free features")
-        images = _images(self.data, directory=directory, quick=quick)
+        images = _images(self.data, self.kept, directory=directory, quick=quick)
         rows = _rows(self.data, images, numbers, self.kept, tell)
         command = f"labeldp study {self.name}{' --quick' if quick else ''}"
         facts = watch.facts(seeds=numbers, quick=quick, command=command)
@@ -124,14 +124,19 @@ class CIFAR10(ImageStudy):
     data: ClassVar[str] = "cifar10"
 
 
-def _images(data: str, *, directory: str | Path | None, quick: bool) -> Images:
+def _images(data: str, kept: Kept, *, directory: str | Path | None, quick: bool) -> Images:
     """Return label-free features of a set, fitted on its training images."""
     raw = load(data, directory=directory)
     rows = slice(QUICK_ROWS) if quick else slice(None)  # the sets come in random order: the first rows are a sample
+    found = kept.arrays("features", partial(_features, data, raw.X_train[rows], raw.X_test[rows]))
+    return Images(found["X"], raw.y_train[rows], found["X_test"], raw.y_test[rows], float(found["seconds"]))
+
+
+def _features(data: str, train: Any, test: Any) -> Arrays:
     start = time.process_time()
-    learned = features(data).fit(raw.X_train[rows])
-    X, X_test = learned.transform(raw.X_train[rows]), learned.transform(raw.X_test[rows])
-    return Images(X, raw.y_train[rows], X_test, raw.y_test[rows], time.process_time() - start)
+    learned = features(data).fit(train)
+    X, X_test = learned.transform(train), learned.transform(test)
+    return {"X": X, "X_test": X_test, "seconds": np.array(time.process_time() - start)}
 
 
 def _rows(data: str, images: Images, seeds: Sequence[int], kept: Kept, tell: Progress) -> list[StudyRow]:

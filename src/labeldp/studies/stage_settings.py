@@ -1,7 +1,7 @@
 """The study `stage-settings`: what the split, the temperature and mixup do to two-stage training, and choosing without labels.
 
 The first three tables repeat the ablations of the paper's Figures 4 and 5 on Fashion-MNIST with our network: one setting is
-moved, the others stay at their defaults. The last asks whether mixup can be chosen from released labels alone: three
+moved, the others stay at their defaults. The last asks whether mixup can be chosen from released labels alone: two
 folds of one release, the unbiased `noisy_accuracy` of each candidate on the fold it was not trained on, and the test
 accuracy of the choice beside that of the best by test.
 
@@ -33,33 +33,30 @@ from labeldp.studies._facts import Stopwatch
 from labeldp.studies._kept import Measured
 from labeldp.studies._study import Progress, Study, StudyResult, StudyRow, quiet
 from labeldp.studies.images import Images
-from labeldp.studies.images_cases import CLASSES, network
+from labeldp.studies.images_cases import CLASSES, STAGES, TEMPERATURE, network
 
 DATA = "fashion-mnist"
 EPSILON = 1.0
 CHOICE_EPSILONS = (1.0, 2.0)
-MIXUPS = (0.0, 1.0, 4.0, 8.0)
-FOLDS = 3
+MIXUPS = (0.0, 1.0, 4.0)
+FOLDS = 2
 QUICK_ROWS = 3_000
 
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """One value of one setting of LP-2ST; None is the default."""
+    """One value of one setting of LP-2ST, trained as in the paper on plain labels; the others as in the image studies."""
 
     table: str
     name: str
-    stages: Any = 2
-    temperature: float | None = None
+    stages: Any = STAGES["LP-2ST"]
+    temperature: float = TEMPERATURE
     mixup: float = 4.0
 
 
 SETTINGS = (
-    *(
-        Setting(table="share of stage 1", name=f"{share:g}", stages=(share, 1 - share))
-        for share in (0.4, 0.6, 0.8, 0.9)
-    ),
-    *(Setting(table="temperature", name=f"{value:g}", temperature=value) for value in (0.25, 0.5, 1.0, 1.5)),
+    *(Setting(table="share of stage 1", name=f"{share:g}", stages=(share, 1 - share)) for share in (0.4, 0.6, 0.8)),
+    *(Setting(table="temperature", name=f"{value:g}", temperature=value) for value in (0.25, 0.5, 1.0)),
     *(Setting(table="mixup", name=f"{value:g}", mixup=value) for value in MIXUPS),
 )
 
@@ -139,6 +136,8 @@ def _ablated(setting: Setting, images: Images, seed: int) -> Measured:
         epsilon=EPSILON,
         stages=setting.stages,
         temperature=setting.temperature,
+        correction="none",
+        filter_earlier=True,
         classes=CLASSES,
         random_state=seed,
     ).fit(images.X, images.y)
@@ -219,7 +218,7 @@ def findings(rows: Sequence[StudyRow]) -> tuple[str, ...]:
             f"{table}: the choice by released labels loses {lost:.2f} points on average, {worst_lost:.2f} at worst."
         )
     fixed = (
-        "The estimate is unbiased (tests/learn), free post-processing of one release, and its models train on two thirds of "
+        "The estimate is unbiased (tests/learn), free post-processing of one release, and its models train on half of "
         "the labels, so that it lies below the accuracy of the final model."
     )
     return (*sentences, fixed)
