@@ -46,7 +46,7 @@ class LPRRSGD(ConvexClassifier):
         The whole budget, pure: for the responses, and for a prior that looks at labels.
     prior : Prior, optional
         UniformPrior, PublicPrior, ClusterPrior, ModelPrior: responses are then within each example's likeliest labels.
-    loss : {"auto", "logistic", "softmax", "huber", "squared"}
+    loss : {"auto", "logistic", "softmax", "huber", "squared_hinge", "squared"}
         "auto" is logistic for two classes and softmax for more.
     clip : float or "unit-norm"
         The public bound on the norm of a row; required.

@@ -2,7 +2,7 @@ r"""Projected stochastic gradients on released, unbiased targets: post-processin
 
 The gradient of example i at targets q_i is sum_k q_ik grad loss(w; x_i, k). If E[q_i] is the one-hot label, it is
 unbiased, for every convex loss. Over a ball of diameter D with steps D / (G sqrt t), where E|gradient|^2 <= G^2, the
-expected excess risk after T steps is at most D G (2 + log T) / sqrt T (Shamir & Zhang 2013, Theorem 2).
+expected excess risk after T steps is at most 2 D G (2 + log T) / sqrt T (Shamir & Zhang 2013, Theorem 2).
 
 >>> import numpy as np
 >>> from labeldp.learn.convex._losses import Logistic
