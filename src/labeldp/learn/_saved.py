@@ -156,7 +156,8 @@ def without(model: Any, settings: tuple[str, ...]) -> Any:
         light.__dict__.pop(name, None)
     for name in settings:
         setattr(light, name, None)
-    if isinstance(light.classes, range):  # a way to write a list of classes that no file of models knows
+    # A range is a way to write a list of classes that files of models do not know.
+    if isinstance(getattr(light, "classes", None), range):
         light.classes = tuple(light.classes)
     return light
 
