@@ -17,7 +17,6 @@ from sklearn.utils.validation import _num_samples, check_is_fitted, validate_dat
 from labeldp._random import NoiseKey, as_key
 from labeldp._validate import check_epsilon
 from labeldp.errors import Described, invalid
-from labeldp.learn._boxing import boxed_labels
 from labeldp.learn._budget import Division, divided, whole, within
 from labeldp.learn._corrections import split_pipeline
 from labeldp.learn._journal import PRIOR, Journal
@@ -31,6 +30,7 @@ from labeldp.learn._walk import Walked, drawn_by, replayed_from, walk
 from labeldp.mechanisms import RRWithPrior
 from labeldp.priors import Prior, PriorTable, UniformPrior, model_probabilities
 from labeldp.release import Release, SensitiveLabels
+from labeldp.release._boxing import boxed_labels
 from labeldp.release._charging import charge
 
 Floats = npt.NDArray[np.floating[Any]]
@@ -158,7 +158,10 @@ class LabelPrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
 
         Everything that can be refused is refused before the ledger is charged, and nothing is drawn before that.
         """
-        labels = boxed_labels("LabelPrivateClassifier", X, y, classes=self.classes, label_set=self.label_set)
+        n_rows = _num_samples(X)
+        labels = boxed_labels(
+            "LabelPrivateClassifier", y, n_rows=n_rows, classes=self.classes, label_set=self.label_set
+        )
         key = as_key("LabelPrivateClassifier", self.random_state)
         budget = check_epsilon("LabelPrivateClassifier", self.epsilon)
         sizes = {"n_examples": len(labels), "n_classes": labels.n_classes}

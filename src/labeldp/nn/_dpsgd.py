@@ -29,13 +29,12 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import expit, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _assert_all_finite, check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from labeldp._random import as_key
 from labeldp._validate import check_delta, check_epsilon, check_integer, check_positive
 from labeldp.errors import Described, PrivacyError, invalid
-from labeldp.release import SensitiveLabels
+from labeldp.release._boxing import boxed_labels
 from labeldp.release._measure_real import curate
 
 Floats = npt.NDArray[np.floating[Any]]
@@ -123,7 +122,7 @@ class DPSGDClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         """Calibrate, charge, train inside the door, and keep what comes out of it."""
         training = importlib.import_module("labeldp.nn._dpsgd_train")
         rows = validate_data(self, X, accept_sparse="csr", dtype=[np.float32, np.float64], reset=True)
-        labels = self._boxed(y, rows.shape[0])
+        labels = boxed_labels(OWNER, y, n_rows=rows.shape[0], classes=self.classes, label_set=self.label_set)
         key = as_key(OWNER, self.random_state)
         widths = self._widths(rows.shape[1], labels.n_classes)
         settings = self._settings(training, rows.shape[0], widths)
@@ -136,27 +135,6 @@ class DPSGDClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         self.noise_multiplier_, self.sample_rate_ = procedure.noise_multiplier, procedure.sample_rate
         self.n_steps_, self.learning_rate_ = procedure.steps, procedure.learning_rate
         return self
-
-    def _boxed(self, y: Any, n_rows: int) -> SensitiveLabels:
-        """Check labels as scikit-learn does, and box them."""
-        if y is None:
-            fix = "This learner requires y to be passed, but the target y is None."
-            raise invalid(OWNER, "y", "be given", got=None, fix=fix)
-        labels = y if isinstance(y, SensitiveLabels) else self._read(y)
-        if len(labels) != n_rows:
-            got = Described(f"{len(labels)} for {n_rows} rows")
-            raise invalid(OWNER, "y", "have one label per row of X (inconsistent numbers of samples)", got=got)
-        if labels.n_classes < 2:
-            got, fix = Described("1 class"), "Pass classes=, the full public list; a class need not occur."
-            raise invalid(OWNER, "y", "have two classes or more", got=got, fix=fix)
-        return labels
-
-    def _read(self, y: Any) -> SensitiveLabels:
-        if not hasattr(y, "dtype") or isinstance(y, np.ndarray):
-            y = column_or_1d(y, warn=True)
-            _assert_all_finite(y, input_name="y", estimator_name=OWNER)
-            check_classification_targets(y)
-        return SensitiveLabels(y, classes=self.classes, name=self.label_set)
 
     def _widths(self, n_features: int, n_classes: int) -> tuple[int, ...]:
         """Return the widths of all layers; two classes need one score."""

@@ -8,14 +8,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _assert_all_finite, check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
-from labeldp.errors import Described, invalid
 from labeldp.guarantee import Guarantee
 from labeldp.learn.convex._losses import Loss
 from labeldp.learn.convex._rows import RowMap, row_map
 from labeldp.release import SensitiveLabels
+from labeldp.release._boxing import boxed_labels
 
 Floats = npt.NDArray[np.floating[Any]]
 
@@ -36,13 +35,7 @@ class ConvexClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         owner = type(self).__name__
         self._rows = self._row_map()
         X = self._checked(X, reset=True)
-        labels = self._boxed(y)
-        if X.shape[0] != len(labels):
-            got = Described(f"{len(labels)} for {X.shape[0]} rows")
-            raise invalid(owner, "y", "have one label per row of X (inconsistent numbers of samples)", got=got)
-        if labels.n_classes < 2:
-            got, fix = Described("1 class"), "Pass classes=, the full public list; a class need not occur."
-            raise invalid(owner, "y", "have two classes or more", got=got, fix=fix)
+        labels = boxed_labels(owner, y, n_rows=X.shape[0], classes=self.classes, label_set=self.label_set)
         return self._rows.apply(X), labels
 
     def _row_map(self) -> RowMap:
@@ -55,23 +48,6 @@ class ConvexClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
 
     def _checked(self, X: Any, *, reset: bool) -> Any:
         return validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=reset)
-
-    def _boxed(self, y: Any) -> SensitiveLabels:
-        """Check labels as scikit-learn does, and box them."""
-        owner = type(self).__name__
-        if isinstance(y, SensitiveLabels):
-            if self.classes is not None and tuple(np.asarray(self.classes).tolist()) != y.classes:
-                got = Described(f"{len(self.classes)} for labels that have their own {y.n_classes}")
-                raise invalid(owner, "classes", "be those of the labels", got=got, fix="Leave classes out.")
-            return y
-        if y is None:
-            fix = "This learner requires y to be passed, but the target y is None."
-            raise invalid(owner, "y", "be given", got=None, fix=fix)
-        if not hasattr(y, "dtype") or isinstance(y, np.ndarray):
-            y = column_or_1d(y, warn=True)
-            _assert_all_finite(y, input_name="y", estimator_name=owner)
-            check_classification_targets(y)
-        return SensitiveLabels(y, classes=self.classes, name=self.label_set)
 
     def _keep(
         self, weights: Floats, labels: SensitiveLabels, *, loss: Loss, guarantee: Guarantee, seeded: bool

@@ -28,7 +28,7 @@ from sklearn.utils import get_tags
 
 from labeldp._random import NoiseKey, as_key
 from labeldp._validate import check_choice, check_delta, check_epsilon, check_integer
-from labeldp.errors import Described, invalid
+from labeldp.errors import invalid
 from labeldp.learn._rows import checked_rows
 from labeldp.learn.convex._base import ConvexClassifier, Floats
 from labeldp.learn.convex._beliefs import checked_centre, logs, noise_scale
@@ -47,6 +47,7 @@ from labeldp.learn.convex._staged import (
 )
 from labeldp.priors import model_probabilities
 from labeldp.release import Measurement, SensitiveLabels, Sensitivity, measure
+from labeldp.release._boxing import boxed_labels
 from labeldp.release._charging import charge
 from labeldp.release._labels import CLASSES_READ_OFF
 
@@ -171,8 +172,7 @@ class SufficientStatistics(ConvexClassifier):
         check_network(self.network)
         X = checked_rows(self, X, inner=self.network, reset=True)
         self._rows = self._row_map()
-        labels = self._boxed(y)
-        self._check_fits(X, labels)
+        labels = boxed_labels(owner, y, n_rows=len(X), classes=self.classes, label_set=self.label_set)
         plan = planned(stages, epsilon=budget[0], delta=budget[1])
         promise = plan.promise.assuming(CLASSES_READ_OFF) if labels.classes_read_off else plan.promise
         belief, rows = checked_centre(centre, len(X), labels.n_classes), self._rows.apply(flat_views(X))
@@ -196,14 +196,6 @@ class SufficientStatistics(ConvexClassifier):
         for name in ("coef_", "intercept_"):
             self.__dict__.pop(name, None)  # of an earlier fit in one stage
         return self
-
-    def _check_fits(self, X: Any, labels: SensitiveLabels) -> None:
-        if len(X) != len(labels):
-            got = Described(f"{len(labels)} for {len(X)} rows")
-            raise invalid("SufficientStatistics", "y", "have one label per row of X", got=got)
-        if labels.n_classes < 2:
-            got, fix = Described("1 class"), "Pass classes=, the full public list; a class need not occur."
-            raise invalid("SufficientStatistics", "y", "have two classes or more", got=got, fix=fix)
 
     def _scored(self, rows: Any, weights: Floats, belief: Floats) -> Floats:
         """Return what the head says of these rows, on the scale of probabilities."""

@@ -10,19 +10,19 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import clone
 from sklearn.dummy import DummyClassifier
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _assert_all_finite, check_is_fitted, column_or_1d
+from sklearn.utils.validation import check_is_fitted
 
 from labeldp._random import BitStream, as_key
 from labeldp._validate import check_choice, check_real
-from labeldp.errors import Described, invalid
+from labeldp.errors import invalid
 from labeldp.learn._softmax import SoftmaxRegression
 from labeldp.learn.pate._aggregate import ClassAnswers, answer_classes, count_classes
-from labeldp.learn.pate._base import TeacherEnsemble, same_length, some_answers
+from labeldp.learn.pate._base import TeacherEnsemble, some_answers
 from labeldp.learn.pate._plan import ASSUMPTIONS, VotePlan, check_share, vote_plan
 from labeldp.learn.pate._teachers import vote_for_class
 from labeldp.priors import model_probabilities
 from labeldp.release import SensitiveLabels
+from labeldp.release._boxing import boxed_labels
 from labeldp.release._charging import charge
 from labeldp.release._labels import CLASSES_READ_OFF, codes_of
 
@@ -146,8 +146,7 @@ class PATE(TeacherEnsemble):
         """Teach the teachers on X and y, let them vote on X_public, and teach the student what was answered."""
         teacher = SoftmaxRegression() if self.teacher is None else self.teacher
         private, public = self._rows(X, X_public, teacher)
-        labels = self._boxed(y)
-        same_length("PATE", private.shape[0], len(labels))
+        labels = boxed_labels("PATE", y, n_rows=private.shape[0], classes=self.classes, label_set=self.label_set)
         plan = self._plan(public.shape[0], labels)
         level = self._level()
         key = as_key("PATE", self.random_state)
@@ -161,26 +160,6 @@ class PATE(TeacherEnsemble):
         self.seeded_, self.ledger_entry_ = key.seeded, entry
         ballot.close()
         return self
-
-    def _boxed(self, y: Any) -> SensitiveLabels:
-        """Check labels as scikit-learn does, and box them."""
-        if y is None:
-            raise invalid("PATE", "y", "be given", got=None, fix="requires y to be passed, but the target y is None.")
-        if isinstance(y, SensitiveLabels):
-            boxed = y
-            if self.classes is not None and tuple(np.asarray(self.classes).tolist()) != y.classes:
-                got = Described(f"{len(self.classes)} for labels that have their own {y.n_classes}")
-                raise invalid("PATE", "classes", "be those of the labels", got=got, fix="Leave classes out.")
-        else:
-            if not hasattr(y, "dtype") or isinstance(y, np.ndarray):
-                y = column_or_1d(y, warn=True)
-                _assert_all_finite(y, input_name="y", estimator_name="PATE")
-                check_classification_targets(y)
-            boxed = SensitiveLabels(y, classes=self.classes, name=self.label_set)
-        if boxed.n_classes < 2:
-            got, fix = Described("1 class"), "Pass classes=, the full public list; a class need not occur."
-            raise invalid("PATE", "y", "have two classes or more", got=got, fix=fix)
-        return boxed
 
     def _plan(self, n_queries: int, labels: SensitiveLabels) -> VotePlan:
         """Return the noise of the run."""

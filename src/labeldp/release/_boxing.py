@@ -1,4 +1,4 @@
-"""Labels on their way into a learner: checked as scikit-learn checks them, and boxed."""
+"""Labels on their way into a learner: checked as scikit-learn checks them, and boxed. Every learner takes y this way."""
 
 from __future__ import annotations
 
@@ -7,20 +7,23 @@ from typing import Any
 
 import numpy as np
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _assert_all_finite, _num_samples, column_or_1d
+from sklearn.utils.validation import _assert_all_finite, column_or_1d
 
 from labeldp.errors import Described, invalid
-from labeldp.release import SensitiveLabels
+from labeldp.release._labels import SensitiveLabels
 
 
-def boxed_labels(owner: str, X: Any, y: Any, *, classes: Sequence[Any] | None, label_set: str) -> SensitiveLabels:
-    """Return one boxed label per row of X, of two classes or more."""
+def boxed_labels(owner: str, y: Any, *, n_rows: int, classes: Sequence[Any] | None, label_set: str) -> SensitiveLabels:
+    """Return one boxed label for each of the rows, of two classes or more."""
+    if y is None:
+        fix = "This learner requires y to be passed, but the target y is None."
+        raise invalid(owner, "y", "be given", got=None, fix=fix)
     boxed = _agreed(owner, y, classes) if isinstance(y, SensitiveLabels) else _boxed(owner, y, classes, label_set)
-    if _num_samples(X) != len(boxed):
-        got = Described(f"{len(boxed)} for {_num_samples(X)} rows")
-        raise invalid(owner, "y", "have one label per row of X", got=got)
+    if n_rows != len(boxed):
+        got = Described(f"{len(boxed)} for {n_rows} rows")
+        raise invalid(owner, "y", "have one label per row of X (inconsistent numbers of samples)", got=got)
     if boxed.n_classes < 2:
-        got, fix = Described("1 class"), "Pass classes=, the full public list."
+        got, fix = Described("1 class"), "Pass classes=, the full public list; a class need not occur."
         raise invalid(owner, "y", "have two classes or more", got=got, fix=fix)
     return boxed
 
