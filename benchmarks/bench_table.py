@@ -58,7 +58,7 @@ def copy(source: Path, target: Path, *, overlapped: bool) -> None:
     file = pq.ParquetFile(source, pre_buffer=False, buffer_size=2**20)
     batches = file.iter_batches(batch_size=BATCH)
     if overlapped:
-        from labeldp.engines._prefetch import prefetched
+        from labeldp.engines.engine import prefetched
 
         batches = prefetched(batches, depth=2)
     with target.open("wb") as handle:

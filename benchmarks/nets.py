@@ -20,8 +20,8 @@ import torch
 from torch.nn import functional
 
 from labeldp.nn import Augment, NetClassifier, paper_preset
-from labeldp.nn._losses import forward_loss
 from labeldp.nn.models import build
+from labeldp.nn.training import forward_loss
 
 #: Epochs beyond the first: their cost is that of the steps alone, the first also pays for checks and setting up.
 EPOCHS = 3

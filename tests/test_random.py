@@ -12,8 +12,8 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from hypothesis import given
 from hypothesis import strategies as st
 
-from labeldp._random import KEY_BYTES, PIECE_BLOCKS, BitStream, NoiseKey, as_key
 from labeldp.errors import LabelDPError, PrivacyError
+from labeldp.random import KEY_BYTES, PIECE_BLOCKS, BitStream, NoiseKey, as_key
 
 
 def blocks_by_ecb(secret: bytes, *, start: int, count: int, stream: int) -> np.ndarray:

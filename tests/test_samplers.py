@@ -21,9 +21,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom
 
-from labeldp import _samplers
-from labeldp._random import BitStream, NoiseKey, Words
-from labeldp._samplers import (
+from labeldp import samplers as _samplers
+from labeldp.arrays import Int64s, Words
+from labeldp.errors import LabelDPError
+from labeldp.random import BitStream, NoiseKey
+from labeldp.samplers import (
     bernoulli_exp,
     discrete_gaussian,
     discrete_laplace,
@@ -31,13 +33,11 @@ from labeldp._samplers import (
     uniform_below,
     variance_above,
 )
-from labeldp.errors import LabelDPError
 
 ALARM = 1e-7
 DRAWS = 200_000
 RATES = [Fraction(1, 50), Fraction(1, 10), Fraction(2, 3), Fraction(1), Fraction(7, 2), rate_below(0.37)]
 VARIANCES = [Fraction(1, 5), Fraction(1), Fraction(7, 3), Fraction(100), variance_above(1234.5)]
-Draws = npt.NDArray[np.int64]
 
 
 def stream(seed: int) -> BitStream:
@@ -71,17 +71,17 @@ def worst_cell(counts: npt.NDArray[np.int64], law: npt.NDArray[np.float64]) -> f
     return float(np.min(2 * np.minimum(low, high)) * counts.size)
 
 
-def judge(draws: Draws, weight: Callable[[int], mpmath.mpf], deviation: float) -> float:
+def judge(draws: Int64s, weight: Callable[[int], mpmath.mpf], deviation: float) -> float:
     width = max(3, min(12, math.ceil(2 * deviation))) if deviation < 10 else math.ceil(2 * deviation)
     clipped = np.clip(draws, -width - 1, width + 1).astype(np.int64)
     return worst_cell(np.bincount(clipped + width + 1, minlength=2 * width + 3), cell_law(weight, width))
 
 
-def judge_laplace(draws: Draws, rate: Fraction) -> float:
+def judge_laplace(draws: Int64s, rate: Fraction) -> float:
     return judge(draws, weight_laplace(rate), math.sqrt(2) / float(rate))
 
 
-def judge_gaussian(draws: Draws, variance: Fraction) -> float:
+def judge_gaussian(draws: Int64s, variance: Fraction) -> float:
     return judge(draws, weight_gaussian(variance), math.sqrt(variance))
 
 
@@ -120,7 +120,7 @@ def test_rounded_floating_point_noise_is_caught() -> None:
     assert judge_gaussian(rounded, Fraction(1)) < ALARM
 
 
-def sign_pairs(draws: Draws) -> npt.NDArray[np.int64]:
+def sign_pairs(draws: Int64s) -> npt.NDArray[np.int64]:
     """How often each of the nine pairs of signs occurs among disjoint neighbours."""
     signs = np.sign(draws).reshape(-1, 2) + 1
     return np.bincount(signs[:, 0] * 3 + signs[:, 1], minlength=9)

@@ -10,8 +10,13 @@ epsilon = 1.51788 at delta = 1e-05 (composed), one label replaced; trusts a cura
 References: Dwork & Roth 2014; Bun & Steinke 2016; Mironov 2017; Balle & Wang 2018; Zhu, Dong & Wang 2022.
 
 Design notes. A `Guarantee` is a plain value. Two are equal when they promise the same: loss, unit, trust and
-assumptions; the name and the parts are for display. Compositions keep their parts (see `labeldp._loss.compose`), so a
+assumptions; the name and the parts are for display. Compositions keep their parts (see `labeldp.loss.compose`), so a
 loop, a count and a ledger replayed from disk give equal guarantees and the same numbers. Numbers round up, in text too.
+
+What a guarantee means to someone who guesses a label: her advantage over chance, and how often she can be right.
+
+>>> round(advantage_bound(1.0), 6), advantage_bound(math.inf), round(best_guess(1.0), 3)
+(0.462117, 1.0, 0.731)
 """
 
 from __future__ import annotations
@@ -24,10 +29,10 @@ from decimal import ROUND_CEILING, Context, Decimal
 from enum import Enum, Flag
 from typing import Any
 
-from labeldp import _loss
-from labeldp._loss.rounding import quotient_up
-from labeldp._validate import check_delta, check_epsilon, check_integer, check_positive
+from labeldp import loss as _loss
 from labeldp.errors import PrivacyError, invalid, nearest
+from labeldp.loss.rounding import quotient_up
+from labeldp.validate import check_delta, check_epsilon, check_integer, check_positive
 
 #: The delta at which a guarantee without a pure epsilon is shown.
 SHOWN_DELTA = 1e-5
@@ -335,3 +340,26 @@ def shown(value: float) -> str:
         return "inf"
     rounded = Context(prec=6, rounding=ROUND_CEILING).create_decimal(Decimal(repr(float(value))))
     return f"{float(rounded):.6g}"
+
+
+#: C libraries promise tanh to about two units in the last place (4e-16); this is twice that, upwards.
+ROUND_UP = 1.0 + 2.0**-50
+
+
+def advantage_bound(epsilon: float, *, delta: float = 0.0) -> float:
+    """Return (E - 1 + 2 delta) / (E + 1), E = e^epsilon: the most that two labels' outputs can differ in any event.
+
+    *Derivation.* Let an event have probability t under one label and f under the other. Privacy says t <= E f + delta and,
+    for the complement, 1 - f <= E (1 - t) + delta. Add them: (t - f)(1 + E) <= E - 1 + 2 delta. Randomized response
+    between two labels attains it at delta = 0. Rounded up, as privacy numbers are.
+    """
+    from labeldp.validate import check_delta, check_epsilon
+
+    # (E - 1) / (E + 1) = tanh(epsilon / 2) does not overflow, and 2 / (E + 1) = 1 - tanh(epsilon / 2).
+    half = math.tanh(check_epsilon("advantage_bound", epsilon) / 2.0)
+    return min(1.0, (half + check_delta("advantage_bound", delta) * (1.0 - half)) * ROUND_UP)
+
+
+def best_guess(epsilon: float, *, delta: float = 0.0) -> float:
+    """Return the most often that a guess between two labels, even before, can be right after the release. Rounded up."""
+    return min(1.0, (1.0 + advantage_bound(epsilon, delta=delta)) / 2.0 * ROUND_UP)

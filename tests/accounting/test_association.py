@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from labeldp.accounting.association import label_association, least_cluster_size
+from labeldp.accounting.calibration import label_association, least_cluster_size
 from labeldp.errors import LabelDPError
 
 

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from labeldp.accounting import Ledger
-from labeldp.accounting._ledger_file import APPLICATION_ID, SCHEMA, Draft, Record, next_record, writing
 from labeldp.accounting.ledger import fingerprint
+from labeldp.accounting.ledger_file import APPLICATION_ID, SCHEMA, Draft, Record, next_record, writing
 from labeldp.errors import LabelDPError, PrivacyError
 from labeldp.guarantee import Guarantee
 
@@ -257,7 +257,7 @@ def test_a_locked_ledger_says_so_after_its_timeout(ledger, path, lock):
 SOURCE = str(Path(__file__).resolve().parents[2] / "src")
 HEADER = """
 import os, resource, signal, sys
-import labeldp._loss.discrete
+import labeldp.loss.base
 from labeldp.accounting import _ledger_file
 from labeldp.accounting.ledger import Ledger, fingerprint
 from labeldp.errors import LabelDPError

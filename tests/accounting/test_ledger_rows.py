@@ -8,8 +8,8 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from labeldp.accounting._ledger_rows import CHUNK
 from labeldp.accounting.ledger import fingerprint
+from labeldp.accounting.ledger_file import CHUNK
 from labeldp.errors import LabelDPError
 
 

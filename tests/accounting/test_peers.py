@@ -12,8 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from labeldp._loss import peers
-from labeldp._loss.peers import _laws as laws
 from labeldp.accounting.peers import (
     calibrate_peers,
     peers_delta,
@@ -22,6 +20,8 @@ from labeldp.accounting.peers import (
     peers_shuffle_epsilon,
 )
 from labeldp.errors import LabelDPError, PrivacyError
+from labeldp.loss import peers
+from labeldp.loss import peers as laws
 from labeldp.mechanisms import PeerToPeerRR
 
 

@@ -8,8 +8,8 @@ import pytest
 
 import labeldp
 from labeldp.audit import Audit, door_audit
-from labeldp.testing._subject import default_priors
 from labeldp.testing.broken import Broken, OffByOneK, broken_subjects
+from labeldp.testing.subject import default_priors
 
 #: Of each audit: a sound mechanism fails its test with probability 1e-7 at most.
 SURE = 1 - 1e-7

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from labeldp.audit._events import best_event, log_ratio
+from labeldp.audit.channel import best_event, log_ratio
 
 SMALL = arrays(np.int64, (2, 3, 4), elements=st.integers(0, 400))
 

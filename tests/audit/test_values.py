@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from labeldp.audit._values import claimed_epsilon
+from labeldp.audit.results import claimed_epsilon
 from labeldp.guarantee import Guarantee, Unit
 
 

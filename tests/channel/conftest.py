@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from labeldp.arrays import Float64s
 from labeldp.channel import CandidateChannel, Channel, FiniteChannel, MatrixChannel
 
-Floats = npt.NDArray[np.float64]
 #: Examples of a channel that has an index; a channel that serves any number is asked about as many.
 N = 37
 GENERATOR_SEED = 20240607
@@ -33,9 +33,9 @@ def grouped_index(n_rows: int) -> npt.NDArray[np.int64]:
     return np.arange(N) * 7 % n_rows
 
 
-def random_rows(*shape: int, seed: int) -> Floats:
+def random_rows(*shape: int, seed: int) -> Float64s:
     rows = np.random.default_rng(seed).exponential(size=shape)
-    normalised: Floats = rows / rows.sum(axis=-1, keepdims=True)
+    normalised: Float64s = rows / rows.sum(axis=-1, keepdims=True)
     return normalised
 
 
@@ -44,9 +44,9 @@ def candidates(*, odds: float, n_classes: int = 11) -> CandidateChannel:
     return CandidateChannel(odds=odds, members=members, n_classes=n_classes)
 
 
-def square() -> Floats:
+def square() -> Float64s:
     """A matrix with a heavy diagonal, so that it has an inverse."""
-    matrix: Floats = 0.5 * np.eye(4) + 0.5 * random_rows(4, 4, seed=1)
+    matrix: Float64s = 0.5 * np.eye(4) + 0.5 * random_rows(4, 4, seed=1)
     return matrix
 
 

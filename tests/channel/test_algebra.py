@@ -16,11 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from labeldp.channel import CandidateChannel, Channel, FiniteChannel, MatrixChannel
-from labeldp.channel import _finite as finite
+from labeldp.arrays import Float64s
+from labeldp.channel import CandidateChannel, Channel, FiniteChannel, MatrixChannel, finite
 from labeldp.errors import LabelDPError
 
-Floats = npt.NDArray[np.float64]
 N = 37
 EXACT = 1e-13
 
@@ -29,13 +28,13 @@ def n_of(channel: FiniteChannel) -> int:
     return channel.n_examples if channel.n_examples is not None else N
 
 
-def dense(channel: FiniteChannel) -> Floats:
+def dense(channel: FiniteChannel) -> Float64s:
     return np.stack([channel.matrix(i) for i in range(n_of(channel))])
 
 
-def probabilities(channel: FiniteChannel, seed: int = 5) -> Floats:
+def probabilities(channel: FiniteChannel, seed: int = 5) -> Float64s:
     rows = np.random.default_rng(seed).exponential(size=(n_of(channel), channel.n_classes))
-    normalised: Floats = rows / rows.sum(axis=1, keepdims=True)
+    normalised: Float64s = rows / rows.sum(axis=1, keepdims=True)
     return normalised
 
 
@@ -261,7 +260,7 @@ weights = arrays(np.float64, st.integers(2, 6), elements=st.floats(0, 1).map(lam
 
 
 @given(row=weights.filter(lambda w: w.sum() > 0), keep=st.floats(1e-3, 1), seed=st.integers(0, 100))
-def test_any_row_is_unbiased_forward_and_bayes(row: Floats, keep: float, seed: int) -> None:
+def test_any_row_is_unbiased_forward_and_bayes(row: Float64s, keep: float, seed: int) -> None:
     base = row / row.sum()
     channel = Channel(keep=keep, base=base)
     T = channel.matrix()

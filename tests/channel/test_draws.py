@@ -13,18 +13,17 @@ import numpy.typing as npt
 import pytest
 from scipy.stats import binom
 
-from labeldp._random import NoiseKey, Words
-from labeldp.channel import CandidateChannel, Channel, FiniteChannel, MatrixChannel
-from labeldp.channel import _kernels as kernels
-from labeldp.channel import _thresholds as thresholds
+from labeldp.arrays import Float64s, Words
+from labeldp.channel import CandidateChannel, Channel, FiniteChannel, MatrixChannel, kernels
+from labeldp.channel import finite as thresholds
+from labeldp.random import NoiseKey
 
 ALARM = 1e-8
 DRAWS = 60_000
-Floats = npt.NDArray[np.float64]
 Drawn = npt.NDArray[np.int32]
 
 
-def least_probability(drawn: Drawn, row: Floats) -> float:
+def least_probability(drawn: Drawn, row: Float64s) -> float:
     """The chance, at most, that counts of this row's law look as odd as these."""
     counts = np.bincount(drawn, minlength=len(row))
     row = np.clip(row, 0.0, 1.0)  # a diagonal may pass 1 by a rounding

@@ -13,21 +13,20 @@ from fractions import Fraction
 
 import mpmath  # type: ignore[import-untyped]
 import numpy as np
-import numpy.typing as npt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from labeldp.arrays import Float64s
 from labeldp.channel import CandidateChannel, Channel, FiniteChannel, MatrixChannel, odds_to_keep, safe_odds
-from labeldp.channel import _thresholds as thresholds
+from labeldp.channel import finite as thresholds
 
 Table = list[list[Fraction]]
-Floats = npt.NDArray[np.float64]
 ROUNDING = 1e-12
 
 
-def rows_of(keep: float, redraw: float, base: Floats) -> Table:
+def rows_of(keep: float, redraw: float, base: Float64s) -> Table:
     """T in exact arithmetic, with the odds keep : redraw (as floats the two need not sum to one to the last bit)."""
     exact = [Fraction(float(b)) for b in base]
     kept = Fraction(float(keep)) / (Fraction(float(keep)) + Fraction(float(redraw)))
@@ -78,7 +77,7 @@ keeps = st.one_of(st.sampled_from([0.0, 1.0]), st.floats(0, 1), st.floats(-18, 0
 
 
 @given(row=weights.filter(lambda w: w.sum() > 0), keep=keeps)
-def test_epsilon_of_any_row_and_no_pair_outside_the_support_is_worse(row: Floats, keep: float) -> None:
+def test_epsilon_of_any_row_and_no_pair_outside_the_support_is_worse(row: Float64s, keep: float) -> None:
     channel = Channel(keep=keep, base=row / row.sum())
     table = rows_of(channel.keep[0], channel.redraw[0], channel.base[0])
     everything = worst_ratio(table)
@@ -96,7 +95,7 @@ def test_epsilon_of_any_row_and_no_pair_outside_the_support_is_worse(row: Floats
     ),
     closeness=st.sampled_from([1.0, 1e-6, 1e-12]),
 )
-def test_epsilon_of_any_matrix(rows: Floats, closeness: float) -> None:
+def test_epsilon_of_any_matrix(rows: Float64s, closeness: float) -> None:
     """Rows that are nearly equal are the hard case: log(a) - log(b) would lose its digits."""
     rows = rows[:, :1] * (1 - closeness) + rows * closeness
     transition = rows / rows.sum(axis=2, keepdims=True)
@@ -144,7 +143,7 @@ def scaled_shares(size: int) -> list[Fraction]:
 
 
 @given(row=weights.filter(lambda w: (w > 0).sum() > 1), keep=keeps.filter(lambda k: k < 1))
-def test_the_integers_of_a_row_never_exceed_its_claim(row: Floats, keep: float) -> None:
+def test_the_integers_of_a_row_never_exceed_its_claim(row: Float64s, keep: float) -> None:
     channel = Channel(keep=[keep], base=row[None] / row.sum(), index=[0])
     h, _, sums = channel._integers
     assert sums is not None
@@ -175,7 +174,7 @@ def test_the_integers_of_a_candidate_set_never_exceed_its_odds(odds: float, size
 
 
 @given(row=arrays(np.float64, st.integers(2, 8), elements=st.sampled_from([0.0, 1e-300, 1e-19, 0.1, 0.7, 1.0])))
-def test_integer_weights_sum_exactly_and_keep_zero_and_only_zero_at_zero(row: Floats) -> None:
+def test_integer_weights_sum_exactly_and_keep_zero_and_only_zero_at_zero(row: Float64s) -> None:
     if row.sum() == 0:
         row[0] = 1.0
     weights_of_row = thresholds.integer_weights(row)

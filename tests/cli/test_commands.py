@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import labeldp
-from labeldp.cli._app import app
-from labeldp.learn._saved import load_model
+from labeldp.cli.app import app
+from labeldp.learn.saved import load_model
 
 COMMANDS = (
     "demo",
@@ -63,7 +63,7 @@ def test_plan_says_what_the_channels_say(run_json):
 @pytest.mark.parametrize("epsilon", [0.3, 1.0, 2.5])
 @pytest.mark.parametrize("accuracy", [0.3, 0.6, 0.95])
 def test_plan_with_a_prior_is_what_rr_with_prior_expects(epsilon, accuracy):
-    from labeldp.cli._worth import falling_prior, worth
+    from labeldp.cli.plan import falling_prior, worth
 
     prior = falling_prior(accuracy, 6)
     assert prior.sum() == pytest.approx(1.0, rel=1e-12)

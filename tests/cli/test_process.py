@@ -33,7 +33,7 @@ def command(line, *, folder=None, limit=None, columns="100"):
 
 def test_help_starts_fast_and_loads_nothing_heavy():
     program = (
-        "import json, sys, time; start = time.perf_counter(); import labeldp.cli._app; "
+        "import json, sys, time; start = time.perf_counter(); import labeldp.cli.app; "
         "print(json.dumps([time.perf_counter() - start, sorted(sys.modules)]))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

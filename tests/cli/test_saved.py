@@ -17,7 +17,7 @@ from sklearn.preprocessing import FunctionTransformer
 from labeldp import ClusterPrior, LabelPrivateClassifier
 from labeldp.errors import LabelDPError, ReleaseError
 from labeldp.learn import SoftmaxRegression
-from labeldp.learn._saved import FORMAT, VERSION, load_model, save_model
+from labeldp.learn.saved import FORMAT, VERSION, load_model, save_model
 
 
 @pytest.fixture

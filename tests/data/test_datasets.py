@@ -15,10 +15,8 @@ import pytest
 
 import labeldp.data
 from labeldp.data import Dataset, load, names
-from labeldp.data._files import expect, find, read_idx
-from labeldp.data._matrix import MOST_CATEGORIES, table_matrices
-from labeldp.data._multilabel import SHAPES
-from labeldp.data._split import held_out
+from labeldp.data.dataset import MOST_CATEGORIES, expect, find, held_out, read_idx, table_matrices
+from labeldp.data.loaders import SHAPES
 from labeldp.errors import LabelDPError
 
 
@@ -229,7 +227,7 @@ def test_a_web_page_in_place_of_the_file_is_an_error_that_names_it(name, file, t
 
 
 def test_a_part_of_the_credit_table_is_refused(tmp_path):
-    from labeldp.data._mixed import CREDIT_COLUMNS
+    from labeldp.data.loaders import CREDIT_COLUMNS
 
     path = tmp_path / "credit-default" / "UCI_Credit_Card.csv"  # also without .gz
     path.parent.mkdir()

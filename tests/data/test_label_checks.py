@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from labeldp.data import LabelProfile, check_label, check_row_ids, label_profile, open_table
-from labeldp.data.tables import _labels, _row_ids
+from labeldp.data import label_column as _labels
+from labeldp.data import label_column as _row_ids
 from labeldp.errors import LabelDPError
 
 

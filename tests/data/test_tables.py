@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from labeldp.data import column, open_table
-from labeldp.data.tables import _source
+from labeldp.data import tables as _source
 from labeldp.errors import LabelDPError
 
 ROWS = 1_000

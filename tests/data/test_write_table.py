@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from labeldp.data import tables as _write
 from labeldp.data import write_table
-from labeldp.data.tables import _write
 from labeldp.errors import LabelDPError
 
 BATCH = pa.record_batch({"row": np.arange(100), "ill": ["no", "yes"] * 50})

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from labeldp.cli._app import app
+from labeldp.cli.app import app
 from labeldp.engines import privatize_table
 from labeldp.errors import LabelDPError
 
@@ -48,7 +48,7 @@ def test_a_scheduler_by_its_address(folder: Path, cluster: Any, contents: Callab
 
 def test_a_job_is_taken_up(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = unfinished(folder, passphrase=PHRASE)
-    monkeypatch.setattr("labeldp.engines._job._held", {})  # as in another process
+    monkeypatch.setattr("labeldp.engines.job._held", {})  # as in another process
     phrase = folder.parent / "phrase"
     phrase.write_text(PHRASE + "\n")
     options = (folder, "--label", "level", "--epsilon", 1, "--to", folder.parent / "out", "--resume", place)

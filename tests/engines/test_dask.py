@@ -17,10 +17,10 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 import labeldp
-from labeldp._random import NoiseKey
 from labeldp.engines import open_released_table, privatize_table
-from labeldp.engines._sealed import CarriedKey
+from labeldp.engines.job import CarriedKey
 from labeldp.errors import LabelDPError
+from labeldp.random import NoiseKey
 from labeldp.release import SensitiveLabels, privatize
 
 pytest.importorskip("distributed", reason="needs labeldp[dask]")
@@ -109,7 +109,7 @@ def test_a_cluster_of_its_own(folder: Path, contents: Callable[[Path], dict[str,
 def test_long_files_are_cut_the_same_way(
     folder: Path, client: Any, contents: Callable[[Path], dict[str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("labeldp.engines._spans.SPAN_ROWS", 400)
+    monkeypatch.setattr("labeldp.engines.rows.SPAN_ROWS", 400)
     for number, how in enumerate([{}, {"engine": "dask", "client": client}]):
         privatize_table(
             folder, label="level", to=folder.parent / f"out{number}", epsilon=1.0, rng=5, n_clusters=3, **how
@@ -172,7 +172,7 @@ class TestSecrecy:
         """What travels beside the key, and may be written to a worker's disk, is pickled here and searched."""
         import cloudpickle
 
-        from labeldp.engines._carry import Here
+        from labeldp.engines.engine import Here
 
         key, packed = NoiseKey.from_seed(99), []
         real = Here.write

@@ -210,7 +210,7 @@ class TestResume:
     def test_a_key_that_is_gone(self, parts: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(StopError) as error:
             call(parts, keep_unfinished=True, progress=halfway)
-        monkeypatch.setattr("labeldp.engines._job._held", {})  # another process
+        monkeypatch.setattr("labeldp.engines.job._held", {})  # another process
         with pytest.raises(LabelDPError, match=r"a job whose key was kept or sealed, got one whose key is gone"):
             call(parts, resume=unfinished(error))
 

@@ -13,17 +13,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from labeldp._random import NoiseKey
-from labeldp.data.tables import label_profile, open_table
-from labeldp.data.tables._labels import joined_profile
-from labeldp.data.tables._url import UrlPath, place_of
+from labeldp.data.label_column import joined_profile, label_profile
+from labeldp.data.tables import UrlPath, open_table, place_of
 from labeldp.engines import privatize_table
-from labeldp.engines._sealed import opened, sealed
-from labeldp.engines._spans import cut, spans_of
+from labeldp.engines.job import opened, sealed
+from labeldp.engines.rows import cut, spans_of
 from labeldp.errors import PrivacyError, ReleaseError
+from labeldp.random import NoiseKey
 from labeldp.release import SensitiveLabels, load_release
-from labeldp.release._stream import StreamedCounts
-from labeldp.release._writer import digest
+from labeldp.release.files import digest
+from labeldp.release.randomize import StreamedCounts
 
 
 @given(st.lists(st.integers(0, 50), min_size=1, max_size=30), st.integers(1, 60))
@@ -37,7 +36,7 @@ def test_runs_cover_all_groups_once_and_are_as_long_as_they_may(sizes: list[int]
 
 
 def test_spans_read_what_the_table_reads(path: Path, table: pa.Table, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("labeldp.engines._spans.SPAN_ROWS", 1500)
+    monkeypatch.setattr("labeldp.engines.rows.SPAN_ROWS", 1500)
     source = open_table(path)
     spans = spans_of(source)
     assert [span.rows for span in spans] == [1402, 1402, 196]  # row groups of 701
@@ -46,7 +45,7 @@ def test_spans_read_what_the_table_reads(path: Path, table: pa.Table, monkeypatc
 
 
 def test_profiles_and_counts_of_pieces_add_up(path: Path, table: pa.Table, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("labeldp.engines._spans.SPAN_ROWS", 1500)
+    monkeypatch.setattr("labeldp.engines.rows.SPAN_ROWS", 1500)
     source = open_table(path)
     first, second, third = (label_profile(span.of(source), "level") for span in spans_of(source))
     joined, whole = joined_profile(third, joined_profile(first, second)), label_profile(source, "level")

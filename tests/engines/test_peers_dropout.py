@@ -11,12 +11,13 @@ import time
 import numpy as np
 import pytest
 
-from labeldp._loss.peers import local_epsilon
-from labeldp.engines.peers import Peer, Roster, Terms, _run, run_peers
-from labeldp.engines.peers._worker import Seat
 from labeldp.errors import LabelDPError
 from labeldp.guarantee import Guarantee, Trust
+from labeldp.loss.peers import local_epsilon
 from labeldp.mechanisms import PeerToPeerRR
+from labeldp.peers import Peer, Roster, Terms, run_peers
+from labeldp.peers import run as _run
+from labeldp.peers.peer import Seat
 
 
 def settings(*, alpha=0.5, theta=1.0, timeout=8.0, join_timeout=60.0, least_share=0.5, host=None) -> Terms:
@@ -228,6 +229,6 @@ def test_bad_input_is_answered_clearly(change, words):
 
 
 def test_a_missing_package_is_named():
-    code = "import sys; sys.modules['zmq'] = None\nimport labeldp.engines.peers"
+    code = "import sys; sys.modules['zmq'] = None\nimport labeldp.peers"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert "pip install 'labeldp[peers]'" in done.stderr

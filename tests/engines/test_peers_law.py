@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from labeldp.engines.peers import Peer, _run, run_peers
-from labeldp.engines.peers._messages import encode
 from labeldp.mechanisms import PeerToPeerRR
+from labeldp.peers import Peer, run_peers
+from labeldp.peers import run as _run
+from labeldp.peers.messages import encode
 
 ALPHA, THETA = 0.25, 0.8
 #: Two kinds of clusters of two: equal labels show who copies whom, unequal ones show who is picked.

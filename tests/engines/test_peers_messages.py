@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from labeldp.engines.peers import Learner, Peer, Roster, Terms
-from labeldp.engines.peers._messages import FIELDS, Refused, encode, read
-from labeldp.engines.peers._worker import Seat
 from labeldp.errors import LabelDPError
+from labeldp.peers import Learner, Peer, Roster, Terms
+from labeldp.peers.messages import FIELDS, Refused, encode, read
+from labeldp.peers.peer import Seat
 
 TERMS = Terms(
     run="r",

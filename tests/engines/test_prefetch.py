@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from labeldp.engines._prefetch import prefetched
-from labeldp.engines._rows import regrouped
+from labeldp.engines.engine import prefetched
+from labeldp.engines.rows import regrouped
 
 
 def workers() -> int:

@@ -18,12 +18,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import labeldp
-from labeldp._random import as_key
 from labeldp.accounting import fingerprint
 from labeldp.data.tables import open_table
 from labeldp.engines import TableRelease, open_released_table, privatize_table
-from labeldp.engines._beliefs import CHUNK_ROWS
+from labeldp.engines.beliefs import CHUNK_ROWS
 from labeldp.priors import ClusterPrior
+from labeldp.random import as_key
 from labeldp.release import Release, SensitiveLabels, load_release, privatize
 
 CLASSES = ("high", "low", "middle")

@@ -10,9 +10,8 @@ from sklearn.exceptions import NotFittedError
 
 from labeldp.errors import LabelDPError
 from labeldp.features import PRESETS, PatchFeatures
-from labeldp.features._filters import Bank, learn_bank, patches_of, signed_kmeans, whitening
-from labeldp.features._kernels import bin_edges, pool_rectified
-from labeldp.features._patches import pooled_responses
+from labeldp.features.kernels import bin_edges, pool_rectified
+from labeldp.features.transforms import Bank, learn_bank, patches_of, pooled_responses, signed_kmeans, whitening
 
 SMALL = {"filters": ((4, 6), (5, 3)), "n_components": 12, "random_state": 0}
 
@@ -92,7 +91,7 @@ def test_features_do_not_depend_on_batches_labels_or_company(
     assert whole.dtype == np.float32
     # float32 products of other shapes may be summed in another order
     np.testing.assert_allclose(fitted.transform(X[50:60]), whole[50:60], atol=1e-3)
-    monkeypatch.setattr("labeldp.features._patches.BATCH_BYTES", 1)
+    monkeypatch.setattr("labeldp.features.transforms.BATCH_BYTES", 1)
     np.testing.assert_allclose(fitted.transform(X[:20]), whole[:20], atol=1e-3)
     with_labels = clone(fitted).fit(X, y)
     assert np.array_equal(with_labels.components_, clone(fitted).fit(X).components_)

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits
 
-from labeldp.release import _measure, _privatize
+from labeldp.release import measurement as _measure
+from labeldp.release import randomize as _privatize
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from sklearn.svm import LinearSVC
 from labeldp.errors import LabelDPError
 from labeldp.learn import LabelPrivateClassifier, SoftmaxRegression
 from labeldp.release import SensitiveLabels
-from labeldp.release._labels import CLASSES_READ_OFF
+from labeldp.release.labels import CLASSES_READ_OFF
 
 #: What "auto" takes for each, and so what each is able to.
 ESTIMATORS = {

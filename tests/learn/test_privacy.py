@@ -12,10 +12,11 @@ from sklearn.exceptions import NotFittedError
 from labeldp import ClusterPrior, Ledger, ModelPrior, PublicPrior, UniformPrior
 from labeldp.errors import BudgetError, LabelDPError, PrivacyError
 from labeldp.guarantee import Guarantee, Trust
-from labeldp.learn import LabelPrivateClassifier, SoftmaxRegression, _walk
+from labeldp.learn import LabelPrivateClassifier, SoftmaxRegression
+from labeldp.learn import stages as _walk
 from labeldp.priors import Prior, PriorTable
 from labeldp.release import privatize
-from labeldp.release._labels import CLASSES_READ_OFF
+from labeldp.release.labels import CLASSES_READ_OFF
 
 SURPRISE = "the prior did not see these labels"
 
@@ -50,7 +51,7 @@ def test_the_count_catches_a_walk_that_draws_twice(problem, door, monkeypatch):
 
         return draw
 
-    monkeypatch.setattr("labeldp.learn._classifier.drawn_by", twice)
+    monkeypatch.setattr("labeldp.learn.classifier.drawn_by", twice)
     LabelPrivateClassifier(random_state=0).fit(problem.X, problem.y)
     assert sum(door.drawn) == 2 * len(problem.y)
 
@@ -67,7 +68,7 @@ def test_rows_of_the_stages_are_disjoint_and_all_rows(problem, monkeypatch):
 
         return draw
 
-    monkeypatch.setattr("labeldp.learn._classifier.drawn_by", watched)
+    monkeypatch.setattr("labeldp.learn.classifier.drawn_by", watched)
     LabelPrivateClassifier(stages=3, random_state=0).fit(problem.X, problem.y)
     assert sorted(seen) == list(range(len(problem.y)))
 
@@ -217,8 +218,8 @@ def test_the_ledger_is_charged_before_anything_is_drawn(problem, tmp_path, door,
     def crash(labels):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("labeldp.release._privatize.codes_of", crash)
-    monkeypatch.setattr("labeldp.release._measure.codes_of", crash)
+    monkeypatch.setattr("labeldp.release.randomize.codes_of", crash)
+    monkeypatch.setattr("labeldp.release.measurement.codes_of", crash)
     with pytest.raises(KeyboardInterrupt):
         LabelPrivateClassifier(epsilon=1.0, prior=prior, ledger=ledger).fit(problem.X, problem.y)
     assert len(ledger.entries()) == 1

@@ -13,8 +13,9 @@ from labeldp.accounting import Ledger
 from labeldp.channel import CandidateChannel
 from labeldp.errors import LabelDPError
 from labeldp.guarantee import Trust
-from labeldp.learn import LabelPrivateClassifier, SoftmaxRegression, _rounds, recipe
-from labeldp.learn._rounds import posteriors
+from labeldp.learn import LabelPrivateClassifier, SoftmaxRegression, recipe
+from labeldp.learn import stages as _rounds
+from labeldp.learn.stages import posteriors
 from labeldp.priors import ClusterPrior, PublicPrior, UniformPrior
 
 

@@ -14,7 +14,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from labeldp import RandomizedResponse, privatize
 from labeldp.errors import LabelDPError
-from labeldp.learn import SoftmaxRegression, _softmax
+from labeldp.learn import SoftmaxRegression
+from labeldp.learn import softmax as _softmax
 
 
 @parametrize_with_checks([SoftmaxRegression(), SoftmaxRegression(fit_intercept=False, warm_start=True)])

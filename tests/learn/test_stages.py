@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from labeldp._random import NoiseKey
 from labeldp.channel import CandidateChannel
-from labeldp.learn import LabelPrivateClassifier, SoftmaxRegression, _walk
-from labeldp.learn._stages import assign_stages, stage_shares
+from labeldp.learn import LabelPrivateClassifier, SoftmaxRegression
+from labeldp.learn import stages as _walk
+from labeldp.learn.stages import assign_stages, stage_shares
+from labeldp.random import NoiseKey
 
 
 @pytest.mark.parametrize(

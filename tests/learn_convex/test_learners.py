@@ -18,8 +18,8 @@ from labeldp.accounting import Ledger
 from labeldp.errors import BudgetError, LabelDPError
 from labeldp.guarantee import Trust, Unit
 from labeldp.learn.convex import LPRRSGD, LPNormalSGD, OutputPerturbation, SimplexERM, SufficientStatistics
-from labeldp.learn.convex._losses import Logistic
-from labeldp.learn.convex._rows import RowMap
+from labeldp.learn.convex.base import RowMap
+from labeldp.learn.convex.losses import Logistic
 from labeldp.priors import ClusterPrior, PublicPrior
 from labeldp.release import SensitiveLabels
 

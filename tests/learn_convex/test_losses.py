@@ -9,16 +9,7 @@ import pytest
 
 from labeldp.errors import LabelDPError, PrivacyError
 from labeldp.learn.convex import LPRRSGD, LPNormalSGD, OutputPerturbation, SimplexERM
-from labeldp.learn.convex._losses import (
-    Huber,
-    Logistic,
-    Loss,
-    Softmax,
-    Squared,
-    SquaredHinge,
-    chosen_loss,
-    one_hot,
-)
+from labeldp.learn.convex.losses import Huber, Logistic, Loss, Softmax, Squared, SquaredHinge, chosen_loss, one_hot
 
 CASES = [
     (Logistic(), 2),

@@ -9,20 +9,12 @@ import numpy as np
 import pytest
 from scipy.stats import kstest
 
-from labeldp._random import BitStream, NoiseKey
 from labeldp.accounting import Ledger, analytic_gaussian_sigma
 from labeldp.errors import BudgetError, LabelDPError, PrivacyError
 from labeldp.guarantee import Guarantee, Trust
+from labeldp.random import BitStream, NoiseKey
 from labeldp.release import SensitiveLabels
-from labeldp.release._measure_real import (
-    FLOATING_POINT,
-    Procedure,
-    VectorQuery,
-    curate,
-    measure_vector,
-    normals,
-    uniforms,
-)
+from labeldp.release.vectors import FLOATING_POINT, Procedure, VectorQuery, curate, measure_vector, normals, uniforms
 
 
 class Shares(VectorQuery):

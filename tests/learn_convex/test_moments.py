@@ -14,12 +14,19 @@ from hypothesis import strategies as st
 from labeldp.errors import LabelDPError
 from labeldp.guarantee import Guarantee, Trust
 from labeldp.learn.convex import SufficientStatistics
-from labeldp.learn.convex._heads import best_ridge, estimated_risks, ridge, softmax_head
-from labeldp.learn.convex._losses import Softmax, one_hot
-from labeldp.learn.convex._moments import ClassMoments, completed, on_grid
-from labeldp.learn.convex._rows import RowMap
-from labeldp.learn.convex._solver import Regularised, certified_minimum
-from labeldp.learn.convex._sufficient import noise_scale
+from labeldp.learn.convex.base import RowMap
+from labeldp.learn.convex.losses import Softmax, one_hot
+from labeldp.learn.convex.moments import (
+    ClassMoments,
+    best_ridge,
+    completed,
+    estimated_risks,
+    on_grid,
+    ridge,
+    softmax_head,
+)
+from labeldp.learn.convex.output import Regularised, certified_minimum
+from labeldp.learn.convex.sufficient import noise_scale
 from labeldp.release import Sensitivity
 
 DRAWS = st.integers(min_value=0, max_value=2**32 - 1)

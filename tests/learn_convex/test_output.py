@@ -12,9 +12,8 @@ from labeldp.accounting import analytic_gaussian_sigma, gaussian_delta
 from labeldp.errors import LabelDPError, PrivacyError
 from labeldp.guarantee import Trust, Unit
 from labeldp.learn.convex import OutputPerturbation
-from labeldp.learn.convex._losses import Huber, Logistic, Loss, Softmax, Squared, one_hot
-from labeldp.learn.convex._output import CERTIFIED, Minimiser
-from labeldp.learn.convex._solver import Regularised, certified_minimum
+from labeldp.learn.convex.losses import Huber, Logistic, Loss, Softmax, Squared, one_hot
+from labeldp.learn.convex.output import CERTIFIED, Minimiser, Regularised, certified_minimum
 
 #: Data sets in one solve: blocks of a block-diagonal matrix have separate minimisers, so one run certifies them all.
 BLOCKS = 400

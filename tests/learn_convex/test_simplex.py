@@ -8,12 +8,11 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from labeldp._random import BitStream, NoiseKey
 from labeldp.errors import LabelDPError, PrivacyError
 from labeldp.guarantee import Guarantee, Trust
 from labeldp.learn.convex import SimplexERM
-from labeldp.learn.convex._losses import Huber, Logistic, Loss, one_hot
-from labeldp.learn.convex._simplex import (
+from labeldp.learn.convex.losses import Huber, Logistic, Loss, one_hot
+from labeldp.learn.convex.simplex import (
     SimplexSamples,
     _slope_sums,
     _softmax,
@@ -21,6 +20,7 @@ from labeldp.learn.convex._simplex import (
     sample_range,
     simplex_minimum,
 )
+from labeldp.random import BitStream, NoiseKey
 
 
 def sampled_law(corners: np.ndarray, codes: np.ndarray, loss: Loss, entropy: float, tolerance: float):
@@ -78,7 +78,7 @@ def test_certificate_bounds_the_distance_from_the_minimiser():
 
 
 def test_no_certificate_no_release(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("labeldp.learn.convex._simplex.MOST_STEPS", 2)
+    monkeypatch.setattr("labeldp.learn.convex.simplex.MOST_STEPS", 2)
     X, y = np.random.default_rng(3).normal(size=(100, 3)), np.arange(100) % 2
     with pytest.raises(PrivacyError, match="Nothing was released"):
         SimplexERM(clip=1.0, tolerance=1e-12, random_state=0).fit(X, y)

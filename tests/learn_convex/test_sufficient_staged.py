@@ -11,8 +11,8 @@ from labeldp.accounting import Ledger
 from labeldp.errors import BudgetError, LabelDPError
 from labeldp.guarantee import Guarantee, Trust
 from labeldp.learn import SoftmaxRegression, SufficientStatistics
-from labeldp.learn.convex import _sufficient
-from labeldp.learn.convex._staged import half_whitened, planned, soft_targets
+from labeldp.learn.convex import sufficient as _sufficient
+from labeldp.learn.convex.sufficient import half_whitened, planned, soft_targets
 
 
 class LinearNet(SoftmaxRegression):
@@ -85,7 +85,7 @@ def test_what_is_measured_is_within_what_is_promised(monkeypatch, delta):
 
 
 def test_each_stage_measures_all_labels_once_with_noise_of_its_own(monkeypatch):
-    from labeldp.release import _measure
+    from labeldp.release import measurement as _measure
 
     opened, counts = _measure.codes_of, []
     monkeypatch.setattr(_measure, "codes_of", lambda labels: counts.append(len(labels)) or opened(labels))

@@ -7,12 +7,11 @@ import math
 import numpy as np
 import pytest
 
-from labeldp._random import BitStream, NoiseKey
-from labeldp.learn.convex._losses import Huber, Logistic, Loss, Softmax, Squared, one_hot
-from labeldp.learn.convex._normal_sgd import OneHotLabels, summing_to_one
-from labeldp.learn.convex._sgd import batch_gradient, batch_second_moment, projected
+from labeldp.learn.convex.losses import Huber, Logistic, Loss, Softmax, Squared, one_hot
+from labeldp.learn.convex.sgd import OneHotLabels, batch_gradient, batch_second_moment, projected, summing_to_one
 from labeldp.mechanisms import RandomizedResponse, RRWithPrior
-from labeldp.release._measure_real import measure_vector, normals
+from labeldp.random import BitStream, NoiseKey
+from labeldp.release.vectors import measure_vector, normals
 
 CASES = [
     (Logistic(), 2),

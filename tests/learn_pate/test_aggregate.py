@@ -8,18 +8,11 @@ import math
 import numpy as np
 import pytest
 
-from labeldp._random import BitStream, NoiseKey
 from labeldp.errors import PrivacyError
 from labeldp.learn.pate import VotePlan
-from labeldp.learn.pate._aggregate import (
-    answer_classes,
-    answer_labels,
-    answer_stable,
-    count_classes,
-    count_labels,
-    noise,
-)
-from labeldp.learn.pate._teachers import clipped
+from labeldp.learn.pate.teachers import clipped
+from labeldp.learn.pate.votes import answer_classes, answer_labels, answer_stable, count_classes, count_labels, noise
+from labeldp.random import BitStream, NoiseKey
 from labeldp.selection import stable_plan
 
 #: Each statistical test here fails by chance with at most this probability.

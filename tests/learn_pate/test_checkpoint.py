@@ -13,7 +13,7 @@ from sklearn.tree import DecisionTreeClassifier
 from labeldp import Ledger
 from labeldp.errors import LabelDPError, PrivacyError, ReleaseError
 from labeldp.learn.pate import PATE, MultiLabelPATE
-from labeldp.learn.pate._checkpoint import VoteStore, identity_of
+from labeldp.learn.pate.teachers import VoteStore, identity_of
 
 RNG = np.random.default_rng(0)
 X, PUBLIC = RNG.normal(size=(200, 2)), RNG.normal(size=(20, 2))

@@ -16,12 +16,14 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.tree import DecisionTreeClassifier
 
 from labeldp import Ledger, SensitiveLabels
-from labeldp._random import NoiseKey
-from labeldp.data._multilabel import multilabel
+from labeldp.data.loaders import multilabel
 from labeldp.errors import BudgetError, LabelDPError, PrivacyError
 from labeldp.guarantee import Trust, Unit
-from labeldp.learn.pate import PATE, MultiLabelPATE, _multiclass, _multilabel
-from labeldp.release._labels import CLASSES_READ_OFF
+from labeldp.learn.pate import PATE, MultiLabelPATE
+from labeldp.learn.pate import multiclass as _multiclass
+from labeldp.learn.pate import multilabel as _multilabel
+from labeldp.random import NoiseKey
+from labeldp.release.labels import CLASSES_READ_OFF
 
 RNG = np.random.default_rng(0)
 X, PUBLIC = RNG.normal(size=(600, 2)), RNG.normal(size=(30, 2))

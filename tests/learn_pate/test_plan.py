@@ -10,11 +10,11 @@ from dp_accounting import GaussianDpEvent, SelfComposedDpEvent
 from dp_accounting.rdp import RdpAccountant
 from scipy.stats import binom
 
-from labeldp._samplers import variance_above
 from labeldp.errors import LabelDPError
 from labeldp.guarantee import Guarantee, Trust, Unit
 from labeldp.learn.pate import VotePlan, vote_plan
-from labeldp.learn.pate._base import restated
+from labeldp.learn.pate.multiclass import restated
+from labeldp.samplers import variance_above
 from labeldp.selection import stable_plan
 
 ORDERS = np.array([1.5, 2.0, 8.0, 64.0, 1000.0])

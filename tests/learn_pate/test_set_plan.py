@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from sklearn.tree import DecisionTreeClassifier
 
-from labeldp._random import NoiseKey
 from labeldp.errors import LabelDPError
 from labeldp.learn.pate import MultiLabelPATE, set_plan
-from labeldp.learn.pate._aggregate import answer_stable
+from labeldp.learn.pate.votes import answer_stable
+from labeldp.random import NoiseKey
 from labeldp.selection import StablePlan, stable_plan
 
 

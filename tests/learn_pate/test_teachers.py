@@ -16,8 +16,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 from labeldp.errors import LabelDPError
-from labeldp.learn.pate._columns import fit_labels
-from labeldp.learn.pate._teachers import collect_votes, deal, seeded_teacher, vote_for_class, vote_for_labels
+from labeldp.learn.pate.teachers import collect_votes, deal, fit_labels, seeded_teacher, vote_for_class, vote_for_labels
 
 RNG = np.random.default_rng(0)
 X, PUBLIC = RNG.normal(size=(30, 3)), RNG.normal(size=(25, 3))

@@ -10,10 +10,8 @@ import pytest
 
 from labeldp.errors import LabelDPError
 from labeldp.learn.ratings import GroupSums
-from labeldp.learn.ratings._evidence import Responses, distinct_matrices
-from labeldp.learn.ratings._family import RatingFamily
-from labeldp.learn.ratings._pairs import PairTable
-from labeldp.learn.ratings._sums import integer_scores, laplace_variance, number_of_groups
+from labeldp.learn.ratings.evidence import PairTable, RatingFamily, Responses, distinct_matrices
+from labeldp.learn.ratings.private import integer_scores, laplace_variance, number_of_groups
 from labeldp.mechanisms import MeanInformation, OptimalResponse, RandomizedResponse, RRWithPrior
 from labeldp.release import LabelSums, measure
 

@@ -7,11 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from labeldp.learn.ratings._evidence import CellSums
-from labeldp.learn.ratings._family import RatingFamily
-from labeldp.learn.ratings._gibbs import Evidence, _State
-from labeldp.learn.ratings._pairs import PairTable
-from labeldp.learn.ratings._side import RIDGE
+from labeldp.learn.ratings.evidence import CellSums, PairTable, RatingFamily
+from labeldp.learn.ratings.gibbs import RIDGE, Evidence, _State
 
 N_USERS, N_ITEMS, K = 5, 4, 3
 
@@ -143,7 +140,7 @@ def test_the_slope_step_ends_at_the_top_of_its_conditional(sums, numbers):
 
 def test_draws_have_the_covariance_of_the_inverse():
     """20,000 draws of a row: each entry of the covariance is within six standard errors (failure below 1e-7 for all)."""
-    from labeldp.learn.ratings._kernels import draw_row
+    from labeldp.learn.ratings.kernels import draw_row
 
     matrix = np.array([[2.0, 0.3], [0.3, 1.0]])
     rng, n = np.random.default_rng(0), 20_000

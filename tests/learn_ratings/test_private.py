@@ -10,7 +10,10 @@ import pytest
 from labeldp.accounting import Ledger
 from labeldp.errors import BudgetError, LabelDPError
 from labeldp.guarantee import Trust
-from labeldp.learn.ratings import LabelPrivateRatings, MatrixFactorisation, _private, _staged, _sums
+from labeldp.learn.ratings import LabelPrivateRatings, MatrixFactorisation
+from labeldp.learn.ratings import private as _private
+from labeldp.learn.ratings import private as _staged
+from labeldp.learn.ratings import private as _sums
 from labeldp.mechanisms import RandomizedResponse
 from labeldp.release import SensitiveLabels, privatize
 

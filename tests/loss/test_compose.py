@@ -10,8 +10,8 @@ from dp_accounting.pld import privacy_loss_distribution as peer
 from hypothesis import Phase, assume, given, settings
 from hypothesis import strategies as st
 
-from labeldp._loss import RDP, ZCDP, Beside, BoundedRange, Gaussian, Profile, Pure, Then, parallel, read_loss, sequence
-from labeldp._loss.compose import convolved
+from labeldp.loss import RDP, ZCDP, Beside, BoundedRange, Gaussian, Profile, Pure, Then, parallel, read_loss, sequence
+from labeldp.loss.compose import convolved
 
 E = math.e
 RESPONSE = Profile(epsilons=(0.0, 1.0), deltas=((E - 1) / (E + 1), 0.0))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from labeldp._loss import Gaussian
+from labeldp.loss import Gaussian
 
 # The claim is raised by 1e-12 on purpose (gaussian.ROUNDING), and the computation errs by less than that.
 WITHIN = 2.5e-12

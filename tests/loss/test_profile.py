@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from labeldp._loss import Gaussian, Profile, Pure
 from labeldp.errors import LabelDPError
+from labeldp.loss import Gaussian, Profile, Pure
 
 
 def stick(p, q, epsilon):

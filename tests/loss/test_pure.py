@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 
-from labeldp._loss import ZCDP, BoundedRange, Pure
+from labeldp.loss import ZCDP, BoundedRange, Pure
 
 EPSILONS = [1e-8, 1e-3, 0.1, 1.0, 3.0, 10.0, 50.0]
 # The closed forms are raised by 32 half-ulps (4e-15) on purpose; 1e-13 leaves room for the conditioning of the log.

@@ -8,8 +8,8 @@ from dp_accounting.rdp import compute_epsilon
 from hypothesis import given
 from hypothesis import strategies as st
 
-from labeldp._loss import RDP, ZCDP, Gaussian
 from labeldp.errors import LabelDPError
+from labeldp.loss import RDP, ZCDP, Gaussian
 
 RHOS = [1e-12, 1e-6, 1e-3, 0.1, 0.5, 2.0, 50.0, 1e5]
 DELTAS = [1e-12, 1e-9, 1e-5, 1e-2, 0.3]

@@ -7,10 +7,10 @@ import itertools
 import numpy as np
 import pytest
 
-from labeldp._random import NoiseKey
 from labeldp.mechanisms import RandomizedResponse, RRTopK, RRWithPrior
+from labeldp.random import NoiseKey
 from labeldp.release import SensitiveLabels, privatize
-from labeldp.release._privatize import STEP
+from labeldp.release.randomize import STEP
 
 CLASSES = (2, 10, 64, 65, 100, 1000)
 MECHANISMS = (RRWithPrior(1.0), RRTopK(1.0, k=2))
@@ -65,8 +65,8 @@ def test_threads_do_not_change_labels(mechanism: RRWithPrior | RRTopK, n_classes
     labels, prior = case(n_classes)
     whole = privatize(labels, mechanism, prior=prior, rng=1).codes
     # Small spans, so that even these few rows are divided among the threads.
-    monkeypatch.setattr("labeldp.release._privatize.STEP", 50)
-    monkeypatch.setattr("labeldp.mechanisms._select._ENTRIES", 1)
+    monkeypatch.setattr("labeldp.release.randomize.STEP", 50)
+    monkeypatch.setattr("labeldp.mechanisms.response._ENTRIES", 1)
     for threads in ("1", "2", "3"):
         monkeypatch.setenv("LABELDP_THREADS", threads)
         np.testing.assert_array_equal(privatize(labels, mechanism, prior=prior, rng=1).codes, whole)

@@ -20,7 +20,7 @@ from labeldp.channel import Channel, FiniteChannel
 from labeldp.errors import BudgetError, LabelDPError, PrivacyError
 from labeldp.guarantee import Guarantee, Trust
 from labeldp.mechanisms import ClusterRR, MeasuringMechanism, RandomizedResponse, RRTopK
-from labeldp.mechanisms._cluster import floored
+from labeldp.mechanisms.cluster import floored
 from labeldp.release import SensitiveLabels
 from labeldp.testing import check_mechanism
 
@@ -260,7 +260,7 @@ def test_ledger_is_charged_once_with_the_whole():
 
 def test_over_budget_nothing_is_counted(monkeypatch: pytest.MonkeyPatch):
     counted = []
-    monkeypatch.setattr("labeldp.release._counting.measure", lambda *a, **k: counted.append(1))
+    monkeypatch.setattr("labeldp.release.measurement.measure", lambda *a, **k: counted.append(1))
     with pytest.raises(BudgetError):
         release(ClusterRR(1.0), ledger=Recorder(refusal=BudgetError("no")))
     assert counted == []
@@ -286,7 +286,7 @@ def test_seeds_reproduce_and_fresh_keys_differ():
 
 
 def test_pieces_under_one_key_have_fresh_noise_in_their_counts():
-    from labeldp._random import NoiseKey
+    from labeldp.random import NoiseKey
 
     key = NoiseKey.from_os()
     bases = [

@@ -14,7 +14,7 @@ from labeldp.errors import LabelDPError
 from labeldp.mechanisms import Mechanism, RandomizedResponse, RRTopK, RRWithPrior
 from labeldp.release import SensitiveLabels, privatize
 from labeldp.testing import check_mechanism
-from labeldp.testing._matrices import best_accuracy
+from labeldp.testing.suite import best_accuracy
 
 PRIOR = np.array([0.5, 0.3, 0.2])
 EVEN = np.array([[0.5, 0.5]])

@@ -13,9 +13,9 @@ from scipy.optimize import linprog
 
 from labeldp.errors import LabelDPError
 from labeldp.mechanisms import Accuracy, MeanInformation, OptimalResponse, RRWithPrior, UnbiasedReport
-from labeldp.mechanisms._optimal_tilts import slopes, tilted_laws
+from labeldp.mechanisms.optimal import slopes, tilted_laws
 from labeldp.testing import ConformanceError, check_mechanism, check_optimal
-from labeldp.testing._exact import worst_log_ratio
+from labeldp.testing.suite import worst_log_ratio
 
 STARS = (1, 2, 3, 4, 5)
 SKEWED = np.array([0.06, 0.11, 0.26, 0.35, 0.22])

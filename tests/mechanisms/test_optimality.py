@@ -12,8 +12,7 @@ from scipy.optimize import linprog
 
 from labeldp.channel import safe_odds
 from labeldp.mechanisms import Mechanism, RandomizedResponse, RRTopK, RRWithPrior
-from labeldp.testing._exact import rounding_of, worst_log_ratio
-from labeldp.testing._matrices import best_accuracy
+from labeldp.testing.suite import best_accuracy, rounding_of, worst_log_ratio
 
 KINDS = ("flat", "random", "peaked", "ties", "zeros", "geometric")
 

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from labeldp._loss.peers import _laws as laws
-from labeldp._random import NoiseKey
 from labeldp.errors import LabelDPError, PrivacyError
 from labeldp.guarantee import Guarantee, Trust
+from labeldp.loss import peers as laws
 from labeldp.mechanisms import PeerToPeerRR
+from labeldp.random import NoiseKey
 
 
 def law_of_reports(n: int, positives: int, alpha: float, m: int) -> np.ndarray:

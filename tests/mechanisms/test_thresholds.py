@@ -9,10 +9,9 @@ import mpmath
 import numpy as np
 import pytest
 
-from labeldp.channel import Channel, odds_to_keep, safe_odds
-from labeldp.channel import _kernels as kernels
-from labeldp.channel import _thresholds as thresholds
-from labeldp.channel._thresholds import FULL_RANGE, HALF_RANGE
+from labeldp.channel import Channel, kernels, odds_to_keep, safe_odds
+from labeldp.channel import finite as thresholds
+from labeldp.channel.finite import FULL_RANGE, HALF_RANGE
 
 DIGITS = 60
 

@@ -11,7 +11,7 @@ from sklearn.neighbors import KNeighborsClassifier
 
 from labeldp.errors import LabelDPError
 from labeldp.nn import BYOL, ModuleFeatures
-from labeldp.nn._byol import Pair, Views, disagreement, rising
+from labeldp.nn.byol import Pair, Views, disagreement, rising
 
 
 @pytest.fixture(scope="module")

@@ -314,6 +314,6 @@ def test_without_torch_the_package_names_its_extra():
 
 
 def test_every_named_network_has_a_cpu_preset():
-    from labeldp.nn._presets import CPU
+    from labeldp.nn.presets import CPU
 
     assert sorted(CPU) == sorted(MODELS)

@@ -14,15 +14,15 @@ import scipy.sparse
 from scipy.stats import binom, chi2
 from sklearn.base import clone
 
-from labeldp._random import BitStream, NoiseKey
 from labeldp.accounting import Ledger
 from labeldp.errors import BudgetError, LabelDPError, MissingExtraError
 from labeldp.guarantee import Trust, Unit
-from labeldp.nn._dpsgd import DPSGDClassifier
+from labeldp.nn.dpsgd import DPSGDClassifier
+from labeldp.random import BitStream, NoiseKey
 from labeldp.release import SensitiveLabels
 
 try:
-    training: Any = importlib.import_module("labeldp.nn._dpsgd_train")
+    training: Any = importlib.import_module("labeldp.nn.dpsgd_train")
 except MissingExtraError:  # torch and opacus are an extra
     pytest.skip("opacus is not installed", allow_module_level=True)
 
@@ -290,7 +290,7 @@ def test_a_constant_label_and_more_columns_than_rows_are_no_trouble():
 
 
 def test_a_missing_package_names_the_extra(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.delitem(sys.modules, "labeldp.nn._dpsgd_train")
+    monkeypatch.delitem(sys.modules, "labeldp.nn.dpsgd_train")
     monkeypatch.setitem(sys.modules, "opacus", None)
     with pytest.raises(MissingExtraError, match=r"labeldp\[opacus\]"):
         DPSGDClassifier(**settings()).fit(*two_classes(60))

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from labeldp.nn._losses import Evidence, forward_loss, plain_loss, soft_loss, weighted_loss
+from labeldp.nn.training import Evidence, forward_loss, plain_loss, soft_loss, weighted_loss
 
 
 @pytest.fixture

@@ -8,12 +8,9 @@ import torch
 
 from labeldp.errors import LabelDPError
 from labeldp.nn import Augment, Training, cpu_preset, paper_preset
-from labeldp.nn._augment import as_augment, blanked, mirrored, shifted
-from labeldp.nn._inputs import ArrayInputs, DatasetInputs, Scale
-from labeldp.nn._losses import Evidence
-from labeldp.nn._presets import CPU, resolved
-from labeldp.nn._schedules import share_of_peak
-from labeldp.nn._training import Task, batches, follow, mixed_logits, start, train
+from labeldp.nn.inputs import ArrayInputs, DatasetInputs, Scale
+from labeldp.nn.presets import CPU, as_augment, blanked, mirrored, resolved, shifted
+from labeldp.nn.training import Evidence, Task, batches, follow, mixed_logits, share_of_peak, start, train
 
 
 @pytest.mark.parametrize("schedule", ["linear", "piecewise", "constant"])

@@ -9,10 +9,10 @@ import pytest
 import scipy.stats
 
 from labeldp import ClusterPrior
-from labeldp._random import NoiseKey
 from labeldp.errors import LabelDPError
 from labeldp.guarantee import Guarantee, Trust
-from labeldp.priors import _cluster
+from labeldp.priors import cluster as _cluster
+from labeldp.random import NoiseKey
 from labeldp.release import SensitiveLabels
 
 #: Every statistical test below is seeded; its failure probability over seeds would be this.

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from labeldp._random import NoiseKey
 from labeldp.errors import LabelDPError
 from labeldp.priors import ClusterPrior, PublicPrior, UniformPrior
-from labeldp.priors._clustering import cluster
-from labeldp.priors._flat import flat_features
+from labeldp.priors.base import flat_features
+from labeldp.priors.cluster import cluster
+from labeldp.random import NoiseKey
 from labeldp.release import SensitiveLabels
 
 

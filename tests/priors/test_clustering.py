@@ -15,8 +15,8 @@ from sklearn.mixture import GaussianMixture
 import labeldp
 from labeldp.errors import LabelDPError
 from labeldp.priors import cluster_features, heterogeneity, public_heterogeneity
-from labeldp.priors._cluster import cluster as cluster_of_the_prior
-from labeldp.priors._clustering import cluster, merge_small
+from labeldp.priors.cluster import cluster, merge_small
+from labeldp.priors.cluster import cluster as cluster_of_the_prior
 
 
 def blobs(sizes=(60, 50, 40), *, seed=0, spread=0.3) -> np.ndarray:

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 
 from labeldp import ClusterPrior, ModelPrior, PublicPrior, UniformPrior
-from labeldp._random import NoiseKey
 from labeldp.errors import LabelDPError
 from labeldp.guarantee import Guarantee, Trust
 from labeldp.learn import LabelPrivateClassifier
 from labeldp.priors import model_probabilities, tempered
+from labeldp.random import NoiseKey
 from labeldp.release import SensitiveLabels
 
 Y = np.arange(12) % 3

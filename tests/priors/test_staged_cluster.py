@@ -8,13 +8,15 @@ import numpy as np
 import pytest
 from sklearn.base import BaseEstimator
 
-from labeldp._random import NoiseKey
 from labeldp.errors import LabelDPError, PrivacyError
 from labeldp.guarantee import Guarantee, Trust
 from labeldp.learn import SoftmaxRegression
-from labeldp.priors import PriorTable, StagedClusterPrior, _staged
-from labeldp.priors._staged import cluster_count, equal_parts, fitted_shares, half_white
-from labeldp.release import SensitiveLabels, _measure
+from labeldp.priors import PriorTable, StagedClusterPrior
+from labeldp.priors import staged as _staged
+from labeldp.priors.staged import cluster_count, equal_parts, fitted_shares, half_white
+from labeldp.random import NoiseKey
+from labeldp.release import SensitiveLabels
+from labeldp.release import measurement as _measure
 
 SIZES = {"n_examples": 3000, "n_classes": 3}
 

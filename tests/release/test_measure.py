@@ -20,11 +20,11 @@ from hypothesis import strategies as st
 from scipy.stats import binom
 
 import labeldp
-from labeldp._random import NoiseKey
 from labeldp.errors import LabelDPError
 from labeldp.guarantee import Trust, Unit
+from labeldp.random import NoiseKey
 from labeldp.release import LabelCounts, LabelSums, Query, SensitiveLabels, Sensitivity, measure
-from labeldp.release._measure import _noise_for
+from labeldp.release.measurement import _noise_for
 
 ALARM = 1e-7
 GROUPS = 20_000

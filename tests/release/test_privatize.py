@@ -13,13 +13,13 @@ import pytest
 from scipy.stats import binom
 
 import labeldp
-from labeldp._random import NoiseKey
 from labeldp.accounting import Ledger, fingerprint
 from labeldp.channel import Channel, MatrixChannel
 from labeldp.errors import BudgetError, LabelDPError, PrivacyError
 from labeldp.guarantee import Trust, Unit
+from labeldp.random import NoiseKey
 from labeldp.release import Release, SensitiveLabels, privatize
-from labeldp.release import _privatize as door
+from labeldp.release import randomize as door
 
 RR = labeldp.RandomizedResponse
 N = 60

@@ -13,18 +13,16 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from labeldp.arrays import Int64s
 from labeldp.errors import LabelDPError
 from labeldp.release import LabelCounts, LabelSums, Query, SensitiveLabels, measure
 
-Codes = npt.NDArray[np.int64]
 
-
-def neighbours(n: int, n_classes: int) -> Iterator[tuple[Codes, Codes]]:
+def neighbours(n: int, n_classes: int) -> Iterator[tuple[Int64s, Int64s]]:
     """All pairs of data sets of n labels that differ in one label."""
     for labels in itertools.product(range(n_classes), repeat=n):
         for i, other in itertools.product(range(n), range(n_classes)):

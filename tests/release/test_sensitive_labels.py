@@ -15,7 +15,7 @@ import pytest
 import labeldp
 from labeldp.errors import LabelDPError
 from labeldp.release import SensitiveLabels
-from labeldp.release._labels import CLASSES_READ_OFF, codes_of
+from labeldp.release.labels import CLASSES_READ_OFF, codes_of
 
 WORDS = ["no", "yes", "no", "maybe"]
 SORTED = ("maybe", "no", "yes")

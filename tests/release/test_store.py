@@ -17,11 +17,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import labeldp
-from labeldp._random import NoiseKey
 from labeldp.channel import FiniteChannel
 from labeldp.errors import LabelDPError, ReleaseError
+from labeldp.random import NoiseKey
 from labeldp.release import Release, SensitiveLabels, privatize
-from labeldp.release._store import CHANNEL, LABELS, MANIFEST, PRIOR, load_release
+from labeldp.release.files import CHANNEL, LABELS, MANIFEST, PRIOR, load_release
 
 RR = labeldp.RandomizedResponse
 PLAIN = {MANIFEST, LABELS, CHANNEL, PRIOR}

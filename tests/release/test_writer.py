@@ -16,7 +16,7 @@ from labeldp.channel import Channel
 from labeldp.errors import LabelDPError, ReleaseError
 from labeldp.guarantee import Guarantee
 from labeldp.release import Release, load_release
-from labeldp.release import _writer as writer
+from labeldp.release import files as writer
 
 
 def head(**facts: Any) -> Release:

@@ -19,8 +19,8 @@ import pytest
 
 import labeldp
 from labeldp.errors import LabelDPError
-from labeldp.report._style import DARK, LIGHT, SERIES_DARK, SERIES_LIGHT, contrast
 from labeldp.report.explorer import Explorer, Settings, explored
+from labeldp.report.plots import DARK, LIGHT, SERIES_DARK, SERIES_LIGHT, contrast
 
 CHROMIUM = shutil.which("chromium")
 needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine: apt-get install chromium")

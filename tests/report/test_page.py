@@ -13,8 +13,7 @@ import pytest
 
 from labeldp.errors import LabelDPError
 from labeldp.report import Bars, Facts, Lines, Section, Series, Table, page, plot_file, plot_table, write_page
-from labeldp.report._style import BANNER, DARK, LIGHT, SERIES_DARK, SERIES_LIGHT, contrast
-from labeldp.report._svg import nice_ticks
+from labeldp.report.plots import BANNER_COLOURS, DARK, LIGHT, SERIES_DARK, SERIES_LIGHT, contrast, nice_ticks
 
 LINES = Lines(
     title="Accuracy",
@@ -141,7 +140,7 @@ def test_contrast_holds_in_light_and_dark():
             assert contrast(palette["soft"], palette[ground]) >= 7
             assert contrast(palette["link"], palette[ground]) >= 7
         assert min(contrast(colour, palette["ground"]) for colour in series) >= 4.5
-    assert contrast(*BANNER) >= 7
+    assert contrast(*BANNER_COLOURS) >= 7
     assert contrast("#777777", "#ffffff") < 4.5  # the measure can fail: a well-known grey that is just too light
 
 

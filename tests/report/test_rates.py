@@ -8,14 +8,12 @@ import numpy as np
 import pytest
 
 import labeldp
-from labeldp._advantage import best_guess
 from labeldp.channel import Channel, MatrixChannel
-from labeldp.guarantee import Guarantee
+from labeldp.guarantee import Guarantee, best_guess
 from labeldp.release import Release
-from labeldp.report import _rates
-from labeldp.report._epsilons import families
-from labeldp.report._rates import rates, representatives, spread
-from labeldp.report._words import largest_belief, right_guesses
+from labeldp.report import figures as _rates
+from labeldp.report.figures import families, rates, representatives, spread
+from labeldp.report.words import largest_belief, right_guesses
 
 N, K = 60, 4
 #: Sums of some hundred doubles of size 1, in another order.

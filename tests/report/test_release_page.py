@@ -13,8 +13,7 @@ from labeldp.errors import ReleaseError
 from labeldp.guarantee import Guarantee
 from labeldp.priors import ClusterPrior
 from labeldp.report import Lines, Table
-from labeldp.report._promise import inference
-from labeldp.report.release_page import release_page
+from labeldp.report.release_page import inference, release_page
 
 N = 400
 AUDIT = {

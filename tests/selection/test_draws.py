@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from scipy.stats import chi2, kstest
 
-from labeldp._random import BitStream, NoiseKey
+from labeldp.random import BitStream, NoiseKey
 from labeldp.selection import (
     Histogram,
     StablePlan,
@@ -26,11 +26,9 @@ from labeldp.selection import (
     top_k_exponential,
     top_stable,
 )
-from labeldp.selection._noise import exponential, gaussian_offset, gumbel, laplace_offset, laplace_rate
-from labeldp.selection.exponential import exponential_scale, one_shot, peel
-from labeldp.selection.limited import _solved, bottom_offset
-from labeldp.selection.maximum import choose_rank
-from labeldp.selection.sparse import sparse_offset
+from labeldp.selection.base import exponential, gaussian_offset, gumbel, laplace_offset, laplace_rate
+from labeldp.selection.exponential import _solved, bottom_offset, exponential_scale, one_shot, peel
+from labeldp.selection.maximum import choose_rank, sparse_offset
 
 CHANCE = 1e-6
 KEY = NoiseKey.from_seed(20)

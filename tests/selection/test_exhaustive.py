@@ -11,13 +11,10 @@ from scipy.special import ndtr
 
 from labeldp.guarantee import Guarantee, Trust, Unit
 from labeldp.selection import exponential_guarantee, exponential_scale, limited_domain_guarantee, stable_plan
-from labeldp.selection._budget import approximate
-from labeldp.selection._noise import gaussian_offset, laplace_offset
-from labeldp.selection._relation import RELATIONS
-from labeldp.selection.limited import bottom_offset
-from labeldp.selection.maximum import noisy_max_guarantee
-from labeldp.selection.propose_test import gaussian_test_guarantee
-from labeldp.selection.sparse import sparse_offset
+from labeldp.selection.base import RELATIONS, approximate, gaussian_offset, laplace_offset
+from labeldp.selection.exponential import bottom_offset
+from labeldp.selection.maximum import noisy_max_guarantee, sparse_offset
+from labeldp.selection.stable import gaussian_test_guarantee
 
 #: The exact laws are sums of a few hundred floats, each with a relative error of about 1e-14.
 SUMMED = 1e-11

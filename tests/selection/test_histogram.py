@@ -23,7 +23,7 @@ from labeldp.selection import (
     top_k_exponential,
     top_stable,
 )
-from labeldp.selection._levels import find_levels
+from labeldp.selection.base import find_levels
 
 BUDGET = {"epsilon": 1.0, "delta": 1e-6, "neighbours": "replace"}
 
@@ -74,7 +74,7 @@ def test_pairs_in_parts_equal_pairs_at_once(monkeypatch):
     rng = np.random.default_rng(0)
     users, items = rng.integers(0, 300, 5000), rng.integers(0, 40, 5000)
     whole = Histogram.from_pairs(users, items)
-    monkeypatch.setattr("labeldp.selection._pairs.CHUNK", 333)
+    monkeypatch.setattr("labeldp.selection.histogram.CHUNK", 333)
     parts = Histogram.from_pairs(users, items)
     assert np.array_equal(whole.counts, parts.counts)
     assert whole.counts.sum() == len(set(zip(users.tolist(), items.tolist(), strict=True)))

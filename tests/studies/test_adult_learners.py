@@ -6,10 +6,10 @@ import math
 from pathlib import Path
 
 import pytest
+from studies.adult_learners_cases import CASES
 
-from labeldp.studies import adult_learners as subject
-from labeldp.studies import read_result
-from labeldp.studies.adult_learners_cases import CASES
+from studies import adult_learners as subject
+from studies import read_result
 
 NAMES = [case.setting for case in CASES]
 

@@ -6,12 +6,12 @@ import math
 
 import numpy as np
 import pytest
+from studies.cluster_model import NoiseScaledSoftmax, model, penalty
 
 from labeldp import ClusterRR, RandomizedResponse, privatize
 from labeldp.errors import LabelDPError
 from labeldp.release import SensitiveLabels
-from labeldp.studies import cluster_histogram as subject
-from labeldp.studies.cluster_model import NoiseScaledSoftmax, model, penalty
+from studies import cluster_histogram as subject
 
 
 def blobs(n: int = 3_000, n_classes: int = 3) -> tuple[np.ndarray, np.ndarray]:

@@ -12,10 +12,10 @@ import pytest
 from labeldp import ClusterRR
 from labeldp.data import load
 from labeldp.errors import LabelDPError
-from labeldp.studies import StudyRow, read_result
-from labeldp.studies import cluster_cases as cases
-from labeldp.studies import cluster_response as subject
-from labeldp.studies import cluster_words as words
+from studies import StudyRow, read_result
+from studies import cluster_cases as cases
+from studies import cluster_response as subject
+from studies import cluster_words as words
 
 TREATMENTS = (*subject.TREATMENTS, cases.CLUSTER_UNBIASED, cases.STAGES, cases.STAGES_FORWARD)
 

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from labeldp._advantage import advantage_bound, best_guess
-from labeldp.studies import demo
-from labeldp.studies._demo_page import demo_page, demo_table, percent_up
+from labeldp import demo
+from labeldp.demo import demo_page, demo_table, percent_up
+from labeldp.guarantee import advantage_bound, best_guess
 
 
 @given(st.just(0.0) | st.floats(1e-6, 50.0))

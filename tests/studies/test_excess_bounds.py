@@ -7,11 +7,11 @@ import math
 import numpy as np
 import pytest
 from scipy.stats import binom
+from studies.excess_problem import DIAMETER, SIGNAL, Problem
 
 from labeldp.learn import LPRRSGD
 from labeldp.mechanisms import RandomizedResponse
-from labeldp.studies import excess_bounds as subject
-from labeldp.studies.excess_problem import DIAMETER, SIGNAL, Problem
+from studies import excess_bounds as subject
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 5.0])

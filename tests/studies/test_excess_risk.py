@@ -9,15 +9,15 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from studies.adult_learners_cases import need_opacus
+from studies.excess_methods import BLIND, IN_BALL, METHODS, NORMAL, PRIOR, RECORD, RESPONSE, in_ball
+from studies.excess_plots import Point, Sweep, setting
+from studies.excess_problem import DIAMETER
 
 from labeldp.errors import MissingExtraError
 from labeldp.report import Lines
-from labeldp.studies import excess_risk as subject
-from labeldp.studies import read_result
-from labeldp.studies.adult_learners_cases import need_opacus
-from labeldp.studies.excess_methods import BLIND, IN_BALL, METHODS, NORMAL, PRIOR, RECORD, RESPONSE, in_ball
-from labeldp.studies.excess_plots import Point, Sweep, setting
-from labeldp.studies.excess_problem import DIAMETER
+from studies import excess_risk as subject
+from studies import read_result
 
 SMALL = Sweep(symbol="p", points=(10, 40), base=Point(p=20, n=300, epsilon=1.0, K=2))
 

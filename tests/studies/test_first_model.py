@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits
 
-from labeldp.studies import StudyRow
-from labeldp.studies import first_model as subject
+from studies import StudyRow
+from studies import first_model as subject
 
 
 def test_findings_are_read_off_the_rows():

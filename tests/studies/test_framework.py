@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
+from studies.pages import cells
 
-from labeldp import studies
+import studies
 from labeldp.errors import LabelDPError
-from labeldp.studies import StudyResult, StudyRow, read_result, rich_table, write_result
-from labeldp.studies._pages import cells
+from studies import StudyResult, StudyRow, read_result, rich_table, write_result
 
 
 def some_result() -> StudyResult:

@@ -4,14 +4,14 @@ import math
 
 import numpy as np
 import pytest
-
-from labeldp.studies._kept import Kept
-from labeldp.studies._study import StudyRow
+from studies.kept import Kept
+from studies.study import StudyRow
 
 torch = pytest.importorskip("torch", reason="the image studies train networks: install labeldp[torch]")
 
-from labeldp.studies import images, images_cases  # noqa: E402 - after the skip
-from labeldp.studies.images_words import findings  # noqa: E402
+from studies.images_words import findings  # noqa: E402
+
+from studies import images, images_cases  # noqa: E402 - after the skip
 
 
 def made(n: int = 1500, seed: int = 0) -> images.Images:

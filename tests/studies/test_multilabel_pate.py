@@ -7,14 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from labeldp._random import NoiseKey
 from labeldp.data import Dataset
-from labeldp.learn.pate._aggregate import SetAnswers
-from labeldp.studies import StudyRow, read_result
-from labeldp.studies import multilabel_pate as subject
-from labeldp.studies import multilabel_pate_cases as cases
-from labeldp.studies import multilabel_pate_classes as classes
-from labeldp.studies import multilabel_pate_words as words
+from labeldp.learn.pate.votes import SetAnswers
+from labeldp.random import NoiseKey
+from studies import StudyRow, read_result
+from studies import multilabel_pate as subject
+from studies import multilabel_pate_cases as cases
+from studies import multilabel_pate_classes as classes
+from studies import multilabel_pate_words as words
 
 
 def dataset(name: str, *, n_labels: int = 0) -> Dataset:

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from studies.prior_response import BELIEVED, EPSILONS, REAL, SETTINGS, promised
 
-from labeldp import studies
-from labeldp.studies import StudyResult
-from labeldp.studies.prior_response import BELIEVED, EPSILONS, REAL, SETTINGS, promised
+import studies
+from studies import StudyResult
 
 
 @pytest.fixture(scope="module")

@@ -7,9 +7,9 @@ import math
 import numpy as np
 import pytest
 
-from labeldp.learn.ratings._pairs import PairTable
-from labeldp.studies import StudyRow, ratings_cases
-from labeldp.studies import ratings as subject
+from labeldp.learn.ratings.evidence import PairTable
+from studies import StudyRow, ratings_cases
+from studies import ratings as subject
 
 
 def row(setting: str, value: float, *, note: str = "", paper: float | None = None) -> StudyRow:

@@ -9,10 +9,10 @@ import pytest
 
 from labeldp.data import StateCases
 from labeldp.selection import Histogram
-from labeldp.studies import StudyRow, read_result
-from labeldp.studies import top_k as subject
-from labeldp.studies import top_k_cases as cases
-from labeldp.studies import top_k_words as words
+from studies import StudyRow, read_result
+from studies import top_k as subject
+from studies import top_k_cases as cases
+from studies import top_k_words as words
 
 
 def case(counts: np.ndarray, *, k: int, days: int = 1) -> cases.Case:

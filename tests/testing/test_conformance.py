@@ -19,8 +19,8 @@ from labeldp.errors import LabelDPError, PrivacyError
 from labeldp.guarantee import Guarantee
 from labeldp.mechanisms import Mechanism, RandomizedResponse, RRTopK, RRWithPrior
 from labeldp.testing import ConformanceError, Subject, check_mechanism, check_optimal, mechanism_checks
-from labeldp.testing._exact import agreement, two_sided, worst_log_ratio
 from labeldp.testing.broken import Broken, DrawsFromAll, OffByOneK, broken_subjects
+from labeldp.testing.suite import agreement, two_sided, worst_log_ratio
 
 CHECKS = mechanism_checks(optimal=True)
 SOUND = [

@@ -4,11 +4,19 @@
 3.7306
 """
 
-from labeldp._advantage import advantage_bound, best_guess
-from labeldp.accounting.association import AssociationBound, label_association, least_cluster_size
-from labeldp.accounting.calibration import calibrate, what_is_left
-from labeldp.accounting.conversion import discrete_gaussian_sigma, laplace_scale, zcdp_rho
-from labeldp.accounting.gaussian import analytic_gaussian_sigma, gaussian_delta, gaussian_epsilon
+from labeldp.accounting.calibration import (
+    AssociationBound,
+    analytic_gaussian_sigma,
+    calibrate,
+    discrete_gaussian_sigma,
+    gaussian_delta,
+    gaussian_epsilon,
+    label_association,
+    laplace_scale,
+    least_cluster_size,
+    what_is_left,
+    zcdp_rho,
+)
 from labeldp.accounting.ledger import Ledger, LedgerEntry, fingerprint
 from labeldp.accounting.peers import (
     PeerSettings,
@@ -20,6 +28,7 @@ from labeldp.accounting.peers import (
     peers_paper_epsilon,
     peers_shuffle_epsilon,
 )
+from labeldp.guarantee import advantage_bound, best_guess
 
 __all__ = [
     "AssociationBound",

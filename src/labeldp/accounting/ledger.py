@@ -20,24 +20,34 @@ Design notes. The budget is compared and the row is written in one transaction, 
 waste budget, and can never hide a release. The file is described in `_ledger_file`, the values in `_ledger_entry`.
 A process reads all rows at each call and checks their chain; nothing is remembered between calls, so replay is the only
 path there is and live equals replay by construction.
+
+What a ledger says: a release that was charged, a budget that was set; both plain values read back from a row.
+
+>>> budget = BudgetEntry(id=1, label_set=None, epsilon=2.0, delta=0.0, who="ann@desk", when="2030-01-01T00:00:00+00:00")
+>>> budget.limit
+(2.0, 0.0)
 """
 
 from __future__ import annotations
 
+import getpass
+import json
 import math
 import os
+import re
+import socket
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from decimal import ROUND_FLOOR, Context, Decimal
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from labeldp._validate import check_delta, check_epsilon, check_positive
-from labeldp.accounting import _ledger_entry as entry_of
-from labeldp.accounting._ledger_entry import BudgetEntry, LedgerEntry
-from labeldp.accounting._ledger_file import Record, Table, read, tampered, writing
-from labeldp.accounting._ledger_rows import fingerprint
+from labeldp.accounting.ledger_file import Draft, Record, Table, fingerprint, read, tampered, writing
 from labeldp.errors import BudgetError, Described, LabelDPError, PrivacyError, invalid
 from labeldp.guarantee import Guarantee, shown
+from labeldp.loss.base import from_number, to_number
+from labeldp.validate import check_delta, check_epsilon, check_integer, check_positive
 
 __all__ = ["BudgetEntry", "Ledger", "LedgerEntry", "fingerprint"]
 
@@ -80,7 +90,7 @@ class Ledger:
         share = check_delta("Ledger", delta)
         self._default = None if budget is None else (check_epsilon("Ledger", budget, name="budget"), share)
         records = self._read()
-        if self._default is not None and entry_of.budget(records, None) is None:
+        if self._default is not None and budget_of(records, None) is None:
             with writing(self.path, timeout=self.timeout) as table:
                 self._keep_default(table)
 
@@ -105,7 +115,7 @@ class Ledger:
         One transaction: what the set has spent and this guarantee, in sequence, must keep within the budget. When this
         returns, the row is on disk.
         """
-        draft = entry_of.release_draft(
+        draft = release_draft(
             guarantee,
             label_set=label_set,
             rows=rows,
@@ -120,7 +130,7 @@ class Ledger:
             self._keep_default(table)
             check_room(guarantee, records=table.records, label_set=label_set)
             record = table.append(draft)
-        return entry_of.release_entry(record)
+        return release_entry(record)
 
     def set_budget(
         self, epsilon: float, *, delta: float = 0.0, label_set: str | None = "labels", who: str | None = None
@@ -128,18 +138,18 @@ class Ledger:
         """Record a new budget for a label set, or (None) for every set without its own; smaller than spent is fine."""
         owner = "Ledger.set_budget"
         limit, share = check_epsilon(owner, epsilon), check_delta(owner, delta)
-        draft = entry_of.budget_draft(owner, epsilon=limit, delta=share, label_set=label_set, who=who)
+        draft = budget_draft(owner, epsilon=limit, delta=share, label_set=label_set, who=who)
         with writing(self.path, timeout=self.timeout) as table:
             self._keep_default(table)
             table.append(draft)
 
     def budget(self, label_set: str | None = "labels") -> tuple[float, float] | None:
         """Return the (epsilon, delta) that a label set may spend, or None if nobody set one."""
-        return entry_of.budget(self._read(), label_set)
+        return budget_of(self._read(), label_set)
 
     def spent(self, label_set: str = "labels") -> Guarantee | None:
         """Return what the releases of a label set cost together, or None if there are none."""
-        return entry_of.spent(self._read(), label_set)
+        return spent(self._read(), label_set)
 
     def remaining(self, label_set: str = "labels") -> float:
         """Return an epsilon that may still be charged, at the budget's delta; inf if there is no budget.
@@ -148,16 +158,16 @@ class Ledger:
         composition). Guarantees that compose better than by adding up may fit even when they look larger.
         """
         records = self._read()
-        return entry_of.left(entry_of.budget(records, label_set), entry_of.spent(records, label_set))
+        return left(budget_of(records, label_set), spent(records, label_set))
 
     def entries(self, label_set: str | None = None) -> tuple[LedgerEntry, ...]:
         """Return the releases of a label set, or of all, oldest first."""
-        return entry_of.releases(self._read(), label_set)
+        return releases(self._read(), label_set)
 
     def budgets(self, label_set: str | None = None) -> tuple[BudgetEntry, ...]:
         """Return every budget that was ever set for a label set, or for any, oldest first."""
         chosen = (record for record in self._read() if record.kind == "budget")
-        return tuple(entry_of.budget_entry(record) for record in chosen if label_set in (None, record.label_set))
+        return tuple(budget_entry(record) for record in chosen if label_set in (None, record.label_set))
 
     def label_sets(self) -> tuple[str, ...]:
         """Return the names of the label sets that have a release or a budget of their own, sorted."""
@@ -179,9 +189,9 @@ class Ledger:
 
     def _keep_default(self, table: Table) -> None:
         """Record the default budget in a file that has none."""
-        if self._default is not None and entry_of.budget(table.records, None) is None:
+        if self._default is not None and budget_of(table.records, None) is None:
             epsilon, delta = self._default
-            table.append(entry_of.budget_draft("Ledger", epsilon=epsilon, delta=delta, label_set=None, who=None))
+            table.append(budget_draft("Ledger", epsilon=epsilon, delta=delta, label_set=None, who=None))
 
 
 def check_path(path: Any) -> Path:
@@ -193,12 +203,12 @@ def check_path(path: Any) -> Path:
 
 def check_room(guarantee: Guarantee, *, records: tuple[Record, ...], label_set: str) -> None:
     """Refuse a guarantee of another unit than the set's, or one that does not fit its budget."""
-    used = entry_of.spent(records, label_set)
+    used = spent(records, label_set)
     if used is not None and used.unit != guarantee.unit:
         must = f"be about the unit of label set {label_set!r}, `{used.unit.value}`"
         fix = "Guarantees of two units do not add up: use another label set."
         raise invalid("Ledger.charge", "guarantee", must, got=guarantee.unit.value, fix=fix, kind=PrivacyError)
-    limit = entry_of.budget(records, label_set)
+    limit = budget_of(records, label_set)
     if limit is None:
         return
     total = guarantee if used is None else Guarantee.in_sequence([used, guarantee])
@@ -215,7 +225,7 @@ def over_budget(
     before = 0.0 if used is None else used.epsilon(delta)
     asked, whole = guarantee.epsilon(delta), total.epsilon(delta)
     must = f"keep label set {label_set!r} within its budget of epsilon = {shown(epsilon)} at delta = {delta:g}"
-    rest = shown_down(entry_of.left(limit, used))
+    rest = shown_down(left(limit, used))
     got = f"{shown(asked)} asked, {shown(before)} spent, {rest} left ({shown(whole)} in all)"
     fix = "Ask for less, or have the budget raised with set_budget."
     if math.isinf(asked) and delta == 0 and math.isfinite(guarantee.epsilon(1e-5)):
@@ -232,3 +242,202 @@ def shown_down(value: float) -> str:
     if math.isinf(value):
         return "inf"
     return f"{float(Context(prec=6, rounding=ROUND_FLOOR).create_decimal(Decimal(value))):.6g}"
+
+
+Parts = tuple[tuple[str, Guarantee], ...]
+OWNER = "Ledger.charge"
+
+
+@dataclass(frozen=True, kw_only=True)
+class LedgerEntry:
+    """One charged release. Every field is public: none depends on the value of a label.
+
+    `rows` is the fingerprint of the data set's identity and row ids; `when` is UTC in ISO 8601; `parts` names what the
+    release was made of; `seeded` marks noise that can be made again, which protects no one; `hash` closes the chain up
+    to this entry: whoever keeps it can later hold the ledger to it (`Ledger.verify(known=entry.hash)`).
+    """
+
+    id: int
+    label_set: str
+    rows: str
+    n_rows: int
+    guarantee: Guarantee
+    mechanism: str
+    parts: Parts = field(repr=False)
+    seeded: bool
+    who: str
+    when: str
+    note: str
+    hash: str = field(repr=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BudgetEntry:
+    """One budget that was set, for a label set or (None) for every set that has none of its own."""
+
+    id: int
+    label_set: str | None
+    epsilon: float
+    delta: float
+    who: str
+    when: str
+
+    @property
+    def limit(self) -> tuple[float, float]:
+        """The most epsilon, and the delta at which it is read."""
+        return self.epsilon, self.delta
+
+
+def release_draft(
+    guarantee: Guarantee,
+    *,
+    label_set: str,
+    rows: str,
+    n_rows: int,
+    mechanism: str,
+    parts: Iterable[tuple[str, Guarantee]],
+    seeded: bool,
+    who: str | None,
+    note: str,
+) -> Draft:
+    """Return the row of a release, each field checked before anything is opened."""
+    content = {
+        "rows": check_rows(rows),
+        "n_rows": check_integer(OWNER, "n_rows", n_rows, least=0),
+        "guarantee": check_guarantee(guarantee).to_json(),
+        "mechanism": check_text("mechanism", mechanism),
+        "parts": [{"name": name, "guarantee": part.to_json()} for name, part in check_parts(parts)],
+        "seeded": bool(seeded),
+        "note": check_text("note", note),
+    }
+    label_set = check_name(OWNER, "label_set", label_set)
+    return Draft(kind="release", label_set=label_set, who=signature(OWNER, who), content=packed(content))
+
+
+def budget_draft(owner: str, *, epsilon: float, delta: float, label_set: str | None, who: str | None) -> Draft:
+    """Return the row of a budget whose numbers were checked."""
+    name = None if label_set is None else check_name(owner, "label_set", label_set)
+    content = {"epsilon": to_number(epsilon), "delta": delta}
+    return Draft(kind="budget", label_set=name, who=signature(owner, who), content=packed(content))
+
+
+# The same rows are read at every charge; a Record is frozen, so what it says never changes.
+@lru_cache(maxsize=16_384)
+def release_entry(record: Record) -> LedgerEntry:
+    """Return the release that a row records."""
+    data = json.loads(record.content)
+    assert record.label_set is not None  # `release_draft` wrote it
+    return LedgerEntry(
+        id=record.id,
+        label_set=record.label_set,
+        rows=data["rows"],
+        n_rows=data["n_rows"],
+        guarantee=Guarantee.from_json(data["guarantee"]),
+        mechanism=data["mechanism"],
+        parts=tuple((part["name"], Guarantee.from_json(part["guarantee"])) for part in data["parts"]),
+        seeded=data["seeded"],
+        who=record.who,
+        when=record.when,
+        note=data["note"],
+        hash=record.hash,
+    )
+
+
+def budget_entry(record: Record) -> BudgetEntry:
+    """Return the budget that a row records."""
+    data = json.loads(record.content)
+    epsilon = from_number(data["epsilon"])
+    return BudgetEntry(
+        id=record.id,
+        label_set=record.label_set,
+        epsilon=epsilon,
+        delta=data["delta"],
+        who=record.who,
+        when=record.when,
+    )
+
+
+def releases(records: Iterable[Record], label_set: str | None = None) -> tuple[LedgerEntry, ...]:
+    """Return the releases of one label set, or of all, in the order in which they were charged."""
+    chosen = (record for record in records if record.kind == "release")
+    return tuple(release_entry(record) for record in chosen if label_set in (None, record.label_set))
+
+
+def spent(records: Iterable[Record], label_set: str) -> Guarantee | None:
+    """Return what a label set's releases cost together: all in sequence, since any two may share rows."""
+    guarantees = [entry.guarantee for entry in releases(records, label_set)]
+    return Guarantee.in_sequence(guarantees) if guarantees else None
+
+
+def budget_of(records: Iterable[Record], label_set: str | None) -> tuple[float, float] | None:
+    """Return the newest budget of the set, or else the newest default."""
+    budgets = [record for record in records if record.kind == "budget"]
+    for name in (label_set, None):
+        mine = [record for record in budgets if record.label_set == name]
+        if mine:
+            return budget_entry(mine[-1]).limit
+    return None
+
+
+def left(limit: tuple[float, float] | None, used: Guarantee | None) -> float:
+    """Return the epsilon that a budget still admits at its delta, by adding up; inf without a budget."""
+    if limit is None or math.isinf(limit[0]):
+        return math.inf
+    return limit[0] if used is None else max(0.0, limit[0] - used.epsilon(limit[1]))
+
+
+def packed(content: dict[str, Any]) -> str:
+    """Return strict JSON, one text for one content."""
+    return json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def signature(owner: str, who: str | None) -> str:
+    """Return who signs: the name given, or user@host."""
+    if who is not None:
+        return check_name(owner, "who", who)
+    try:
+        user = getpass.getuser()
+    except (ImportError, KeyError, OSError):  # a user id without a name, as in some containers
+        user = "unknown"
+    return f"{user}@{socket.gethostname()}"
+
+
+def check_name(owner: str, name: str, value: Any) -> str:
+    """Return a name that a line of a table can show."""
+    if not isinstance(value, str) or not value.strip() or not value.isprintable():
+        raise invalid(owner, name, "be a non-empty text on one line", got=value)
+    return value
+
+
+def check_rows(value: Any) -> str:
+    """Return a fingerprint; anything else might be the rows, or their labels, themselves: it is not shown."""
+    if not isinstance(value, str) or not re.fullmatch(r"[0-9a-f]{64}", value):
+        fix = "Use labeldp.accounting.fingerprint(name, n_rows=...)."
+        got = Described(f"a {type(value).__name__}")
+        raise invalid(OWNER, "rows", "be a fingerprint of 64 hexadecimal digits", got=got, fix=fix)
+    return value
+
+
+def check_text(name: str, value: Any) -> str:
+    """Return a text, which may be empty."""
+    if not isinstance(value, str):
+        raise invalid(OWNER, name, "be a text", got=value)
+    return value
+
+
+def check_guarantee(value: Any) -> Guarantee:
+    """Return a guarantee; a bare epsilon does not say what it is about."""
+    if not isinstance(value, Guarantee):
+        raise invalid(OWNER, "guarantee", "be a Guarantee", got=value, fix="Use Guarantee.pure(epsilon).")
+    return value
+
+
+def check_parts(parts: Any) -> Parts:
+    """Return pairs of a name and a guarantee."""
+    try:
+        pairs = tuple((name, part) for name, part in parts)
+    except (TypeError, ValueError):
+        pairs = ((None, None),)
+    if not all(isinstance(name, str) and isinstance(part, Guarantee) for name, part in pairs):
+        raise invalid(OWNER, "parts", "be pairs of a name and a Guarantee", got=parts)
+    return pairs

@@ -9,7 +9,7 @@ True
 References: Esfandiari, Mirrokni, Syed, Vassilvitskii 2022 (Lemma 9 of the supplement); Balle, Bell, Gascon, Nissim 2019,
 "The privacy blanket of the shuffle model"; Feldman, McMillan, Talwar 2021, "Hiding among the clones".
 
-Design notes. The mathematics is in `labeldp._loss.peers`. Everything here is about one cluster; clusters compose in
+Design notes. The mathematics is in `labeldp.loss.peers`. Everything here is about one cluster; clusters compose in
 parallel, so the worst of them counts. The shuffle bound is the blanket decomposition of binary randomized response
 itself, proved in two lines where it is computed; the erratum to the general clone bound of Feldman, McMillan and Talwar
 (2023) does not touch it.
@@ -23,7 +23,8 @@ from typing import Any
 
 import numpy as np
 
-from labeldp._loss.peers import (
+from labeldp.errors import invalid
+from labeldp.loss.peers import (
     LARGEST_EXACT,
     blanket_deltas,
     check_alpha,
@@ -34,8 +35,7 @@ from labeldp._loss.peers import (
     peer_profile,
     shuffled_profile,
 )
-from labeldp._validate import check_epsilon, check_integer
-from labeldp.errors import invalid
+from labeldp.validate import check_epsilon, check_integer
 
 #: The bracket of a calibrated alpha ends this narrow, relative to it; each step is a full scan.
 WIDTH = 1e-4

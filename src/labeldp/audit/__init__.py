@@ -12,19 +12,21 @@ Design notes. Nothing here imports a mechanism or a learner: an audit cannot tru
 own coins and labels come from NumPy; they protect no one.
 """
 
-from labeldp._advantage import advantage_bound
-from labeldp.audit._accuracy import AccuracyAudit, accuracy_audit
-from labeldp.audit._audit import Pipeline, Randomizer, audit
-from labeldp.audit._canary import CanaryAudit, canary_audit, one_run_bound
-from labeldp.audit._channel import ChannelAudit, channel_audit
-from labeldp.audit._columns import raw_label_check
-from labeldp.audit._door import door_audit
-from labeldp.audit._inference import LabelInference, attack_release, label_inference
-from labeldp.audit._intervals import lower_limit, upper_limit
-from labeldp.audit._observed import observed_audit
-from labeldp.audit._scores import model_scores, release_scores
-from labeldp.audit._static import directory_check, ledger_checks, matrix_check, private_check
-from labeldp.audit._values import Audit, Check
+from labeldp.audit.canary import CanaryAudit, canary_audit, one_run_bound
+from labeldp.audit.channel import ChannelAudit, channel_audit, observed_audit
+from labeldp.audit.inference import (
+    AccuracyAudit,
+    LabelInference,
+    accuracy_audit,
+    attack_release,
+    label_inference,
+    model_scores,
+    release_scores,
+)
+from labeldp.audit.results import Audit, Check, lower_limit, upper_limit
+from labeldp.audit.static import directory_check, ledger_checks, matrix_check, private_check, raw_label_check
+from labeldp.audit.suite import Pipeline, Randomizer, audit, door_audit
+from labeldp.guarantee import advantage_bound
 
 __all__ = [
     "AccuracyAudit",

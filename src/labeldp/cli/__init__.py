@@ -17,6 +17,6 @@ from __future__ import annotations
 
 def main() -> None:
     """Run the command line of this process."""
-    from labeldp.cli._app import app
+    from labeldp.cli.app import app
 
     app(prog_name="labeldp")

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from labeldp.cli._options import AsJson
-from labeldp.cli._screen import answer, escaped, progress
+from labeldp.cli.screen import AsJson, answer, escaped, progress
 from labeldp.errors import Described, invalid, nearest
 
 if TYPE_CHECKING:
@@ -128,7 +127,7 @@ def _codes(target: str, table: Path | None, label: str | None) -> Any:
         raise invalid("audit", "--labels", "go with a release", got=target, fix="A pipeline brings its own labels.")
     from labeldp.data import column
     from labeldp.release import load_release
-    from labeldp.release._encoding import as_plain, look_up
+    from labeldp.release.labels import as_plain, look_up
 
     codes = look_up(as_plain(column(table, label)), load_release(target).classes)
     if codes is None:

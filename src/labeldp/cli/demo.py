@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from labeldp.cli._options import AsJson
-from labeldp.cli._screen import answer, shares
+from labeldp.cli.screen import AsJson, answer, shares
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -30,7 +29,7 @@ def demo(
 
       labeldp demo --out-dir reports --json
     """
-    from labeldp.studies.demo import run_demo
+    from labeldp.demo import run_demo
 
     with shares("demo") as told:
         rows, html = run_demo(progress=told, out_dir=out_dir)
@@ -39,7 +38,7 @@ def demo(
 
 
 def _show(console: Console, rows: Any, html: Path) -> None:
-    from labeldp.studies._demo_page import demo_table
+    from labeldp.demo import demo_table
 
     console.print(demo_table(rows))
     console.print("The report, with plots, opens in a browser:")

@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from labeldp.cli._options import AsJson
-from labeldp.cli._screen import answer, escaped, facts_table
-from labeldp.cli._words import percent, promise_facts, promise_rows
+from labeldp.cli.screen import AsJson, answer, escaped, facts_table, percent, promise_facts, promise_rows
 from labeldp.errors import invalid, nearest
 
 if TYPE_CHECKING:
@@ -71,7 +69,7 @@ def _facts(directory: Path, release: Any) -> dict[str, Any]:
 
 def _rates(release: Any) -> dict[str, Any]:
     """Return how often each class is released as another one, and the accuracy to expect, from the channel alone."""
-    from labeldp.report._rates import rates
+    from labeldp.report.figures import rates
 
     found = rates(release, most_classes=MOST_SHOWN)
     flips = (

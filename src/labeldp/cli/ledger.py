@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from labeldp.cli._options import AsJson
-from labeldp.cli._screen import answer, escaped
-from labeldp.cli._words import cost
+from labeldp.cli.screen import AsJson, answer, cost, escaped
 from labeldp.errors import invalid, nearest
 
 if TYPE_CHECKING:

@@ -1,14 +1,18 @@
-"""`labeldp pate`: teachers on parts of a private table vote on public rows, and a student learns the noisy answers."""
+"""`labeldp pate`: teachers on parts of a private table vote on public rows, and a student learns the noisy answers.
+
+What PATE learns from, out of two tables: private rows with labels, and public rows without.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from labeldp.cli._options import (
+from labeldp.cli.screen import (
     AsJson,
     Budget,
     BudgetDelta,
@@ -18,18 +22,23 @@ from labeldp.cli._options import (
     Missing,
     MissingLabels,
     Seed,
+    answer,
+    errors,
+    facts_table,
     listed,
     named_labels,
     opened_ledger,
+    promise_facts,
+    promise_rows,
+    typed_classes,
+    warn_seeded,
 )
-from labeldp.cli._screen import answer, errors, facts_table, warn_seeded
-from labeldp.cli._voting import VoteData, read_voting
-from labeldp.cli._words import promise_facts, promise_rows
 from labeldp.cli.train import Estimator
-from labeldp.errors import invalid
+from labeldp.errors import Described, invalid
 
 if TYPE_CHECKING:
     from rich.console import Console
+
 
 TEACHERS, VOTES = "Teachers and student", "Votes"
 
@@ -137,8 +146,8 @@ def pate(
       spent.sqlite --budget 2 --budget-delta 1e-5
     """
     from labeldp.data import open_table
-    from labeldp.learn._saved import save_model
-    from labeldp.release._new_file import check_new
+    from labeldp.learn.saved import save_model
+    from labeldp.release.files import check_new
 
     _check_options(label, aggregation, most_answers=most_answers, threshold=threshold, tau=tau, classes=classes)
     for target in (to, *([] if answers is None else [answers])):
@@ -204,7 +213,7 @@ def _fitted(data: VoteData, settings: dict[str, Any], *, estimator: str) -> Any:
     from sklearn.pipeline import Pipeline
 
     from labeldp.learn import PATE, MultiLabelPATE, TableEncoder
-    from labeldp.learn._tables import named_estimator
+    from labeldp.learn.tables import named_estimator
 
     encoder = TableEncoder(columns=data.columns).fit(data.public)
     X, X_public = encoder.transform(data.private), encoder.transform(data.public)
@@ -222,7 +231,7 @@ def _write_answers(model: Any, data: VoteData, labels: list[str], path: Path) ->
     import pyarrow as pa
 
     from labeldp.data import write_table
-    from labeldp.release._writer import RESERVED
+    from labeldp.release.files import RESERVED
 
     rows = data.public.take(pa.array(model.answered_))
     columns = model.answers_.reshape(len(model.answered_), -1).T
@@ -273,3 +282,70 @@ def _show(console: Console, model: Any, facts: dict[str, Any]) -> None:
     ]
     console.print(f"[bold green]taught[/] [bold]{facts['model']}[/]", soft_wrap=True)
     console.print(facts_table(rows))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class VoteData:
+    """A private table and public rows: features as tables, targets in a box (one label) or as rows of 0 and 1."""
+
+    private: Any
+    public: Any
+    targets: Any
+    dropped: int
+
+    @property
+    def rows(self) -> int:
+        return int(self.private.num_rows)
+
+    @property
+    def columns(self) -> list[str]:
+        return list(self.private.column_names)
+
+
+def read_voting(
+    source: Any, public: Any, *, label: list[str], drop: list[str], classes: str | None, missing: str, name: str
+) -> VoteData:
+    """Return features and targets; the public table must have every feature."""
+    from labeldp.learn.tables import feature_columns, read_columns, read_labelled
+
+    source.require(*label)
+    if len(label) == 1:
+        kind = source.schema.field(label[0]).type
+        named = typed_classes(classes, kind)
+        read = read_labelled(source, label=label[0], leave_out=drop, classes=named, missing=missing, label_set=name)
+        private, targets, dropped = read.features, read.labels, read.dropped
+    else:
+        columns = feature_columns(source, label=None, leave_out=[*drop, *label])
+        whole = read_columns(source, [*columns, *label])
+        private, targets, dropped = whole.select(columns), _indicators(source, whole, label), 0
+    if not private.column_names:
+        raise invalid("pate", "table", "have features", got=Described("labels only"))
+    public.require(*private.column_names)
+    rows = read_columns(public, private.column_names)
+    if rows.num_rows == 0:
+        raise invalid("pate", "--public", "have rows", got=Described("none"), fix="Teachers vote on public rows.")
+    return VoteData(private=private, public=rows, targets=targets, dropped=dropped)
+
+
+def _indicators(source: Any, table: Any, labels: list[str]) -> Any:
+    """Return label columns of 0 and 1 (or booleans) as a matrix."""
+    import numpy as np
+    import pyarrow as pa
+
+    columns = []
+    for name in labels:
+        column = table[name]
+        if column.null_count:
+            got = Described(f"{column.null_count:,} missing of {len(column):,} rows")
+            raise invalid(source.path.name, name, "have no missing values", got=got, fix="Fill or drop them first.")
+        if not (
+            pa.types.is_integer(column.type) or pa.types.is_floating(column.type) or pa.types.is_boolean(column.type)
+        ):
+            fix = "Several labels are columns of 0 and 1; a column of classes is one label alone."
+            raise invalid(source.path.name, name, "hold 0 and 1", got=Described(str(column.type)), fix=fix)
+        values = column.to_numpy()
+        if not np.isin(values, (0, 1)).all():
+            fix = "Several labels are columns of 0 and 1; a column of classes is one label alone."
+            raise invalid(source.path.name, name, "hold 0 and 1", got=Described("another number"), fix=fix)
+        columns.append(values.astype(np.uint8))
+    return np.stack(columns, axis=1)

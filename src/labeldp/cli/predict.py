@@ -1,16 +1,39 @@
-"""`labeldp predict`: a saved model on a raw table."""
+"""`labeldp predict`: a saved model on a raw table.
+
+`labeldp evaluate`: how good a model is, which is itself a release unless the labels are public.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from labeldp.cli._options import AsJson, listed
-from labeldp.cli._screen import answer, progress
-from labeldp.errors import invalid
+from labeldp.cli.screen import (
+    AsJson,
+    Budget,
+    Label,
+    LabelSet,
+    LedgerFile,
+    Seed,
+    answer,
+    facts_table,
+    listed,
+    named_labels,
+    opened_ledger,
+    percent,
+    progress,
+    promise_facts,
+    promise_rows,
+    waiting,
+    warn_seeded,
+)
+from labeldp.errors import Described, LabelDPError, invalid
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 def predict(
@@ -34,7 +57,7 @@ def predict(
       labeldp predict model.skops new.csv --to predictions.parquet --keep id
     """
     from labeldp.data import open_table, write_table
-    from labeldp.learn._saved import load_model
+    from labeldp.learn.saved import load_model
 
     fitted = load_model(model)
     source = open_table(table)
@@ -105,3 +128,142 @@ def _predicted(
 def _again(first: Any, rest: Iterator[Any]) -> Iterator[Any]:
     yield first
     yield from rest
+
+
+def evaluate(
+    model: Annotated[Path, typer.Argument(help="A model from `labeldp train`.")],
+    table: Annotated[Path, typer.Argument(help="A table with labels that the model has not learned from.")],
+    *,
+    label: Label,
+    public_labels: Annotated[
+        bool, typer.Option("--public-labels", help="These labels are no secret: score exactly, at no cost.")
+    ] = False,
+    epsilon: Annotated[
+        float | None, typer.Option("--epsilon", "-e", help="What the noisy score may spend on these labels.")
+    ] = None,
+    ledger: LedgerFile = None,
+    budget: Budget = None,
+    label_set: LabelSet = None,
+    seed: Seed = None,
+    as_json: AsJson = False,
+) -> None:
+    """Score a model on labels of its own.
+
+    Scoring on protected labels is a release: the number of right predictions is counted with noise at --epsilon and
+    charged. Labels that are public knowledge are scored exactly, and the answer says that they were declared so.
+
+    [bold]Examples[/bold]
+
+      labeldp evaluate model.skops test.parquet --label income --public-labels
+
+      labeldp evaluate model.skops test.csv -l income --epsilon 0.5 --ledger spent.sqlite
+    """
+    if public_labels == (epsilon is not None):
+        fix = "Either the labels are public, or their protection has a price."
+        got = Described("both" if public_labels else "neither")
+        raise invalid("evaluate", "labels", "have --public-labels or --epsilon", got=got, fix=fix)
+    if public_labels and (ledger is not None or budget is not None):
+        raise LabelDPError("evaluate: public labels cost nothing. Leave --ledger and --budget out.")
+    with waiting("scoring"):
+        classes, chances, labels = _predict_labelled(model, table, label)
+        if epsilon is None:
+            facts = _exact(classes, chances, labels)
+        else:
+            name = named_labels(label_set, table, label)
+            book = opened_ledger(ledger, budget)
+            facts = _noisy(classes, chances, labels, epsilon=epsilon, name=name, ledger=book, seed=seed)
+    if seed is not None:
+        warn_seeded()
+    promise = facts.pop("promise", None)
+    facts = {"model": str(model), "table": str(table), **facts}
+    if promise is not None:
+        facts["guarantee"] = promise_facts(promise)
+    answer(facts, as_json=as_json, show=lambda console: _show(console, facts, promise))
+
+
+def _predict_labelled(model: Path, table: Path, label: str) -> tuple[Any, Any, Any]:
+    """Return the model's classes and probabilities, and the labels; rows without a label are refused."""
+    from labeldp.data import label_profile, open_table
+    from labeldp.learn.saved import load_model
+    from labeldp.learn.tables import decoded_column, read_columns
+
+    fitted = load_model(model)
+    if labels_of(fitted):
+        fix = "Predict with `labeldp predict` and score each label by itself."
+        raise invalid("evaluate", "model", "predict one label", got=Described("a model of several"), fix=fix)
+    source = open_table(table)
+    source.require(label)
+    wanted = features_of(fitted, model)
+    source.require(*wanted)
+    if label in wanted:
+        raise invalid("evaluate", "--label", "not be a feature of the model", got=label)
+    missing = label_profile(source, label).missing
+    if missing:
+        fix = "Score on rows with a label."
+        raise invalid(label, "label", "have no missing values", got=Described(f"{missing:,} missing"), fix=fix)
+    whole = read_columns(source, [*wanted, label])
+    return fitted.classes_, fitted.predict_proba(whole.select(wanted)), decoded_column(whole[label])
+
+
+def _exact(classes: Any, chances: Any, labels: Any) -> dict[str, Any]:
+    """Return the exact score; a label that is no class of the model is a wrong prediction of certain loss."""
+    import numpy as np
+
+    from labeldp.learn.scoring import codes_in
+
+    codes = codes_in(labels.to_pylist(), classes.tolist())
+    known = codes >= 0
+    given = np.where(known, chances[np.arange(len(codes)), codes.clip(min=0)], 0.0)
+    # Clipped as scikit-learn does: a probability of zero has no finite log.
+    loss = -np.log(np.clip(given, np.finfo(np.float64).eps, 1.0)).mean()
+    right = int((chances.argmax(axis=1) == codes).sum())
+    score = {"accuracy": right / len(codes), "log_loss": float(loss), "correct": right, "rows": len(codes)}
+    return {**score, "labels": "declared public", "noisy": False}
+
+
+def _noisy(
+    classes: Any, chances: Any, labels: Any, *, epsilon: float, name: str, ledger: Any, seed: int | None
+) -> dict[str, Any]:
+    """Return the score through the door."""
+    from labeldp.learn.scoring import score_privately
+
+    score = score_privately(
+        classes[chances.argmax(axis=1)],
+        labels,
+        classes=classes.tolist(),
+        epsilon=epsilon,
+        ledger=ledger,
+        label_set=name,
+        rng=seed,
+    )
+    n = score.n_examples
+    noise = {"noise": score.noise, "noise_within_95": score.within / n, "ledger_entry": score.ledger_entry}
+    return {
+        "accuracy": score.accuracy,
+        "correct": score.correct,
+        "rows": n,
+        "labels": "protected",
+        "noisy": True,
+        **noise,
+        "seeded": score.seeded,
+        "promise": score.guarantee,
+    }
+
+
+def _show(console: Console, facts: dict[str, Any], promise: Any) -> None:
+    if promise is None:
+        rows: list[tuple[str, Any]] = [
+            ("accuracy", f"{percent(facts['accuracy'])} ({facts['correct']:,} of {facts['rows']:,})"),
+            ("log loss", f"{facts['log_loss']:.4f}"),
+            ("labels", "declared public by --public-labels: exact, and nothing was charged"),
+        ]
+    else:
+        width = percent(facts["noise_within_95"], up=True)
+        rows = [
+            ("accuracy", f"{percent(facts['accuracy'])} of {facts['rows']:,}, with noise"),
+            ("noise", f"within {width} in 95 of 100 draws ({facts['noise']} on the count of right predictions)"),
+            ("labels", "protected: this score is a release of them"),
+            *promise_rows(promise),
+            ("ledger entry", None if facts["ledger_entry"] is None else str(facts["ledger_entry"])),
+        ]
+    console.print(facts_table(rows))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from labeldp.cli._options import (
+from labeldp.cli.screen import (
     ENGINE,
     AsJson,
     Budget,
@@ -25,14 +25,22 @@ from labeldp.cli._options import (
     Scheduler,
     Seed,
     Workers,
+    answer,
+    errors,
+    escaped,
+    facts_table,
+    leave,
     listed,
     named_labels,
     opened_ledger,
+    percent_or_none,
+    progress,
+    promise_facts,
+    promise_rows,
     read_passphrase,
     typed_classes,
+    warn_seeded,
 )
-from labeldp.cli._screen import answer, errors, escaped, facts_table, leave, percent_or_none, progress, warn_seeded
-from labeldp.cli._words import promise_facts, promise_rows
 from labeldp.errors import LabelDPError
 
 if TYPE_CHECKING:
@@ -182,7 +190,7 @@ def _loaded(model: Path | None, *, label_set: str) -> Any:
     """Return the model that serves as a prior, and say so if it has learned from these very labels."""
     if model is None:
         return None
-    from labeldp.learn._saved import load_model
+    from labeldp.learn.saved import load_model
 
     fitted = load_model(model)
     if fitted.facts_.get("label_set") == label_set:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from labeldp.cli._options import (
+from labeldp.cli.screen import (
     AsJson,
     Budget,
     Classes,
@@ -16,12 +16,17 @@ from labeldp.cli._options import (
     Missing,
     MissingLabels,
     Seed,
+    answer,
+    facts_table,
     named_labels,
     opened_ledger,
+    progress,
+    promise_facts,
+    promise_rows,
+    shares,
     typed_classes,
+    warn_seeded,
 )
-from labeldp.cli._screen import answer, facts_table, progress, shares, warn_seeded
-from labeldp.cli._words import promise_facts, promise_rows
 from labeldp.errors import invalid
 
 if TYPE_CHECKING:
@@ -68,8 +73,8 @@ def train_ratings(
 
       labeldp train-ratings ratings.parquet --user u --item i -r stars -e 2 --classes 1,2,3,4,5 --to model.skops
     """
-    from labeldp.learn._saved import save_model
-    from labeldp.release._new_file import check_new
+    from labeldp.learn.saved import save_model
+    from labeldp.release.files import check_new
 
     check_new(to, owner="train-ratings")
     if seed is not None:
@@ -108,7 +113,7 @@ def predict_ratings(
       labeldp predict-ratings model.skops pairs.csv --to predictions.parquet
     """
     from labeldp.data import open_table, write_table
-    from labeldp.learn._saved import load_model
+    from labeldp.learn.saved import load_model
 
     fitted = load_model(model)
     facts = getattr(fitted, "facts_", {})
@@ -136,7 +141,7 @@ def _read(
 ) -> tuple[Any, Any, int]:
     """Return the public pairs and the boxed ratings, after the checks that every label column passes."""
     from labeldp.data import open_table
-    from labeldp.learn._labelled import read_labelled
+    from labeldp.learn.tables import read_labelled
 
     source = open_table(path)
     source.require(user, item, rating)
@@ -158,7 +163,7 @@ def _pairs(table: Any, columns: list[str]) -> Any:
     """Return two columns of ids as one array: whole numbers if both are, else text."""
     import numpy as np
 
-    from labeldp.learn.ratings._pairs import as_ids
+    from labeldp.learn.ratings.evidence import as_ids
 
     left, right = (as_ids(table[column].to_numpy(zero_copy_only=False)) for column in columns)
     if left.dtype.kind != right.dtype.kind:
@@ -177,7 +182,7 @@ def _estimator(
     ledger: Any,
 ) -> Any:
     from labeldp.learn.ratings import LabelPrivateRatings, MatrixFactorisation
-    from labeldp.learn.ratings._plan import default_factors
+    from labeldp.learn.ratings.private import default_factors
 
     learner = MatrixFactorisation(
         factors=default_factors(epsilon) if factors is None else factors,

@@ -1,4 +1,7 @@
-"""`labeldp report`: one page about a release that anyone can open."""
+"""`labeldp report`: one page about a release that anyone can open.
+
+`labeldp explore`: a page on this machine where epsilon can be dragged.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from labeldp.cli._options import AsJson
-from labeldp.cli._screen import answer, waiting, warn_seeded
+from labeldp.cli.screen import AsJson, answer, errors, output, waiting, warn_seeded
 from labeldp.errors import Described, invalid, nearest
 
 
@@ -35,7 +37,7 @@ def report(
 
       labeldp report release --to report.html --ledger spent.sqlite --audit audit.json --model model.skops
     """
-    from labeldp.release._new_file import check_new, write_new
+    from labeldp.release.files import check_new, write_new
     from labeldp.report.release_page import release_page
 
     check_new(to, owner="report")
@@ -58,7 +60,7 @@ def report(
 
 
 def _done(facts: dict[str, Any]) -> str:
-    from labeldp.cli._screen import escaped
+    from labeldp.cli.screen import escaped
 
     return f"[bold green]reported[/] [bold]{escaped(facts['report'])}[/] ({facts['bytes'] / 1e6:.1f} MB)"
 
@@ -84,7 +86,7 @@ def _model(path: Path | None) -> dict[str, Any] | None:
     """Return what a saved model says of itself."""
     if path is None:
         return None
-    from labeldp.learn._saved import load_model
+    from labeldp.learn.saved import load_model
 
     facts: dict[str, Any] = load_model(path).facts_
     return facts
@@ -104,3 +106,33 @@ def _audit(path: Path | None) -> dict[str, Any] | None:
         fix = "Write it with `labeldp audit RELEASE --json > audit.json`."
         raise invalid("report", "audit", "hold the answer of an audit", got=Described(path.name), fix=fix)
     return found
+
+
+def explore(
+    *,
+    port: Annotated[int, typer.Option("--port", help="The port on loopback; 0 takes a free one.")] = 0,
+    browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page.")] = True,
+) -> None:
+    """Serve the explorer on loopback: drag epsilon, classes, prior and cluster size, and see what becomes of labels.
+
+    It reads no data and asks no network. Leave with Ctrl-C.
+
+    [bold]Examples[/bold]
+
+      labeldp explore
+
+      labeldp explore --port 8765 --no-browser
+    """
+    import webbrowser
+
+    from labeldp.report.explorer import serve
+
+    def ready(url: str) -> None:
+        output().print(f"The explorer is at {url} (Ctrl-C to stop).", soft_wrap=True)
+        if browser and not webbrowser.open(url):
+            errors().print("No browser could be opened; open the address yourself.")
+
+    try:
+        serve(port=port, ready=ready)
+    except KeyboardInterrupt:
+        output().print("Stopped.")

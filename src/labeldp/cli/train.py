@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from labeldp.cli._options import (
+from labeldp.cli.screen import (
     AsJson,
     Budget,
     Classes,
@@ -19,13 +19,18 @@ from labeldp.cli._options import (
     MissingLabels,
     RowIds,
     Seed,
+    answer,
+    facts_table,
     listed,
     named_labels,
     opened_ledger,
+    percent_or_none,
+    promise_facts,
+    promise_rows,
     typed_classes,
+    waiting,
+    warn_seeded,
 )
-from labeldp.cli._screen import answer, facts_table, percent_or_none, waiting, warn_seeded
-from labeldp.cli._words import promise_facts, promise_rows
 from labeldp.errors import Described, LabelDPError, invalid
 
 if TYPE_CHECKING:
@@ -122,8 +127,8 @@ def train(
       labeldp train people.csv -l income -e 1 --prior cluster --save-release release --to model.skops
     """
     from labeldp.data import open_table
-    from labeldp.learn._saved import save_model
-    from labeldp.release._new_file import check_new
+    from labeldp.learn.saved import save_model
+    from labeldp.release.files import check_new
 
     check_new(to, owner="train")
     if seed is not None:
@@ -171,8 +176,7 @@ class _Owner:
 
 def _from_release(directory: Path, shape: dict[str, str], *, drop: list[str]) -> tuple[Any, dict[str, Any]]:
     from labeldp.engines import open_released_table
-    from labeldp.learn._labelled import feature_columns, read_columns
-    from labeldp.learn._tables import table_classifier
+    from labeldp.learn.tables import feature_columns, read_columns, table_classifier
 
     source, release = open_released_table(directory)
     columns = feature_columns(source, label=None, leave_out=drop)
@@ -191,8 +195,7 @@ def _label_of(directory: Path) -> str:
 def _from_table(
     owner: _Owner, shape: dict[str, str], *, stages: int, prior: Any, seed: int | None, keep: Path | None
 ) -> tuple[Any, dict[str, Any]]:
-    from labeldp.learn._labelled import check_release_target, read_labelled, save_with_features
-    from labeldp.learn._tables import table_classifier
+    from labeldp.learn.tables import check_release_target, read_labelled, save_with_features, table_classifier
 
     source = owner.table
     source.require(owner.label)

@@ -14,20 +14,10 @@ it towards others goes through `labeldp.privatize` or `labeldp.measure`. Nothing
 
 from __future__ import annotations
 
-from labeldp.data._catalogue import load, names
-from labeldp.data._dataset import Dataset
-from labeldp.data._matrix import Matrices
-from labeldp.data._states import StateCases, us_covid
-from labeldp.data.tables import (
-    LabelProfile,
-    TableSource,
-    check_label,
-    check_row_ids,
-    column,
-    label_profile,
-    open_table,
-    write_table,
-)
+from labeldp.data.dataset import Dataset, Matrices
+from labeldp.data.label_column import LabelProfile, check_label, check_row_ids, label_profile
+from labeldp.data.loaders import StateCases, load, names, us_covid
+from labeldp.data.tables import TableSource, column, open_table, write_table
 
 __all__ = [
     "Dataset",

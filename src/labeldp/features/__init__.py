@@ -14,7 +14,6 @@ there is `PatchFeatures`.
 [1.0, 1.0, 1.0, 1.0, 1.0]
 """
 
-from labeldp.features._patches import PRESETS, PatchFeatures
-from labeldp.features._unit import UnitRows
+from labeldp.features.transforms import PRESETS, PatchFeatures, UnitRows
 
 __all__ = ["PRESETS", "PatchFeatures", "UnitRows"]

@@ -5,15 +5,14 @@
 0.5
 """
 
-from labeldp.learn._classifier import LabelPrivateClassifier
-from labeldp.learn._noisy_accuracy import Choice, NoisyAccuracy, choose_by_noisy_accuracy, noisy_accuracy
-from labeldp.learn._recipes import Recipe, recipe
-from labeldp.learn._saved import load_model, save_model
-from labeldp.learn._softmax import SoftmaxRegression
-from labeldp.learn._stages import Stage
-from labeldp.learn._tables import TableEncoder, table_classifier
+from labeldp.learn.classifier import LabelPrivateClassifier, Recipe, recipe
 from labeldp.learn.convex import LPRRSGD, LPNormalSGD, OutputPerturbation, SimplexERM, SufficientStatistics
 from labeldp.learn.pate import PATE, MultiLabelPATE
+from labeldp.learn.saved import load_model, save_model
+from labeldp.learn.scoring import Choice, NoisyAccuracy, choose_by_noisy_accuracy, noisy_accuracy
+from labeldp.learn.softmax import SoftmaxRegression
+from labeldp.learn.stages import Stage
+from labeldp.learn.tables import TableEncoder, table_classifier
 
 __all__ = [
     "LPRRSGD",

@@ -8,14 +8,24 @@ neither ever sees a label. `labeldp.privatize` draws.
 True
 """
 
-from labeldp.mechanisms._base import MeasuringMechanism, Mechanism, NoisyCounts
-from labeldp.mechanisms._cluster import ClusterRR
-from labeldp.mechanisms._optimal import OptimalResponse, ResponseDesign
-from labeldp.mechanisms._optimal_objectives import Accuracy, MeanInformation, Objective, UnbiasedReport
-from labeldp.mechanisms._peers import PeerReports, PeerToPeerRR
-from labeldp.mechanisms._randomized_response import RandomizedResponse
-from labeldp.mechanisms._top_k import RRTopK
-from labeldp.mechanisms._with_prior import RRWithPrior
+from labeldp.mechanisms.cluster import ClusterRR
+from labeldp.mechanisms.optimal import (
+    Accuracy,
+    MeanInformation,
+    Objective,
+    OptimalResponse,
+    ResponseDesign,
+    UnbiasedReport,
+)
+from labeldp.mechanisms.peers import PeerReports, PeerToPeerRR
+from labeldp.mechanisms.response import (
+    MeasuringMechanism,
+    Mechanism,
+    NoisyCounts,
+    RandomizedResponse,
+    RRTopK,
+    RRWithPrior,
+)
 
 __all__ = [
     "Accuracy",

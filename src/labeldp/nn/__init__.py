@@ -21,26 +21,24 @@ if find_spec("torch") is None:
     raise missing_extra("torch", "torch", "labeldp.nn")
 
 if TYPE_CHECKING:
-    from labeldp.nn._augment import Augment
-    from labeldp.nn._byol import BYOL
-    from labeldp.nn._classifier import NetClassifier
-    from labeldp.nn._dpsgd import DPSGDClassifier
-    from labeldp.nn._features import ModuleFeatures
-    from labeldp.nn._presets import PaperPreset, Training, cpu_preset, paper_preset
-    from labeldp.nn._saved import load_network, save_network
+    from labeldp.nn.byol import BYOL, ModuleFeatures
+    from labeldp.nn.classifier import NetClassifier
+    from labeldp.nn.dpsgd import DPSGDClassifier
+    from labeldp.nn.presets import Augment, PaperPreset, Training, cpu_preset, paper_preset
+    from labeldp.nn.saved import load_network, save_network
 
 _FILE_OF = {
-    "BYOL": "_byol",
-    "Augment": "_augment",
-    "DPSGDClassifier": "_dpsgd",
-    "ModuleFeatures": "_features",
-    "NetClassifier": "_classifier",
-    "PaperPreset": "_presets",
-    "Training": "_presets",
-    "cpu_preset": "_presets",
-    "load_network": "_saved",
-    "paper_preset": "_presets",
-    "save_network": "_saved",
+    "BYOL": "byol",
+    "Augment": "presets",
+    "DPSGDClassifier": "dpsgd",
+    "ModuleFeatures": "byol",
+    "NetClassifier": "classifier",
+    "PaperPreset": "presets",
+    "Training": "presets",
+    "cpu_preset": "presets",
+    "load_network": "saved",
+    "paper_preset": "presets",
+    "save_network": "saved",
 }
 
 __all__ = [

@@ -7,11 +7,9 @@
 0.25
 """
 
-from labeldp.priors._base import Prior, PriorTable
-from labeldp.priors._cluster import ClusterPrior
-from labeldp.priors._clustering import Clustering, cluster_features, heterogeneity, public_heterogeneity
-from labeldp.priors._free import ModelPrior, PublicPrior, UniformPrior, model_probabilities, tempered
-from labeldp.priors._staged import StagedClusterPrior
+from labeldp.priors.base import ModelPrior, Prior, PriorTable, PublicPrior, UniformPrior, model_probabilities, tempered
+from labeldp.priors.cluster import Clustering, ClusterPrior, cluster_features, heterogeneity, public_heterogeneity
+from labeldp.priors.staged import StagedClusterPrior
 
 __all__ = [
     "ClusterPrior",

@@ -10,14 +10,13 @@ labeldp touches a raw label, and both charge the same ledger.
 
 from typing import TYPE_CHECKING
 
-from labeldp.release._labels import SensitiveLabels
-from labeldp.release._measure import Measurement, measure
-from labeldp.release._privatize import privatize
-from labeldp.release._queries import LabelCounts, LabelSums, Query, Sensitivity
-from labeldp.release._release import Release
+from labeldp.release.labels import SensitiveLabels
+from labeldp.release.measurement import LabelCounts, LabelSums, Measurement, Query, Sensitivity, measure
+from labeldp.release.randomize import privatize
+from labeldp.release.release import Release
 
 if TYPE_CHECKING:  # a type checker does not see __getattr__ through: without this, load_release is just an object
-    from labeldp.release._store import load_release
+    from labeldp.release.files import load_release
 
 __all__ = [
     "LabelCounts",
@@ -36,7 +35,7 @@ __all__ = [
 def __getattr__(name: str) -> object:
     """Load the part that needs pyarrow only when a release is read."""
     if name == "load_release":
-        from labeldp.release._store import load_release
+        from labeldp.release.files import load_release
 
         return load_release
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

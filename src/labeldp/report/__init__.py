@@ -6,9 +6,9 @@
 True
 """
 
-from labeldp.report._page import page, plot_table, write_page
-from labeldp.report._svg import standalone as plot_file
-from labeldp.report._values import Bars, Block, Facts, Lines, Plot, Section, Series, Table
+from labeldp.report.page import page, plot_table, write_page
+from labeldp.report.plots import Bars, Block, Facts, Lines, Plot, Section, Series, Table
+from labeldp.report.plots import standalone as plot_file
 
 __all__ = [
     "Bars",

@@ -20,14 +20,17 @@ References: Zhu & Wang, "Adaptive Private-K-Selection with Adaptive K and Applic
 constants are for users added or removed; here `neighbours` is always said, and "replace" has its own.
 """
 
-from labeldp.selection._result import Selection
-from labeldp.selection.exponential import exponential_guarantee, exponential_scale, top_k_exponential
+from labeldp.selection.base import Selection
+from labeldp.selection.exponential import (
+    exponential_guarantee,
+    exponential_scale,
+    limited_domain,
+    limited_domain_guarantee,
+    top_k_exponential,
+)
 from labeldp.selection.histogram import Histogram
-from labeldp.selection.limited import limited_domain, limited_domain_guarantee
-from labeldp.selection.maximum import large_gap, noisy_max
-from labeldp.selection.propose_test import propose_test_release
-from labeldp.selection.sparse import top_stable
-from labeldp.selection.stable import StablePlan, stable_plan, stable_top_k
+from labeldp.selection.maximum import large_gap, noisy_max, top_stable
+from labeldp.selection.stable import StablePlan, propose_test_release, stable_plan, stable_top_k
 
 __all__ = [
     "Histogram",

@@ -10,6 +10,16 @@ array([2])
 Design notes. Which items occur is as private as how often. So a mapping or a table without `candidates` has an unknown
 domain: its items count as drawn from an endless supply whose other members have count 0, and only methods that never
 name an item of small count take it. An array's length is public; so is a list of candidates.
+
+Users per item from a table of pairs, each pair once, in memory that a few bytes per row bound.
+
+>>> names, counts = count_pairs("demo", [1, 1, 2, 2], ["a", "a", "a", "b"])
+>>> names.tolist(), counts.tolist()
+(['a', 'b'], [2, 1])
+
+Design notes. Both columns become integer codes, chunk by chunk. Users are then split into parts by code; the pairs of
+one part are packed into one integer each (user * n_items + item), sorted, and repeated ones dropped. Only the codes (8
+to 16 bytes a row) and one part live at a time.
 """
 
 from __future__ import annotations
@@ -22,12 +32,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from labeldp.arrays import Array, Int64s
 from labeldp.errors import Described, invalid, nearest
-from labeldp.selection._levels import Levels, find_levels
-from labeldp.selection._pairs import count_pairs
-
-Counts = npt.NDArray[np.int64]
-Names = npt.NDArray[Any]
+from labeldp.selection.base import Levels, find_levels
 
 #: Counts stay below this, so that every count and every gap is exact as a float.
 LARGEST_COUNT = 2**53
@@ -41,8 +48,8 @@ class Histogram:
     knowledge; where it is not, only items with a positive count are kept, in sorted order of names.
     """
 
-    counts: Counts
-    names: Names | None = None
+    counts: Int64s
+    names: Array | None = None
     public: bool = True
 
     @classmethod
@@ -92,7 +99,7 @@ class Histogram:
         """The distinct counts, falling, and how many candidates have each."""
         return find_levels(self.counts)
 
-    def pick(self, places: npt.NDArray[np.int64]) -> Names:
+    def pick(self, places: npt.NDArray[np.int64]) -> Array:
         """Return the names (or indices) at these places."""
         return places if self.names is None else self.names[places]
 
@@ -115,7 +122,7 @@ class Histogram:
         return f"<Histogram: {known}, counts not shown>"
 
 
-def check_counts(owner: str, counts: Any) -> Counts:
+def check_counts(owner: str, counts: Any) -> Int64s:
     """Return counts as int64: one axis, whole, >= 0, below 2^53, at least one."""
     array = np.asarray(counts)
     if array.ndim != 1 or array.size == 0:
@@ -136,7 +143,7 @@ def check_counts(owner: str, counts: Any) -> Counts:
     return array.astype(np.int64, copy=False)
 
 
-def tidy_order(names: Names, counts: Counts) -> Counts:
+def tidy_order(names: Array, counts: Int64s) -> Int64s:
     """Return the places of positive counts, sorted by name: neither zeros nor the order of insertion may show."""
     kept = np.flatnonzero(counts)
     try:
@@ -145,7 +152,7 @@ def tidy_order(names: Names, counts: Counts) -> Counts:
         return kept[np.argsort([repr(name) for name in names[kept]], kind="stable")]
 
 
-def check_names(owner: str, candidates: Any) -> Names:
+def check_names(owner: str, candidates: Any) -> Array:
     """Return candidates as an array of distinct names."""
     names = as_names(candidates.tolist() if isinstance(candidates, np.ndarray) else list(candidates))
     if names.size == 0:
@@ -155,7 +162,7 @@ def check_names(owner: str, candidates: Any) -> Names:
     return names
 
 
-def as_names(values: list[Any]) -> Names:
+def as_names(values: list[Any]) -> Array:
     """Return names as an array: of integers or text where all are, else of objects, never joined or cast."""
     kinds = {type(value) for value in values}
     if kinds <= {int} or kinds <= {str}:
@@ -163,3 +170,58 @@ def as_names(values: list[Any]) -> Names:
     names = np.empty(len(values), object)
     names[:] = values
     return names
+
+
+#: Rows coded at a time, and pairs sorted at a time (8 MiB of keys).
+CHUNK = 1 << 20
+
+
+def count_pairs(owner: str, users: Any, items: Any) -> tuple[npt.NDArray[Any], Int64s]:
+    """Return the distinct items, sorted, and how many distinct users have each."""
+    user_column, item_column = read_column(owner, "users", users), read_column(owner, "items", items)
+    if user_column.size != item_column.size or user_column.size == 0:
+        got = Described(f"{user_column.size} users and {item_column.size} items")
+        raise invalid(owner, "users and items", "be columns of one length, not empty", got=got)
+    names, item_codes = coded(item_column)
+    _, user_codes = coded(user_column)
+    counts = np.zeros(names.size, np.int64)
+    n_parts = -(-user_column.size // CHUNK)
+    for part in range(n_parts):
+        keys = np.concatenate(
+            [
+                user_codes[low : low + CHUNK][chosen].astype(np.int64) * names.size
+                + item_codes[low : low + CHUNK][chosen]
+                for low in range(0, user_codes.size, CHUNK)
+                for chosen in [user_codes[low : low + CHUNK] % n_parts == part]
+            ]
+        )
+        keys.sort()
+        first = np.ones(keys.size, bool)
+        np.not_equal(keys[1:], keys[:-1], out=first[1:])
+        counts += np.bincount(keys[first] % names.size, minlength=names.size)
+    return names, counts
+
+
+def coded(column: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """Return the distinct values, sorted, and the place of each row's value among them, in the smallest integers."""
+    chunks = range(0, column.size, CHUNK)
+    names = np.unique(np.concatenate([np.unique(column[low : low + CHUNK]) for low in chunks]))
+    kind = np.int32 if names.size < 2**31 else np.int64
+    codes = np.empty(column.size, kind)
+    for low in chunks:
+        values, inverse = np.unique(column[low : low + CHUNK], return_inverse=True)
+        codes[low : low + CHUNK] = np.searchsorted(names, values)[inverse]
+    return names, codes
+
+
+def read_column(owner: str, name: str, column: Any) -> npt.NDArray[Any]:
+    """Return a column of integers or text; Arrow columns are read through their own conversion."""
+    if hasattr(column, "combine_chunks") or hasattr(column, "to_pylist"):
+        column = column.to_numpy() if hasattr(column, "combine_chunks") else column.to_numpy(zero_copy_only=False)
+    array = np.asarray(column)
+    if array.dtype.kind in "OT" and all(isinstance(value, str) for value in array.flat):
+        return array
+    if array.ndim != 1 or array.dtype.kind not in "iuU":
+        fix = "Drop or fill missing ids first."
+        raise invalid(owner, name, "be a column of integers or text", got=Described(f"dtype {array.dtype}"), fix=fix)
+    return array

@@ -19,8 +19,7 @@ no tolerance but stated rounding; statistical ones are exact binomial tests, who
 `Subject.failure`. Each check has at least one mechanism in `labeldp.testing.broken` that it must catch.
 """
 
-from labeldp.testing._check import Check, ConformanceError
-from labeldp.testing._subject import Subject
-from labeldp.testing._suite import check_mechanism, check_optimal, mechanism_checks
+from labeldp.testing.subject import Check, ConformanceError, Subject
+from labeldp.testing.suite import check_mechanism, check_optimal, mechanism_checks
 
 __all__ = ["Check", "ConformanceError", "Subject", "check_mechanism", "check_optimal", "mechanism_checks"]

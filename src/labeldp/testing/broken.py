@@ -22,12 +22,13 @@ from typing import Any
 
 import numpy as np
 
-from labeldp._random import as_key
+from labeldp.arrays import Floats, Int64s
 from labeldp.channel import FiniteChannel, MatrixChannel
 from labeldp.guarantee import Guarantee
 from labeldp.mechanisms import Mechanism, RandomizedResponse, RRTopK, RRWithPrior
+from labeldp.random import as_key
 from labeldp.release import Release, privatize
-from labeldp.testing._subject import Door, Floats, Ints, Subject
+from labeldp.testing.subject import Door, Subject
 
 
 @dataclass(frozen=True)
@@ -222,12 +223,12 @@ def _twin(name: str, caught_by: str, mechanism: Mechanism, door: Door = privatiz
     return Broken(name=name, caught_by=caught_by, subject=Subject(mechanism=mechanism, privatize=door, n_classes=5))
 
 
-def raw_codes(labels: Any) -> Ints:
+def raw_codes(labels: Any) -> Int64s:
     """Return the true labels: what a release with epsilon = inf is."""
     return privatize(labels, RandomizedResponse(math.inf)).codes.astype(np.int64)
 
 
-def _distinct(prior: Any, groups: Any) -> tuple[Floats, Ints | None]:
+def _distinct(prior: Any, groups: Any) -> tuple[Floats, Int64s | None]:
     """Return the distinct rows of a prior and the row of each example (None: one row for all)."""
     if np.ndim(prior) == 1:
         return np.atleast_2d(prior), None

@@ -23,10 +23,9 @@ a constant feature and is penalised like any other, or sensitivity would be unbo
 labels is kept besides what was released: no iteration counts, no losses.
 """
 
-from labeldp.learn.convex._normal_sgd import LPNormalSGD
-from labeldp.learn.convex._output import OutputPerturbation
-from labeldp.learn.convex._rr_sgd import LPRRSGD
-from labeldp.learn.convex._simplex import SimplexERM
-from labeldp.learn.convex._sufficient import SufficientStatistics
+from labeldp.learn.convex.output import OutputPerturbation
+from labeldp.learn.convex.sgd import LPRRSGD, LPNormalSGD
+from labeldp.learn.convex.simplex import SimplexERM
+from labeldp.learn.convex.sufficient import SufficientStatistics
 
 __all__ = ["LPRRSGD", "LPNormalSGD", "OutputPerturbation", "SimplexERM", "SufficientStatistics"]

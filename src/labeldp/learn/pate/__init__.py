@@ -22,9 +22,8 @@ Design notes. Accounting never looks at votes: a data-dependent epsilon is itsel
 shown. Raw labels and votes stay inside `fit`: nothing of them is kept on the fitted estimator.
 """
 
-from labeldp.learn.pate._multiclass import PATE
-from labeldp.learn.pate._multilabel import MultiLabelPATE
-from labeldp.learn.pate._plan import VotePlan, vote_plan
-from labeldp.learn.pate._set_plan import set_plan
+from labeldp.learn.pate.multiclass import PATE
+from labeldp.learn.pate.multilabel import MultiLabelPATE
+from labeldp.learn.pate.votes import VotePlan, set_plan, vote_plan
 
 __all__ = ["PATE", "MultiLabelPATE", "VotePlan", "set_plan", "vote_plan"]

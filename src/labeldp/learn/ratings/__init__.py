@@ -11,10 +11,8 @@ Design notes. The pairs are public, the ratings are not: ids, counts and feature
 released values only, as scores and weights of outputs at its own predictions, so that any channel will do.
 """
 
-from labeldp.learn.ratings._evidence import CellSums
-from labeldp.learn.ratings._factorisation import MatrixFactorisation
-from labeldp.learn.ratings._private import LabelPrivateRatings
-from labeldp.learn.ratings._query import GroupSums
-from labeldp.learn.ratings._staged import RatingStage
+from labeldp.learn.ratings.evidence import CellSums
+from labeldp.learn.ratings.factorisation import MatrixFactorisation
+from labeldp.learn.ratings.private import GroupSums, LabelPrivateRatings, RatingStage
 
 __all__ = ["CellSums", "GroupSums", "LabelPrivateRatings", "MatrixFactorisation", "RatingStage"]

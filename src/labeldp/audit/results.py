@@ -1,0 +1,129 @@
+"""What an audit answers with: checks that passed or failed, and the claim beside the bound.
+
+>>> audit = Audit(claims={"epsilon": 1.0}, checks=(Check(name="law", passed=True, detail="fine"),), confidence=0.95)
+>>> audit.passed, audit.to_json()["checks"]
+(True, [{'name': 'law', 'passed': True, 'detail': 'fine'}])
+
+Exact confidence limits of a binomial share: every audit rests on these two numbers.
+
+>>> round(float(lower_limit(9, 10, level=0.05)), 4), round(float(upper_limit(0, 100, level=0.05)), 4)
+(0.6058, 0.0295)
+
+Reference: Clopper & Pearson 1934.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from labeldp.arrays import Floats
+from labeldp.errors import invalid
+from labeldp.guarantee import Guarantee, Unit
+from labeldp.validate import check_epsilon, check_real
+
+#: Where a guarantee is read when it must be found by trial; a step of 0.05 is as fine as an audit can see.
+GRID = np.arange(1, 801) * 0.05
+#: Told (done, total) while an audit works.
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Check:
+    """One question, its answer, and what the answer rests on."""
+
+    name: str
+    passed: bool
+    detail: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Audit:
+    """What was claimed and what was found.
+
+    `lower_bound` is an epsilon that the audited thing exceeds or equals with probability `confidence` at least (None:
+    nothing was run, only read). A failed check carries that confidence; a passed one promises nothing. `measures` holds
+    what was measured beside the checks, as plain numbers by name.
+    """
+
+    claims: Mapping[str, Any]
+    checks: tuple[Check, ...]
+    confidence: float
+    lower_bound: float | None = None
+    measures: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def passed(self) -> bool:
+        """Whether every check passed."""
+        return all(check.passed for check in self.checks)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values: claims, checks, lower_bound, confidence, measures, passed."""
+        return {
+            "claims": dict(self.claims),
+            "checks": [{"name": c.name, "passed": c.passed, "detail": c.detail} for c in self.checks],
+            "lower_bound": self.lower_bound,
+            "confidence": self.confidence,
+            "measures": dict(self.measures),
+            "passed": self.passed,
+        }
+
+
+def check_confidence(owner: str, confidence: Any) -> float:
+    """Return a confidence in (0, 1)."""
+    value = check_real(owner, "confidence", confidence)
+    if not 0 < value < 1:
+        raise invalid(owner, "confidence", "be in (0, 1)", got=confidence, fix="0.95 is usual.")
+    return value
+
+
+def claimed_epsilon(owner: str, claimed: Any, delta: float) -> float | None:
+    """Return the epsilon claimed for one label replaced, at this delta: of a guarantee, of a number, or None."""
+    if claimed is None:
+        return None
+    if not isinstance(claimed, Guarantee):
+        return check_epsilon(owner, claimed, name="claimed")
+    return _two_records(claimed, delta) if claimed.unit is Unit.RECORD_ADD_REMOVE else claimed.epsilon(delta)
+
+
+def _two_records(claimed: Guarantee, delta: float) -> float:
+    """Return what a guarantee for a record added or removed says when a label is replaced: one removed, one added.
+
+    With D, D - r and D' = D - r + r': P_D <= E P_(D-r) + d <= E (E P_D' + d) + d, so (2 epsilon, (1 + E) d) for every
+    (epsilon, d) that the guarantee has. The least such epsilon on a grid is a claim too.
+    """
+    pure = 2.0 * claimed.epsilon()
+    grid = GRID[[(1.0 + math.exp(one)) * claimed.delta(float(one)) <= delta for one in GRID]] if delta > 0 else GRID[:0]
+    return min(pure, 2.0 * float(grid[0])) if len(grid) else pure
+
+
+def within(name: str, bound: float, claimed: float | None, *, detail: str) -> Check:
+    """Return the check that a lower bound does not exceed the claim; without a claim there is nothing to exceed."""
+    says = "nothing claimed" if claimed is None else f"{claimed:.6g} claimed"
+    passed = claimed is None or bound <= claimed
+    return Check(name=name, passed=passed, detail=f"epsilon >= {bound:.4g}, {says}; {detail}")
+
+
+def lower_limit(successes: Any, trials: Any, *, level: float) -> Floats:
+    """Return the largest p with Pr[Binomial(trials, p) >= successes] <= level; 0 where nothing succeeded.
+
+    The true share is below it with probability `level` at most, whatever it is. Pr[X >= c] = I_p(c, n - c + 1), the
+    incomplete beta function, so the limit is its inverse at `level`.
+    """
+    from scipy.special import betaincinv
+
+    c, n = np.asarray(successes, np.float64), np.asarray(trials, np.float64)
+    limit = betaincinv(np.maximum(c, 1.0), np.maximum(n - c + 1.0, 1.0), level)
+    answer: Floats = np.where(c >= 1, limit, 0.0)
+    return answer
+
+
+def upper_limit(successes: Any, trials: Any, *, level: float) -> Floats:
+    """Return the least p with Pr[Binomial(trials, p) <= successes] <= level; 1 where nothing failed."""
+    n = np.asarray(trials, np.float64)
+    answer: Floats = 1.0 - lower_limit(n - np.asarray(successes, np.float64), n, level=level)
+    return answer

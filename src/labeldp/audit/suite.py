@@ -1,0 +1,310 @@
+"""`audit`: everything that can be asked of a release, a mechanism or a pipeline, in one answer.
+
+>>> import labeldp
+>>> def run(labels):
+...     return labeldp.privatize(labels, labeldp.RandomizedResponse(1.0, n_classes=2)).codes
+>>> found = audit(Randomizer(run=run, n_classes=2, claimed=1.0), n_draws=20_000, seed=0, confidence=0.9999)
+>>> found.passed, [check.name for check in found.checks]
+(True, ['channel'])
+
+`door_audit`: a mechanism and the door it is released through, run as anyone would run them.
+
+>>> import labeldp
+>>> found = door_audit(labeldp.privatize, labeldp.RandomizedResponse(1.0), n_classes=3, n_draws=20_000, seed=0)
+>>> found.passed, [check.name for check in found.checks]
+(True, ['released', 'matrix within guarantee', 'seed marked', 'channel, fresh noise', 'channel, in pieces'])
+
+Design notes. The mechanism is a value that is handed to the door and asked for its guarantee, nothing more. A door that
+refuses fails: what cannot be released cannot be audited, and an honest refusal names a false claim. Pieces under one seed
+are released as a table is: noise that starts anew with each piece repeats at the distance of a piece.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from labeldp.arrays import Int64s
+from labeldp.audit.canary import Train, canary_audit
+from labeldp.audit.channel import ChannelAudit, Run, channel_audit, observed_audit
+from labeldp.audit.inference import accuracy_audit, attack_release
+from labeldp.audit.results import Audit, Check, Progress, check_confidence, claimed_epsilon, within
+from labeldp.audit.static import (
+    directory_check,
+    ledger_checks,
+    load_check,
+    matrix_check,
+    private_check,
+    raw_label_check,
+)
+from labeldp.errors import Described, PrivacyError, invalid
+from labeldp.guarantee import Guarantee
+from labeldp.release import Release, SensitiveLabels
+from labeldp.validate import check_integer
+
+if TYPE_CHECKING:
+    from labeldp.accounting import Ledger
+
+
+#: Rows of a release that are attacked, evenly spaced: an accuracy is then known to 0.1 %.
+MOST_ATTACKED = 1_000_000
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Randomizer:
+    """A mechanism to audit: labels in, one output for each; see `channel_audit`."""
+
+    run: Run
+    n_classes: int
+    claimed: Any
+    delta: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Pipeline:
+    """A training to audit: labels in, scores out; see `canary_audit`."""
+
+    train: Train
+    labels: Any
+    n_classes: int
+    claimed: Any
+    delta: float = 0.0
+    canaries: Any = None
+    references: int = 1
+
+
+def audit(
+    subject: Any,
+    *,
+    labels: Any = None,
+    ledger: Ledger | None = None,
+    n_draws: int = 1_000_000,
+    confidence: float = 0.95,
+    seed: int | None = None,
+    n_jobs: int = 1,
+    progress: Progress | None = None,
+) -> Audit:
+    """Audit a release (its directory, or the value), a `Randomizer` or a `Pipeline`.
+
+    Parameters
+    ----------
+    subject : path, Release, Randomizer or Pipeline
+        A release is read: is it intact, does its matrix keep its promise, was the noise secure, is the ledger charged,
+        does the directory hold anything that it should not. The other two are run.
+    labels : integer array, optional
+        The raw labels of a release as codes, which its owner has: then it is attacked too, and epsilon bounded from below.
+        The answer then depends on raw labels that no noise protects: it is for the owner, not for publication.
+    ledger : Ledger, optional
+        Where the release should have been charged.
+    n_draws, confidence, seed, n_jobs, progress
+        As in `channel_audit` and `canary_audit`. Each bound of one answer holds with probability `confidence`.
+    """
+    sure = check_confidence("audit", confidence)
+    no_checks: tuple[Check, ...] = ()
+    if isinstance(subject, Randomizer):
+        return _run_audit(subject, n_draws=n_draws, confidence=sure, seed=seed, n_jobs=n_jobs, progress=progress)
+    if isinstance(subject, Pipeline):
+        return _train_audit(subject, confidence=sure, seed=seed, n_jobs=n_jobs, progress=progress)
+    if isinstance(subject, Release):
+        checks, release = no_checks, subject
+    elif isinstance(subject, (str, os.PathLike)):
+        checks, found = _directory_checks(Path(subject))
+        if found is None:
+            return Audit(claims={}, checks=checks, confidence=sure)
+        release = found
+    else:
+        fix = "Wrap a callable in labeldp.audit.Randomizer or Pipeline, with what it claims."
+        raise invalid(
+            "audit",
+            "subject",
+            "be a release, a Randomizer or a Pipeline",
+            got=Described(type(subject).__name__),
+            fix=fix,
+        )
+    return _release_audit(subject, release, checks, labels=labels, ledger=ledger, confidence=sure, seed=seed)
+
+
+def _run_audit(subject: Randomizer, *, n_draws: int, confidence: float, **how: Any) -> Audit:
+    found = channel_audit(
+        subject.run,
+        n_classes=subject.n_classes,
+        claimed=subject.claimed,
+        delta=subject.delta,
+        n_draws=n_draws,
+        confidence=confidence,
+        **how,
+    )
+    return _answer(_claims(subject.claimed, subject.delta), (found.check(),), found)
+
+
+def _train_audit(subject: Pipeline, *, confidence: float, **how: Any) -> Audit:
+    found = canary_audit(
+        subject.train,
+        subject.labels,
+        n_classes=subject.n_classes,
+        claimed=subject.claimed,
+        delta=subject.delta,
+        canaries=subject.canaries,
+        references=subject.references,
+        confidence=confidence,
+        **how,
+    )
+    return _answer(_claims(subject.claimed, subject.delta), (found.check(),), found)
+
+
+def _answer(claims: dict[str, Any], checks: tuple[Check, ...], found: Any) -> Audit:
+    measures = {name: value for name, value in asdict(found).items() if name not in {"lower_bound", "confidence"}}
+    return Audit(
+        claims=claims, checks=checks, confidence=found.confidence, lower_bound=found.lower_bound, measures=measures
+    )
+
+
+def _claims(claimed: Any, delta: float) -> dict[str, Any]:
+    facts: dict[str, Any] = {"epsilon": claimed_epsilon("audit", claimed, delta), "delta": delta}
+    return {**facts, "guarantee": str(claimed)} if isinstance(claimed, Guarantee) else facts
+
+
+def _directory_checks(root: Path) -> tuple[tuple[Check, ...], Release | None]:
+    """Return what the files alone say, and the release if it can be read."""
+    intact, release = load_check(root)
+    if release is None:
+        return (intact,), None
+    column = json.loads((root / "release.json").read_text(encoding="utf-8")).get("label_column")
+    return (intact, directory_check(root), raw_label_check(root, release, label_column=column)), release
+
+
+def _release_audit(
+    subject: Any,
+    release: Release,
+    checks: Iterable[Check],
+    *,
+    labels: Any,
+    ledger: Ledger | None,
+    confidence: float,
+    seed: int | None,
+) -> Audit:
+    """Return the audit of one release: what was read, and what its owner's labels show."""
+    name = "the release" if isinstance(subject, Release) else Path(subject).name
+    read = [*checks, matrix_check(release), private_check(release)]
+    if ledger is not None:
+        read += ledger_checks(ledger, [(name, release)])
+    claims = {**_claims(release.guarantee, 0.0), "mechanism": release.mechanism, "label_set": release.label_set}
+    if labels is None:
+        return Audit(claims=claims, checks=tuple(read), confidence=confidence)
+    rows = slice(None, None, max(1, -(-len(release) // MOST_ATTACKED)))
+    part, truth = release.take(rows), np.asarray(labels)[rows]
+    found = observed_audit(part, truth, confidence=confidence, seed=seed)
+    # The attacker knows how common each class is: the prior under which the bound is tightest.
+    shares = np.bincount(truth, minlength=release.n_classes) / len(truth)
+    attack = attack_release(part, truth, prior=shares, confidence=confidence)
+    return Audit(
+        claims=claims,
+        checks=(*read, found.check(), attack.check()),
+        confidence=confidence,
+        lower_bound=found.lower_bound,
+        measures={"attack": asdict(attack), "event": found.event},
+    )
+
+
+Door = Callable[..., Release]
+
+#: Rows of a piece; a power of two, so that it is one of the distances at which `channel_audit` looks for repetition.
+PIECE = 4096
+
+
+def door_audit(
+    door: Door,
+    mechanism: Any,
+    *,
+    n_classes: int,
+    prior: Any = None,
+    claimed_accuracy: float | None = None,
+    n_draws: int = 200_000,
+    confidence: float = 0.95,
+    seed: int | None = None,
+) -> Audit:
+    """Audit `mechanism` as released by `door`, called like `labeldp.privatize`, under one public prior.
+
+    `claimed_accuracy` is how often a label drawn from the prior stays as it is, if that is claimed. All statistical
+    answers together are wrong about a sound mechanism with probability 1 - confidence at most.
+    """
+    k = check_integer("door_audit", "n_classes", n_classes, least=2)
+    sure = check_confidence("door_audit", confidence)
+    each = 1.0 - (1.0 - sure) / (2 if claimed_accuracy is None else 3)
+    claim = mechanism.guarantee
+    refusal, first = _first(door, mechanism, k, prior)
+    claims = {"epsilon": claim.epsilon(), "delta": 0.0, "guarantee": str(claim), "mechanism": repr(mechanism)}
+    if first is None:
+        return Audit(claims=claims, checks=(refusal,), confidence=sure)
+    runs = {"fresh noise": _fresh, "in pieces": _in_pieces}
+    found = {
+        name: channel_audit(
+            make(door, mechanism, k, prior), n_classes=k, n_draws=n_draws, confidence=each, claimed=claim, seed=seed
+        )
+        for name, make in runs.items()
+    }
+    checks = [refusal, matrix_check(first), _seed_marked(door, mechanism, k, prior), *_named(found)]
+    if claimed_accuracy is not None:
+        shares = np.full(k, 1.0 / k) if prior is None else prior
+        run = _fresh(door, mechanism, k, prior)
+        checks.append(
+            accuracy_audit(
+                run, prior=shares, claimed=claimed_accuracy, n_draws=n_draws, confidence=each, seed=seed
+            ).check()
+        )
+    bound = max(one.lower_bound for one in found.values())
+    measures = {name: asdict(one) for name, one in found.items()}
+    return Audit(claims=claims, checks=tuple(checks), confidence=sure, lower_bound=bound, measures=measures)
+
+
+def _first(door: Door, mechanism: Any, k: int, prior: Any) -> tuple[Check, Release | None]:
+    """Release every label once; a door that refuses for privacy's sake is an answer."""
+    try:
+        release = door(_boxed(np.arange(k), k), mechanism, prior=prior, groups=None, rng=None, start=0)
+    except PrivacyError as error:
+        return Check(name="released", passed=False, detail=str(error)), None
+    return Check(name="released", passed=True, detail="the door released every label"), release
+
+
+def _boxed(labels: Int64s, k: int) -> SensitiveLabels:
+    """Return labels that know all their classes, whichever occur."""
+    return SensitiveLabels(labels, n_classes=k)
+
+
+def _fresh(door: Door, mechanism: Any, k: int, prior: Any) -> Callable[[Int64s], Any]:
+    """Return a run in which each call is a release of its own."""
+    return lambda labels: door(_boxed(labels, k), mechanism, prior=prior, groups=None, rng=None, start=0).codes
+
+
+def _in_pieces(door: Door, mechanism: Any, k: int, prior: Any) -> Callable[[Int64s], Any]:
+    """Return a run in which each call is one release, given in pieces under a seed of its own."""
+    source = np.random.default_rng()
+
+    def pieces(labels: Int64s) -> Iterator[Any]:
+        key = int(source.integers(1 << 62))
+        for start in range(0, len(labels), PIECE):
+            part = _boxed(labels[start : start + PIECE], k)
+            yield door(part, mechanism, prior=prior, groups=None, rng=key, start=start).codes
+
+    return lambda labels: np.concatenate(list(pieces(labels)))
+
+
+def _seed_marked(door: Door, mechanism: Any, k: int, prior: Any) -> Check:
+    """A release with a seed says so, and one without does not."""
+    labels = _boxed(np.arange(k), k)
+    plain = door(labels, mechanism, prior=prior, groups=None, rng=None, start=0)
+    seeded = door(labels, mechanism, prior=prior, groups=None, rng=1, start=0)
+    passed = seeded.seeded and not plain.seeded
+    return Check(name="seed marked", passed=passed, detail=f"with a seed: {seeded.seeded}, without: {plain.seeded}")
+
+
+def _named(found: dict[str, ChannelAudit]) -> Iterator[Check]:
+    for name, one in found.items():
+        detail = f"at confidence {one.confidence:g}, {one.n_draws:,} draws: {one.event}"
+        yield within(f"channel, {name}", one.lower_bound, one.claimed, detail=detail)

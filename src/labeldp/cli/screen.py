@@ -1,0 +1,381 @@
+"""How every command speaks: tables and JSON on stdout, progress and errors on stderr, and its exit code.
+
+A guarantee as the command line tells it: facts for machines, rows for people.
+
+Options that several commands share, and how their text becomes values.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+
+from labeldp.errors import BudgetError, Described, LabelDPError, PrivacyError, ReleaseError, invalid
+from labeldp.guarantee import advantage_bound
+from labeldp.report.words import Cost, cost, in_words, percent
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+    from labeldp.guarantee import Guarantee
+
+
+UNEXPECTED, BAD_INPUT, OVER_BUDGET, DAMAGED = 1, 2, 3, 4
+
+#: A file that is piped has no width; this one keeps tables and sentences whole.
+PIPED_WIDTH = 100
+
+_settings = {"debug": False}
+
+
+def show_tracebacks(debug: bool) -> None:
+    """Remember whether an error is to be shown with where it came from."""
+    _settings["debug"] = debug
+
+
+def reflowed(text: str) -> str:
+    """Return a docstring whose paragraphs are one line each, so that they wrap to any screen; indents are kept.
+
+    >>> print(reflowed(" ".join(["One", "paragraph."])))
+    One paragraph.
+    """
+    import inspect
+
+    paragraphs = inspect.cleandoc(text).split("\n\n")
+    return "\n\n".join(part.replace("\n", " ") for part in paragraphs)
+
+
+def guarded(command: Callable[..., None]) -> Callable[..., None]:
+    """Turn what a command raises into one line on stderr and an exit code."""
+
+    @functools.wraps(command)
+    def run(*arguments: Any, **options: Any) -> None:
+        try:
+            command(*arguments, **options)
+        except (typer.Exit, typer.Abort, typer.BadParameter):
+            raise
+        except Exception as error:  # noqa: BLE001 - the border: everything becomes an exit code
+            leave(error)
+
+    return run
+
+
+def leave(error: Exception) -> NoReturn:
+    """Say what went wrong and exit with the code for it."""
+    if _settings["debug"]:
+        traceback.print_exc(file=sys.stderr)
+    code, message = verdict(error)
+    errors().print(f"[bold red]error:[/] {escaped(message)}", soft_wrap=True, highlight=False)
+    raise typer.Exit(code)
+
+
+def verdict(error: Exception) -> tuple[int, str]:
+    """Return the exit code for an error, and its message on one line."""
+    text = " ".join(str(error).split())
+    if isinstance(error, BudgetError):
+        return OVER_BUDGET, text
+    if isinstance(error, (ReleaseError, PrivacyError)):
+        return DAMAGED, text
+    if isinstance(error, LabelDPError):
+        return BAD_INPUT, text
+    if isinstance(error, OSError) and error.strerror:
+        where = f": {error.filename}" if error.filename else ""
+        return BAD_INPUT, f"{error.strerror}{where}"
+    hint = "" if _settings["debug"] else " This is a fault of labeldp; run `labeldp --debug ...` to see where."
+    return UNEXPECTED, f"{type(error).__name__}: {text}.{hint}"
+
+
+def output() -> Console:
+    """The console of answers."""
+    return _console(stderr=False)
+
+
+def errors() -> Console:
+    """The console of warnings, errors and progress."""
+    return _console(stderr=True)
+
+
+def _console(*, stderr: bool) -> Console:
+    from rich.console import Console
+
+    stream = sys.stderr if stderr else sys.stdout
+    return Console(stderr=stderr, highlight=False, width=None if stream.isatty() else _piped_width())
+
+
+def _piped_width() -> int:
+    import os
+
+    wanted = os.environ.get("COLUMNS", "")
+    return int(wanted) if wanted.isdigit() and int(wanted) > 0 else PIPED_WIDTH
+
+
+def escaped(text: object) -> str:
+    """Return text whose brackets are not markup: a class may be called [a]."""
+    from rich.markup import escape
+
+    return escape(str(text))
+
+
+def answer(facts: dict[str, Any], *, as_json: bool, show: Callable[[Console], None]) -> None:
+    """Print the answer: one JSON object for machines, or what `show` prints for people."""
+    if as_json:
+        print(json.dumps(plain(facts), allow_nan=False))
+    else:
+        show(output())
+
+
+def plain(value: Any) -> Any:
+    """Return JSON types; infinity becomes the text "inf", since JSON has no such number.
+
+    >>> plain({"epsilon": math.inf, "rows": (1, 2)})
+    {'epsilon': 'inf', 'rows': [1, 2]}
+    """
+    if isinstance(value, dict):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(v) for v in value]
+    if hasattr(value, "tolist"):
+        return plain(value.tolist())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None if math.isnan(value) else str(value)
+    return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)
+
+
+def facts_table(rows: list[tuple[str, Any]], *, title: str = "") -> RenderableType:
+    """Return names and values in two columns; a value of None is left out."""
+    from rich.table import Table
+
+    table = Table(title=title or None, title_justify="left", show_header=False, box=None, pad_edge=False)
+    table.add_column(style="cyan", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in rows:
+        if value is not None:
+            table.add_row(name, value if not isinstance(value, str) else escaped(value))
+    return table
+
+
+def percent_or_none(share: float | None) -> str | None:
+    """Return a share as a percentage, or None where it is not known."""
+    return None if share is None or math.isnan(share) else percent(share)
+
+
+def warn_seeded() -> None:
+    """Say in red that what follows protects no one."""
+    errors().print(
+        "[bold white on red] NOT PRIVATE [/] [red]The noise comes from a seed: whoever knows or guesses the seed "
+        "removes it. For experiments only.[/]"
+    )
+
+
+def warn_budget(recorded: float, asked: float) -> None:
+    """Say that the ledger's own budget stands, whatever the command line says."""
+    errors().print(
+        f"[yellow]note:[/] this ledger's budget is epsilon = {recorded:g}, not {asked:g}: a recorded budget stands. "
+        "`labeldp ledger FILE --set-budget B` changes it, and leaves a row that says who and when."
+    )
+
+
+@contextmanager
+def progress(what: str) -> Iterator[Callable[[int, int | None], None]]:
+    """Show a bar on stderr while the body runs; it is told (done, total). Nothing is shown where nobody looks."""
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
+    console = errors()
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task(what, total=None)
+
+        def told(done: int, total: int | None) -> None:
+            bar.update(task, completed=done, total=total)
+
+        yield told
+
+
+@contextmanager
+def shares(what: str) -> Iterator[Callable[[float, str], None]]:
+    """Show a bar on stderr for work that tells (share done, what it is doing)."""
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+    columns = (BarColumn(20), TaskProgressColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
+    console = errors()
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task(escaped(what), total=1.0)
+        yield lambda share, doing: bar.update(task, completed=share, description=escaped(doing))
+
+
+@contextmanager
+def waiting(what: str) -> Iterator[None]:
+    """Show on stderr that work goes on, where its length is not known."""
+    console = errors()
+    if not console.is_terminal:
+        yield
+        return
+    with console.status(what):
+        yield
+
+
+__all__ = ["Cost", "cost", "in_words", "percent", "promise_facts", "promise_rows"]
+
+
+def promise_facts(guarantee: Guarantee) -> dict[str, object]:
+    """Return a guarantee as plain facts, for JSON."""
+    epsilon, delta = cost(guarantee)
+    return {
+        "epsilon": epsilon,
+        "delta": delta,
+        "unit": guarantee.unit.value,
+        "trust": guarantee.trust.words,
+        "assumptions": list(guarantee.assumptions),
+        "attacker_advantage": advantage_bound(epsilon, delta=delta),
+        "text": str(guarantee),
+    }
+
+
+def promise_rows(guarantee: Guarantee) -> list[tuple[str, str | None]]:
+    """Return a guarantee as rows of a table, for people."""
+    epsilon, delta = cost(guarantee)
+    rows: list[tuple[str, str | None]] = [
+        ("promise", str(guarantee)),
+        ("in words", in_words(epsilon, delta)),
+        (
+            "advantage",
+            f"an attacker gains at most {percent(advantage_bound(epsilon, delta=delta), up=True)} over a blind guess",
+        ),
+    ]
+    rows += [("made of", f"{name}: {part}") for name, part in guarantee.parts]
+    rows += [("assumes", text) for text in guarantee.assumptions]
+    return rows
+
+
+LEDGER = "Ledger"
+ENGINE = "Engine"
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout, and nothing else.")]
+Label = Annotated[str, typer.Option("--label", "-l", help="The column to protect.", metavar="COLUMN")]
+Epsilon = Annotated[float, typer.Option("--epsilon", "-e", help="The privacy of each label; smaller is more private.")]
+LedgerFile = Annotated[
+    Path | None, typer.Option("--ledger", help="Charge this ledger before anything is drawn.", rich_help_panel=LEDGER)
+]
+Budget = Annotated[
+    float | None,
+    typer.Option("--budget", help="The default budget of a new ledger; a recorded one stands.", rich_help_panel=LEDGER),
+]
+BudgetDelta = Annotated[
+    float,
+    typer.Option(
+        "--budget-delta",
+        help="The delta at which --budget is read; noise that is not pure needs one.",
+        rich_help_panel=LEDGER,
+    ),
+]
+LabelSet = Annotated[
+    str | None,
+    typer.Option(
+        "--label-set", help="The ledger's name for these labels; FILE:COLUMN if left out.", rich_help_panel=LEDGER
+    ),
+]
+Classes = Annotated[
+    str | None,
+    typer.Option("--classes", help="The public list of classes, with commas; read off the labels if left out."),
+]
+RowIds = Annotated[
+    str | None, typer.Option("--row-ids", help="A column of public row ids, which must differ.", metavar="COLUMN")
+]
+Seed = Annotated[int | None, typer.Option("--seed", help="Reproducible noise: NOT PRIVATE, for experiments only.")]
+
+
+Scheduler = Annotated[
+    str | None,
+    typer.Option("--scheduler", help="The address of a Dask scheduler.", metavar="ADDRESS", rich_help_panel=ENGINE),
+]
+Workers = Annotated[
+    int | None,
+    typer.Option("--workers", help="Worker processes on this machine; one a core if left out.", rich_help_panel=ENGINE),
+]
+PassphraseFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--passphrase-file",
+        help="Seal the key with the passphrase in this file (or in $LABELDP_PASSPHRASE) until the job ends, so that a "
+        "failed one can be taken up with --resume.",
+        metavar="FILE",
+        rich_help_panel=ENGINE,
+    ),
+]
+
+
+class Missing(str, Enum):
+    """What to do with rows without a label."""
+
+    error = "error"
+    drop = "drop"
+
+
+MissingLabels = Annotated[Missing, typer.Option("--missing", help="Rows without a label: an error, or left out.")]
+
+
+def listed(text: str | None) -> list[str]:
+    """Return the names in a text with commas.
+
+    >>> listed("a, b,c"), listed(None)
+    (['a', 'b', 'c'], [])
+    """
+    return [part.strip() for part in text.split(",") if part.strip()] if text else []
+
+
+def typed_classes(text: str | None, kind: Any) -> list[Any] | None:
+    """Return the listed classes as the label column has them: whole numbers, numbers, booleans or text."""
+    if text is None:
+        return None
+    import pyarrow as pa
+
+    inner = kind.value_type if pa.types.is_dictionary(kind) else kind
+    words = listed(text)
+    try:
+        if pa.types.is_integer(inner):
+            return [int(word) for word in words]
+        if pa.types.is_floating(inner):
+            return [float(word) for word in words]
+        if pa.types.is_boolean(inner):
+            return [{"false": False, "true": True}[word.lower()] for word in words]
+    except (ValueError, KeyError) as error:
+        raise invalid("--classes", "classes", f"be values of type {inner}", got=Described(text)) from error
+    return words
+
+
+def opened_ledger(path: Path | None, budget: float | None, *, delta: float = 0.0) -> Any:
+    """Return the ledger, or None; a budget without a ledger would be forgotten, so it is refused."""
+    if path is None:
+        if budget is not None:
+            raise LabelDPError("--budget needs a ledger to be kept in. Add --ledger FILE.")
+        return None
+    from labeldp.accounting import Ledger
+
+    book = Ledger(path, budget=budget, delta=delta)
+    recorded = book.budget(None)
+    if budget is not None and recorded is not None and recorded[0] != budget:
+        warn_budget(recorded[0], budget)
+    return book
+
+
+def read_passphrase(path: Path | None) -> str | None:
+    """Return the passphrase in a file, or in the environment; never one of the command line, which others can see."""
+    if path is None:
+        return os.environ.get("LABELDP_PASSPHRASE")
+    return path.read_text(encoding="utf-8").strip()
+
+
+def named_labels(label_set: str | None, table: Any, label: str) -> str:
+    """Return the ledger's name for a label column: as given, or the table's file name and the column."""
+    return label_set if label_set is not None else f"{table.name}:{label}"

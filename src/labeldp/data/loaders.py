@@ -1,0 +1,581 @@
+"""The data sets by name.
+
+>>> load("adlut")
+Traceback (most recent call last):
+...
+labeldp.errors.LabelDPError: load: `name` must be a known data set, got 'adlut'. Did you mean `adult`?
+
+Pictures with a class each: digits (bundled with scikit-learn), MNIST, Fashion-MNIST, CIFAR-10.
+
+>>> digits()
+Dataset('digits', 1,424 train + 373 test rows, 64 features, 10 classes of `digit`)
+
+Tables about people, with text and numbers side by side: Adult (bundled), credit default, diabetes readmission.
+
+>>> adult()
+Dataset('adult', 32,561 train + 16,281 test rows, 14 features, 2 classes of `income`)
+
+Design notes. "?" is a category of its own: that someone did not answer is information, and dropping those rows
+would change the population. Row numbers and person numbers stay in the table as `identifiers` (an owner needs them
+for her ledger), and `Dataset.matrix` leaves them out. A person never stands on both sides of a split.
+
+Sets in which a row has several labels at once: text tags, genes, scenes, moods.
+
+>>> sorted(SHAPES)[:3]
+['bibtex', 'corel5k', 'delicious']
+
+References: the sets and their train/test parts are those of Mulan (Tsoumakas et al., JMLR 12, 2011), as the package
+scikit-multilearn carried them.
+
+Design notes. One npz a set, in the folder ``multilabel``. Labels come as an indicator matrix, uint8, with a column
+per label; the files hold no names, so labels and features are numbered.
+
+Who rated which film how: MovieLens 1M, read from the files as GroupLens gives them out.
+
+>>> from labeldp.data.loaders import movielens_1m
+>>> movielens_1m(directory="no/such/folder")
+Traceback (most recent call last):
+...
+labeldp.errors.LabelDPError: load: `directory` must hold movielens-1m/ratings.dat, got no such file. ...
+
+References: Harper and Konstan, "The MovieLens datasets: history and context", ACM TiiS 5(4), 2015.
+
+Design notes. GroupLens allows research and no redistribution: it is never bundled. A rating is one row; who and which
+film are `identifiers`, the features of both are columns. A fifth of the rows, by hash of the position, is the test
+part, so that the users and films of the test part are known in training, as recommenders assume.
+
+COVID-19 cases by state and day: counts of people, for studies of private selection.
+
+>>> from labeldp.data import us_covid
+>>> us_covid(directory="no/such/folder")
+Traceback (most recent call last):
+...
+labeldp.errors.LabelDPError: load: `directory` must hold us-covid/us-states.csv.gz, got no such file. ...
+
+References: The New York Times, "Coronavirus (Covid-19) Data in the United States",
+https://github.com/nytimes/covid-19-data: non-commercial use with attribution, so it is never bundled.
+
+Design notes. No row here has a label of its own, so this is no `Dataset` and `labeldp.data.load` does not know it. A
+state that a day's report does not name has no case yet. Reports are corrected later, so that a few totals fall from
+one day to the next; new cases are then 0, since a count of people is not negative.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+
+from labeldp.arrays import Floats, Int64s
+from labeldp.data.dataset import Dataset, expect, find, held_out, read_bytes, read_idx, read_npz, reading
+from labeldp.errors import Described, invalid, nearest
+
+DIGITS = tuple("0123456789")
+CLOTHES = (
+    "T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot",
+)  # fmt: skip
+THINGS = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+
+IDX_FILES = (
+    "train-images-idx3-ubyte.gz",
+    "train-labels-idx1-ubyte.gz",
+    "t10k-images-idx3-ubyte.gz",
+    "t10k-labels-idx1-ubyte.gz",
+)
+CIFAR_KEYS = ("train_images", "train_labels", "test_images", "test_labels")
+
+
+def flat(images: npt.NDArray[Any], *, largest: int = 255) -> Floats:
+    """One row a picture, float32 in [0, 1]."""
+    rows = images.reshape(len(images), -1).astype(np.float32)
+    rows /= np.float32(largest)
+    return rows
+
+
+def pixel_names(shape: tuple[int, ...]) -> tuple[str, ...]:
+    """A name for each pixel: its indices."""
+    return tuple("pixel_" + "_".join(str(i) for i in index) for index in np.ndindex(*shape))
+
+
+def digits(_directory: Directory = None) -> Dataset:
+    """Load 1,797 handwritten digits of 8 x 8 pixels; a fifth of the positions, by hash, is the test part."""
+    from sklearn.datasets import load_digits
+
+    X, y = load_digits(return_X_y=True)
+    test = held_out(np.arange(len(y)), share=0.2)
+    rows = flat(X, largest=16)
+    return Dataset(
+        name="digits",
+        X_train=rows[~test],
+        y_train=y[~test].astype(np.int64),
+        X_test=rows[test],
+        y_test=y[test].astype(np.int64),
+        classes=DIGITS,
+        feature_names=pixel_names((8, 8)),
+        label_name="digit",
+        sensitive_label="which digit was written (a stand-in: nothing about a person)",
+        licence="CC BY 4.0; bundled with scikit-learn",
+        citation=(
+            "Alpaydin, E. and Kaynak, C. (1998). Optical Recognition of Handwritten Digits. UCI Machine Learning "
+            "Repository, https://doi.org/10.24432/C50P49 (its test part, as scikit-learn bundles it)."
+        ),
+        image_shape=(8, 8),
+    )
+
+
+def mnist(directory: Directory = None) -> Dataset:
+    """Load MNIST: 60,000 + 10,000 handwritten digits of 28 x 28 pixels."""
+    return _idx_images(
+        "mnist",
+        directory,
+        classes=DIGITS,
+        label_name="digit",
+        sensitive_label="which digit was written (a stand-in: nothing about a person)",
+        licence="not stated with the files",
+        citation="LeCun, Y., Cortes, C. and Burges, C. J. C. The MNIST database of handwritten digits.",
+    )
+
+
+def fashion_mnist(directory: Directory = None) -> Dataset:
+    """Load Fashion-MNIST: 60,000 + 10,000 pictures of clothes, 28 x 28 pixels."""
+    return _idx_images(
+        "fashion-mnist",
+        directory,
+        classes=CLOTHES,
+        label_name="article",
+        sensitive_label="which article of clothing is shown (a stand-in: nothing about a person)",
+        licence="MIT",
+        citation=(
+            "Xiao, H., Rasul, K. and Vollgraf, R. (2017). Fashion-MNIST: a novel image dataset for benchmarking "
+            "machine learning algorithms. arXiv:1708.07747."
+        ),
+    )
+
+
+def _idx_images(
+    name: str,
+    directory: Directory,
+    *,
+    classes: tuple[str, ...],
+    label_name: str,
+    sensitive_label: str,
+    licence: str,
+    citation: str,
+) -> Dataset:
+    """Read the four canonical idx files of a set in the shape of MNIST."""
+    paths = find(name, IDX_FILES, directory=directory)
+    shapes: list[tuple[int, ...]] = [(60_000, 28, 28), (60_000,), (10_000, 28, 28), (10_000,)]
+    X_train, y_train, X_test, y_test = (read_idx(p, shape=s) for p, s in zip(paths, shapes, strict=True))
+    return Dataset(
+        name=name,
+        X_train=flat(X_train),
+        y_train=y_train.astype(np.int64),
+        X_test=flat(X_test),
+        y_test=y_test.astype(np.int64),
+        classes=classes,
+        feature_names=pixel_names((28, 28)),
+        label_name=label_name,
+        sensitive_label=sensitive_label,
+        licence=licence,
+        citation=citation,
+        image_shape=(28, 28),
+    )
+
+
+def cifar10(directory: Directory = None) -> Dataset:
+    """Load CIFAR-10: 50,000 + 10,000 pictures of 32 x 32 x 3, from one npz file of four arrays."""
+    (path,) = find("cifar10", ("cifar10.npz",), directory=directory)
+    X_train, y_train, X_test, y_test = read_npz(path, CIFAR_KEYS)
+    for key, array, rows in (("train_images", X_train, 50_000), ("test_images", X_test, 10_000)):
+        expect(path, f"{key} of shape", want=(rows, 32, 32, 3), got=array.shape)
+    return Dataset(
+        name="cifar10",
+        X_train=flat(X_train),
+        y_train=y_train.astype(np.int64),
+        X_test=flat(X_test),
+        y_test=y_test.astype(np.int64),
+        classes=THINGS,
+        feature_names=pixel_names((32, 32, 3)),
+        label_name="object",
+        sensitive_label="which object is shown (a stand-in: nothing about a person)",
+        licence="not stated with the files",
+        citation="Krizhevsky, A. (2009). Learning multiple layers of features from tiny images. Technical report.",
+        image_shape=(32, 32, 3),
+    )
+
+
+CREDIT_COLUMNS = (
+    "ID", "LIMIT_BAL", "SEX", "EDUCATION", "MARRIAGE", "AGE",
+    *(f"{kind}{month}" for kind in ("PAY_", "BILL_AMT", "PAY_AMT") for month in range(1, 7)),
+    "default.payment.next.month",
+)  # fmt: skip
+CREDIT_CATEGORIES = ("SEX", "EDUCATION", "MARRIAGE", *(f"PAY_{month}" for month in range(1, 7)))
+
+STAY_NUMBERS = (
+    "encounter_id", "patient_nbr", "time_in_hospital", "num_lab_procedures", "num_procedures", "num_medications",
+    "number_outpatient", "number_emergency", "number_inpatient", "number_diagnoses",
+)  # fmt: skip
+STAY_IDENTIFIERS = ("encounter_id", "patient_nbr")
+
+
+def codes_of(column: Any, classes: tuple[str, ...]) -> Int64s:
+    """The position of each value in `classes`; a value that is not there becomes -1."""
+    found = pc.index_in(column.cast(pa.string()), value_set=pa.array(classes))
+    codes: Int64s = pc.fill_null(found, -1).to_numpy().astype(np.int64)
+    return codes
+
+
+def adult(_directory: Directory = None) -> Dataset:
+    """Load Adult, bundled: 32,561 + 16,281 people of the US census of 1994, income above 50,000 dollars or not."""
+    path = Path(str(files("labeldp.data") / "adult.parquet"))
+    with reading(path, "the bundled Parquet of Adult"):
+        table = pq.read_table(path)
+    test = np.asarray(pc.equal(table["split"].cast(pa.string()), "test"))
+    classes = ("<=50K", ">50K")
+    y = codes_of(table["income"], classes)
+    X = table.drop_columns(["split", "income"]).replace_schema_metadata()
+    part_sizes = [int((~test).sum()), int(y[~test].sum()), int(test.sum()), int(y[test].sum())]
+    expect(path, "(rows, rows over 50K) of train and test", want=[32_561, 7_841, 16_281, 3_846], got=part_sizes)
+    return Dataset(
+        name="adult",
+        X_train=X.filter(pa.array(~test)),
+        y_train=y[~test],
+        X_test=X.filter(pa.array(test)),
+        y_test=y[test],
+        classes=classes,
+        feature_names=tuple(X.column_names),
+        label_name="income",
+        sensitive_label="whether a person earns more than 50,000 dollars a year",
+        licence="CC BY 4.0",
+        citation=(
+            "Becker, B. and Kohavi, R. (1996). Adult. UCI Machine Learning Repository, "
+            "https://doi.org/10.24432/C5XW20. CC BY 4.0; spaces and the dot after test labels stripped."
+        ),
+        categorical=tuple(field.name for field in X.schema if pa.types.is_dictionary(field.type)),
+    )
+
+
+def credit_default(directory: Directory = None) -> Dataset:
+    """Load 30,000 credit cards of Taiwan, 2005: was the next payment missed? A fifth of the rows is the test part."""
+    (path,) = find("credit-default", ("UCI_Credit_Card.csv.gz",), directory=directory)
+    with reading(path, "a CSV of 25 columns"):
+        table = pa_csv.read_csv(io.BytesIO(read_bytes(path)))
+    # One of the copies in circulation calls the first month of payment PAY_0.
+    names = ["PAY_1" if name == "PAY_0" else name for name in table.column_names]
+    expect(path, "the columns", want=list(CREDIT_COLUMNS), got=names)
+    table = table.rename_columns(names)
+    y = table[CREDIT_COLUMNS[-1]].to_numpy().astype(np.int64)
+    expect(path, "rows and defaults", want=(30_000, 6_636), got=(len(y), int(y.sum())))
+    return _split_table(
+        name="credit-default",
+        X=table.drop_columns([CREDIT_COLUMNS[-1]]),
+        y=y,
+        test=held_out(table["ID"].to_numpy(), share=0.2),
+        classes=("paid", "default"),
+        label_name="default",
+        sensitive_label="whether a person failed to pay the next credit card bill",
+        citation=(
+            "Yeh, I. (2009). Default of Credit Card Clients. UCI Machine Learning Repository, "
+            "https://doi.org/10.24432/C55S3H. CC BY 4.0."
+        ),
+        categorical=CREDIT_CATEGORIES,
+        identifiers=("ID",),
+    )
+
+
+def diabetes_readmission(directory: Directory = None) -> Dataset:
+    """Load 101,766 hospital stays of people with diabetes: readmitted within 30 days, later, or not.
+
+    A fifth of the patients, by hash of the patient's number, with all their stays is the test part.
+    """
+    (path,) = find("diabetes-readmission", ("dataset_diabetes.zip",), directory=directory)
+    with reading(path, "a zip that holds dataset_diabetes/diabetic_data.csv"), zipfile.ZipFile(path) as archive:
+        table = _stays(archive.read("dataset_diabetes/diabetic_data.csv"))
+    expect(path, "rows and columns", want=(101_766, 50), got=table.shape)
+    classes = ("NO", ">30", "<30")
+    X = table.drop_columns(["readmitted"])
+    return _split_table(
+        name="diabetes-readmission",
+        X=X,
+        y=codes_of(table["readmitted"], classes),
+        test=held_out(table["patient_nbr"].to_numpy(), share=0.2),
+        classes=classes,
+        label_name="readmitted",
+        sensitive_label="whether, and how soon, a patient came back to hospital",
+        citation=(
+            "Clore, J., Cios, K., DeShazo, J. and Strack, B. (2014). Diabetes 130-US Hospitals for Years 1999-2008. "  # codespell:ignore strack
+            "UCI Machine Learning Repository, https://doi.org/10.24432/C5230J. CC BY 4.0."
+        ),
+        categorical=tuple(name for name in X.column_names if name not in STAY_NUMBERS),
+        identifiers=STAY_IDENTIFIERS,
+    )
+
+
+def _stays(content: bytes) -> Any:
+    """The CSV with counts as numbers and everything else, codes and "?" included, as text."""
+    header = content[: content.index(b"\n")].decode().strip().split(",")
+    types = {name: pa.int64() if name in STAY_NUMBERS else pa.string() for name in header}
+    return pa_csv.read_csv(io.BytesIO(content), convert_options=pa_csv.ConvertOptions(column_types=types))
+
+
+def _split_table(
+    *,
+    name: str,
+    X: Any,
+    y: Int64s,
+    test: Any,
+    classes: tuple[str, ...],
+    label_name: str,
+    sensitive_label: str,
+    citation: str,
+    categorical: tuple[str, ...],
+    identifiers: tuple[str, ...],
+) -> Dataset:
+    return Dataset(
+        name=name,
+        X_train=X.filter(pa.array(~test)),
+        y_train=y[~test],
+        X_test=X.filter(pa.array(test)),
+        y_test=y[test],
+        classes=classes,
+        feature_names=tuple(X.column_names),
+        label_name=label_name,
+        sensitive_label=sensitive_label,
+        licence="CC BY 4.0",
+        citation=citation,
+        categorical=categorical,
+        identifiers=identifiers,
+    )
+
+
+#: name -> (train rows, test rows, features, labels)
+SHAPES = {
+    "bibtex": (4_880, 2_515, 1_836, 159),
+    "corel5k": (4_500, 500, 499, 374),
+    "delicious": (12_920, 3_185, 500, 983),
+    "emotions": (391, 202, 72, 6),
+    "enron": (1_123, 579, 1_001, 53),
+    "mediamill": (30_993, 12_914, 120, 101),
+    "medical": (333, 645, 1_449, 45),
+    "scene": (1_211, 1_196, 294, 6),
+    "tmc2007-500": (21_519, 7_077, 500, 22),
+    "yeast": (1_500, 917, 103, 14),
+}
+ABOUT = {
+    "bibtex": "which tags a person gave to a reference",
+    "corel5k": "what a photograph shows",
+    "delicious": "which tags a person gave to a page",
+    "emotions": "which emotions a piece of music raises",
+    "enron": "what an employee's e-mail is about",
+    "mediamill": "what a scene of the news shows",
+    "medical": "which diagnoses a radiology report supports",
+    "scene": "what kind of place a photograph shows",
+    "tmc2007-500": "which problems a flight report tells of",
+    "yeast": "which functions a gene has",
+}
+
+
+def multilabel(name: str, directory: Directory = None) -> Dataset:
+    """Load one of `SHAPES`, checked against its known shape."""
+    (path,) = find("multilabel", (f"{'Corel5k' if name == 'corel5k' else name}.npz",), directory=directory)
+    X_key = "X_micro" if name == "mediamill" else "X"
+    X_train, y_train, X_test, y_test = read_npz(path, (f"{X_key}_train", "y_train", f"{X_key}_test", "y_test"))
+    n_train, n_test, n_features, n_labels = SHAPES[name]
+    found = (X_train.shape, y_train.shape, X_test.shape, y_test.shape)
+    want = ((n_train, n_features), (n_train, n_labels), (n_test, n_features), (n_test, n_labels))
+    expect(path, "X and y of shapes", want=want, got=found)
+    return Dataset(
+        name=name,
+        X_train=_numbers(X_train, X_key),
+        y_train=_indicators(name, y_train),
+        X_test=_numbers(X_test, X_key),
+        y_test=_indicators(name, y_test),
+        classes=tuple(f"label_{i}" for i in range(n_labels)),
+        feature_names=tuple(f"feature_{i}" for i in range(n_features)),
+        label_name="labels",
+        sensitive_label=ABOUT[name],
+        licence="not stated with the files",
+        citation=(
+            "Tsoumakas, G., Spyromitros-Xioufis, E., Vilcek, J. and Vlahavas, I. (2011). Mulan: A Java library for "
+            "multi-label learning. JMLR 12, 2411-2414; there the source of each set is given."
+        ),
+    )
+
+
+def _numbers(X: npt.NDArray[Any], key: str) -> npt.NDArray[np.float32]:
+    """Features as float32; mediamill's file keeps millionths as whole numbers."""
+    rows = X.astype(np.float32)
+    return rows / np.float32(1e6) if key == "X_micro" else rows
+
+
+def _indicators(name: str, y: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
+    if y.max(initial=0) > 1 or y.min(initial=0) < 0:
+        raise invalid("load", name, "have labels that are 0 or 1", got=Described(f"{y.min()} to {y.max()}"))
+    return y.astype(np.uint8)
+
+
+FILES = ("ratings.dat", "users.dat", "movies.dat")
+GENRES = (
+    "Action", "Adventure", "Animation", "Children's", "Comedy", "Crime", "Documentary", "Drama", "Fantasy",
+    "Film-Noir", "Horror", "Musical", "Mystery", "Romance", "Sci-Fi", "Thriller", "War", "Western",
+)  # fmt: skip
+
+
+def movielens_1m(directory: Directory = None) -> Dataset:
+    """Load 1,000,209 ratings from 1 to 5 by 6,040 people."""
+    ratings_path, users_path, movies_path = find("movielens-1m", FILES, directory=directory)
+    user, movie, rating, timestamp = _columns(ratings_path, rows=1_000_209, columns=4)
+    columns: dict[str, Any] = {"user_id": user, "movie_id": movie, "timestamp": timestamp}
+    columns |= _people(users_path, user) | _genres(movies_path, movie)
+    X, y = pa.table(columns), rating.astype(np.int64) - 1
+    test = held_out(np.arange(len(y)), share=0.2)
+    return Dataset(
+        name="movielens-1m",
+        X_train=X.filter(pa.array(~test)),
+        y_train=y[~test],
+        X_test=X.filter(pa.array(test)),
+        y_test=y[test],
+        classes=("1", "2", "3", "4", "5"),
+        feature_names=tuple(X.column_names),
+        label_name="rating",
+        sensitive_label="how many stars a person gave to a film",
+        licence="GroupLens: research use, no redistribution",
+        citation=(
+            "Harper, F. M. and Konstan, J. A. (2015). The MovieLens Datasets: History and Context. ACM Transactions "
+            "on Interactive Intelligent Systems 5(4), https://doi.org/10.1145/2827872."
+        ),
+        categorical=("gender", "age", "occupation"),
+        identifiers=("user_id", "movie_id"),
+    )
+
+
+def _columns(path: Path, *, rows: int, columns: int) -> list[npt.NDArray[Any]]:
+    """Read a file whose fields stand between double colons: between single ones, with empty columns to skip."""
+    names = [f"{kind}{i}" for i in range(columns) for kind in ("field", "gap")][:-1]
+    with reading(path, f"a file of {columns} fields between double colons"):
+        table = pa_csv.read_csv(
+            path,
+            read_options=pa_csv.ReadOptions(column_names=names, encoding="latin-1"),
+            parse_options=pa_csv.ParseOptions(delimiter=":", quote_char=False),
+            convert_options=pa_csv.ConvertOptions(include_columns=names[::2]),
+        )
+    expect(path, "rows", want=rows, got=table.num_rows)
+    return [column.to_numpy() for column in table.columns]
+
+
+def _people(path: Path, user: npt.NDArray[Any]) -> dict[str, Any]:
+    """Gender, age group and occupation of the user of each rating; users are numbered from 1, without gaps."""
+    number, gender, age, occupation, _zip = _columns(path, rows=6_040, columns=5)
+    expect(path, "user numbers", want=[1, 6_040], got=[int(number[0]), int(number[-1])])
+    row = user - 1
+    return {"gender": pa.array(gender[row].astype(str)), "age": age[row], "occupation": occupation[row]}
+
+
+def _genres(path: Path, movie: npt.NDArray[Any]) -> dict[str, Any]:
+    """A column of zeros and ones per genre. Film numbers have gaps and titles have colons, hence the loop."""
+    with reading(path, "a file of number::title::genres"):
+        lines = [line.split("::") for line in path.read_text(encoding="latin-1").splitlines()]
+        expect(path, "rows", want=3_883, got=len(lines))
+        table = np.zeros((max(int(line[0]) for line in lines) + 1, len(GENRES)), np.uint8)
+        for number, _title, genres in lines:
+            for genre in genres.split("|"):
+                table[int(number), GENRES.index(genre)] = 1
+        of_rating = table[movie]
+    return {f"genre_{name}": of_rating[:, i] for i, name in enumerate(GENRES)}
+
+
+Directory = str | os.PathLike[str] | None
+
+#: These two come with the package and with scikit-learn; all others are read from the user's folder.
+BUNDLED = ("adult", "digits")
+
+_LOADERS: dict[str, Callable[[Directory], Dataset]] = {
+    "adult": adult,
+    "cifar10": cifar10,
+    "credit-default": credit_default,
+    "diabetes-readmission": diabetes_readmission,
+    "digits": digits,
+    "fashion-mnist": fashion_mnist,
+    "mnist": mnist,
+    "movielens-1m": movielens_1m,
+    **{name: partial(multilabel, name) for name in SHAPES},
+}
+
+
+def names(*, bundled: bool = False) -> tuple[str, ...]:
+    """Return the names that `load` knows; with ``bundled=True``, those that need no files of yours.
+
+    >>> names(bundled=True)
+    ('adult', 'digits')
+    """
+    return BUNDLED if bundled else tuple(sorted(_LOADERS))
+
+
+def load(name: str, *, directory: Directory = None) -> Dataset:
+    """Return a data set, read and checked.
+
+    `directory` is the folder that has a folder per data set; without it the environment variable LABELDP_DATA names
+    it. The bundled sets need neither. An absent file is an error that names it; nothing is ever downloaded.
+    """
+    if name not in _LOADERS:
+        raise invalid("load", "name", "be a known data set", got=name, fix=nearest(name, names()))
+    return _LOADERS[name](directory)
+
+
+FILE = "us-states.csv.gz"
+COLUMNS = ("date", "state", "fips", "cases", "deaths")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class StateCases:
+    """Cases by day and state. `days`: ISO dates, rising; `states`: sorted names; `totals`: cases so far (days, states)."""
+
+    days: tuple[str, ...]
+    states: tuple[str, ...]
+    totals: Int64s
+
+    def __repr__(self) -> str:
+        return f"StateCases({len(self.days)} days from {self.days[0]}, {len(self.states)} states)"
+
+    def new(self) -> Int64s:
+        """Return the new cases of each day; on the first, all so far."""
+        first = np.zeros((1, len(self.states)), np.int64)
+        changes: Int64s = np.diff(self.totals, axis=0, prepend=first)
+        return np.maximum(changes, 0)
+
+    def between(self, first_day: str, *, days: int) -> tuple[Int64s, Int64s]:
+        """Return totals and new cases of so many days from `first_day` on."""
+        if first_day not in self.days or self.days.index(first_day) + days > len(self.days):
+            got = Described(f"{days} days from {first_day}")
+            raise invalid("StateCases", "first_day", f"lie in {self.days[0]} to {self.days[-1]}", got=got)
+        part = slice(self.days.index(first_day), self.days.index(first_day) + days)
+        return self.totals[part], self.new()[part]
+
+
+def us_covid(directory: str | os.PathLike[str] | None = None) -> StateCases:
+    """Read the cases of all states and territories from ``us-covid/us-states.csv`` (or its ``.gz``)."""
+    (path,) = find("us-covid", (FILE,), directory=directory)
+    with reading(path, "a table of date, state, fips, cases and deaths"):
+        table = pa_csv.read_csv(io.BytesIO(read_bytes(path)))
+        expect(path, "columns", want=COLUMNS, got=tuple(table.column_names))
+        day, state = (table[name].cast(pa.string()).to_numpy(zero_copy_only=False).astype(str) for name in COLUMNS[:2])
+        cases = table["cases"].to_numpy().astype(np.int64)
+        days, row = np.unique(day, return_inverse=True)
+        states, column = np.unique(state, return_inverse=True)
+        expect(path, "rows for each day and state", want=1, got=int(np.bincount(row * states.size + column).max()))
+        totals = np.zeros((days.size, states.size), np.int64)
+        totals[row, column] = cases
+    return StateCases(days=tuple(days.tolist()), states=tuple(states.tolist()), totals=totals)

@@ -1,0 +1,291 @@
+"""Training on a released table without holding it: batches for `partial_fit`, sums over pieces for softmax regression.
+
+Softmax regression needs the labels once: with soft targets q_i (the channel's unbiased ones) and logits z_i = W x_i + b,
+
+    n loss(W, b) = sum_i log sum_k exp(z_ik) - <W, sum_i q_i x_i'> - <b, sum_i q_i> + n l2 / 2 ||W||^2,
+
+so that the labels enter through the sums of q_i x_i' and q_i alone, a statistic of K (d + 1) numbers. Each step of L-BFGS
+is one more pass over the features, as sums that pieces give and a tree adds up.
+
+Design notes. Released labels cost nothing to use again. Codes and candidate sets of the release are in memory here, a few
+bytes a row; features never are.
+
+A table's release: what it was, in a value to show, and how to read it again.
+
+>>> open_released_table("no/such/place")
+Traceback (most recent call last):
+labeldp.errors.ReleaseError: load_release: `directory` must hold a release, got 'no/such/place'. No release.json there.
+
+Design notes. The directory is a release like any other: `labeldp.load_release` reads its labels and channel without the
+table's other columns. Those are features to whoever trains, and come as a `TableSource`, in batches.
+
+The engine that was asked for, opened for the work and closed after it.
+
+>>> with opened_engine("local") as engine:
+...     engine.reduced(len, max, ["a", "bc"])
+2
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import json
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from labeldp.arrays import Float64s
+from labeldp.data.tables import Place, TableSource, UrlPath, open_table
+from labeldp.engines.beliefs import one_thread
+from labeldp.engines.engine import Engine, Here
+from labeldp.engines.rows import BATCH_ROWS, numbers, numeric_columns, spans_of
+from labeldp.errors import Described, invalid, missing_extra
+from labeldp.guarantee import Guarantee
+from labeldp.release import Release, load_release
+from labeldp.release.files import MANIFEST, RESERVED, label_files
+from labeldp.validate import check_choice, check_integer
+
+OWNER = "train_released"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Piece:
+    """A file of features, and the release of its rows."""
+
+    source: TableSource
+    release: Any
+    columns: tuple[str, ...]
+
+    def batches(self, size: int) -> Any:
+        """Yield features and the slice of the release's rows that they belong to."""
+        start = 0
+        for batch in self.source.batches(columns=self.columns, batch_rows=size):
+            matrix = numbers(batch, self.columns)
+            if not np.isfinite(matrix).all():
+                got, fix = (
+                    Described(f"some in {self.source.parts[0].name}"),
+                    "Fill or drop them first, or name other columns.",
+                )
+                raise invalid(OWNER, "columns", "have no missing or infinite values", got=got, fix=fix)
+            yield matrix, slice(start, start + len(matrix))
+            start += len(matrix)
+
+
+def train_released(
+    estimator: Any,
+    directory: str | os.PathLike[str],
+    *,
+    columns: Sequence[str] | None = None,
+    epochs: int = 1,
+    batch_rows: int = BATCH_ROWS,
+    engine: str = "local",
+    client: Any = None,
+    scheduler: str | None = None,
+    workers: int | None = None,
+) -> Any:
+    """Fit an estimator on a released table, in bounded memory, and return it.
+
+    Parameters
+    ----------
+    estimator
+        Either one with `partial_fit`, which gets the released labels as they are, `epochs` times, in order; or
+        `labeldp.SoftmaxRegression`, which gets the channel's unbiased targets through sums over the whole table, and is the
+        model that `fit_targets` gives in memory.
+    directory, columns
+        A table's release, and which of its numeric columns are features (by default all).
+    epochs, batch_rows : int
+        How often `partial_fit` goes over the table, and rows in memory at a time.
+    engine, client, scheduler, workers
+        As for `privatize_table`; `partial_fit` has an order and stays on this machine.
+    """
+    features, release = open_released_table(directory)
+    names = tuple(numeric_columns(features, but=()) if columns is None else columns)
+    features.require(*names)
+    if not names:
+        raise invalid(OWNER, "columns", "name features", got=Described("none"), fix="The table has no numeric columns.")
+    pieces = _pieces(features, release, names)
+    rounds = check_integer(OWNER, "epochs", epochs, least=1)
+    size = check_integer(OWNER, "batch_rows", batch_rows, least=1)
+    if hasattr(estimator, "partial_fit"):
+        return _by_batches(estimator, pieces, epochs=rounds, size=size)
+    if not (hasattr(estimator, "fit_targets") and hasattr(estimator, "l2")):
+        fix = "Use SoftmaxRegression(), SGDClassifier() or GaussianNB()."
+        got = type(estimator).__name__
+        raise invalid(OWNER, "estimator", "have `partial_fit`, or be a SoftmaxRegression", got=got, fix=fix)
+    with opened_engine(engine, client=client, scheduler=scheduler, workers=workers) as carrier:
+        return _softmax(estimator, pieces, carrier, size=size)
+
+
+def _pieces(features: TableSource, release: Release, columns: tuple[str, ...]) -> list[_Piece]:
+    """Cut the release as its files are."""
+    spans = spans_of(features)
+    ends = [0, *itertools.accumulate(span.rows or 0 for span in spans)]
+    shared = release.channel.n_examples is None
+    pieces = []
+    for span, low, high in zip(spans, ends, ends[1:], strict=False):
+        rows = slice(low, high)
+        part = (
+            replace(release, codes=release.codes[rows], stage=None, prior_index=None) if shared else release.take(rows)
+        )
+        pieces.append(_Piece(source=span.of(features), release=part, columns=columns))
+    return pieces
+
+
+def _by_batches(estimator: Any, pieces: Sequence[_Piece], *, epochs: int, size: int) -> Any:
+    classes = np.asarray(pieces[0].release.classes)
+    for _ in range(epochs):
+        for piece in pieces:
+            for matrix, rows in piece.batches(size):
+                estimator.partial_fit(matrix, classes[piece.release.codes[rows]], classes=classes)
+    return estimator
+
+
+def _softmax(estimator: Any, pieces: Sequence[_Piece], engine: Engine, *, size: int) -> Any:
+    """Minimise by L-BFGS; each value and gradient is a sum over the pieces."""
+    from scipy.optimize import minimize
+
+    classes = np.asarray(pieces[0].release.classes)
+    shape = (len(classes), len(pieces[0].columns) + 1)
+    linear, total = engine.reduced(functools.partial(_linear, size=size), _added, pieces)
+    if not estimator.fit_intercept:
+        linear[:, -1] = 0.0
+    bare = [replace(piece, release=None) for piece in pieces]  # the labels have done their part
+
+    def objective(flat: Float64s) -> tuple[float, Float64s]:
+        theta = flat.reshape(shape)
+        gradient, curved = engine.reduced(functools.partial(_curved, theta=theta, size=size), _added, bare)
+        if not estimator.fit_intercept:
+            gradient[:, -1] = 0.0
+        gradient = (gradient - linear) / total
+        gradient[:, :-1] += estimator.l2 * theta[:, :-1]
+        penalty = 0.5 * estimator.l2 * float((theta[:, :-1] ** 2).sum())
+        return (curved - float((linear * theta).sum())) / total + penalty, gradient.reshape(-1)
+
+    limit = check_integer(OWNER, "max_iter", estimator.max_iter, least=1)
+    options = {"maxiter": limit, "maxfun": 2 * limit + 20, "gtol": estimator.tol, "ftol": 0.0}
+    found = minimize(objective, np.zeros(shape).reshape(-1), jac=True, method="L-BFGS-B", options=options)
+    theta = found.x.reshape(shape)
+    estimator.classes_, estimator.n_iter_ = classes, int(found.nit)
+    estimator.coef_, estimator.intercept_ = theta[:, :-1].copy(), theta[:, -1].copy()
+    estimator.n_features_in_ = shape[1] - 1
+    return estimator
+
+
+def _linear(piece: _Piece, *, size: int) -> tuple[Float64s, float]:
+    """Return a piece's sums of q x' beside those of q, and its rows."""
+    release = piece.release
+    total = np.zeros((release.n_classes, len(piece.columns) + 1))
+    with one_thread():
+        for matrix, rows in piece.batches(size):
+            channel = release.channel if release.channel.n_examples is None else release.channel.take(rows)
+            targets = channel.unbiased_targets(release.codes[rows])
+            total[:, :-1] += targets.T @ matrix
+            total[:, -1] += targets.sum(axis=0)
+    return total, float(len(release))
+
+
+def _curved(piece: _Piece, *, theta: Float64s, size: int) -> tuple[Float64s, float]:
+    """Return a piece's sums of p x' beside those of p, and of the log-sums of its logits."""
+    gradient, value = np.zeros_like(theta), 0.0
+    with one_thread():
+        for matrix, _ in piece.batches(size):
+            logits = matrix @ theta[:, :-1].T + theta[:, -1]
+            peak = logits.max(axis=1, keepdims=True)
+            mass = np.exp(logits - peak)
+            sums = mass.sum(axis=1, keepdims=True)
+            mass /= sums
+            value += float((np.log(sums) + peak).sum())
+            gradient[:, :-1] += mass.T @ matrix
+            gradient[:, -1] += mass.sum(axis=0)
+    return gradient, value
+
+
+def _added(first: tuple[Float64s, float], second: tuple[Float64s, float]) -> tuple[Float64s, float]:
+    return first[0] + second[0], first[1] + second[1]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableRelease:
+    """What `privatize_table` did. All of it is public but for what the owner knows of her own table: `dropped`.
+
+    `expected_accuracy` is the share of released labels that are expected to be true if labels follow the prior (with
+    no prior, if they are uniform): a forecast from public facts, never a comparison with the labels. It is as good as
+    the prior: histograms that are mostly noise promise more than they keep.
+    """
+
+    directory: Place
+    label_column: str
+    classes: tuple[Any, ...]
+    rows: int
+    dropped: int
+    guarantee: Guarantee
+    mechanism: str
+    seeded: bool
+    label_set: str
+    ledger_entry: int | None
+    expected_accuracy: float
+
+    def load(self) -> Release:
+        """Read the labels and the channel back, checked; the table's other columns stay on the disk."""
+        if isinstance(self.directory, UrlPath):
+            fix = "Copy the directory to this machine, and call load_release there."
+            raise invalid("TableRelease.load", "directory", "be on this machine", got=str(self.directory), fix=fix)
+        return load_release(self.directory)
+
+
+def open_released_table(directory: str | os.PathLike[str]) -> tuple[TableSource, Release]:
+    """Return the features of a table's release, row for row with its labels, and the release, all checked."""
+    root = Path(directory)
+    release = load_release(root)
+    manifest = json.loads((root / MANIFEST).read_text(encoding="utf-8"))
+    label = manifest.get("label_column")
+    if label is None:
+        fix = "It was made from labels in memory: its features are where its owner left them."
+        got = Described("labels alone")
+        raise invalid("open_released_table", str(root), "hold a table with its features", got=got, fix=fix)
+    parts = tuple(root / name for name in label_files(manifest))
+    whole = open_table(parts[0])
+    fields = [field for field in whole.schema if field.name != label and not field.name.startswith(RESERVED)]
+    features = TableSource(path=root, schema=pa.schema(fields), rows=len(release), parts=parts)
+    return features, release
+
+
+TABLE_OWNER = "privatize_table"
+ENGINES = ("local", "dask")
+
+
+@contextmanager
+def opened_engine(
+    engine: str, *, client: Any = None, scheduler: str | None = None, workers: int | None = None
+) -> Iterator[Engine]:
+    """Give the engine that was asked for, and close what was opened for it."""
+    check_choice(TABLE_OWNER, "engine", engine, ENGINES)
+    given = [
+        name
+        for name, value in (("client", client), ("scheduler", scheduler), ("workers", workers))
+        if value is not None
+    ]
+    if engine == "local":
+        if given:
+            raise invalid(TABLE_OWNER, given[0], "be left out", got=Described("one"), fix="It is for engine='dask'.")
+        yield Here()
+        return
+    if len(given) > 1:
+        got = Described(" and ".join(given))
+        raise invalid(TABLE_OWNER, "client, scheduler and workers", "be given one at a time", got=got)
+    try:
+        from labeldp.engines.dask import opened_cluster
+    except ImportError as error:
+        raise missing_extra("distributed", "dask", "engine='dask'") from error
+    cluster = opened_cluster(client=client, scheduler=scheduler, workers=workers)
+    try:
+        yield cluster
+    finally:
+        cluster.close()

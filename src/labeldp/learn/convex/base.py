@@ -1,0 +1,173 @@
+"""What all convex learners share: how features and labels come in, and how a linear model predicts.
+
+Feature rows of bounded norm with a constant at their end: what every sensitivity in this folder is a multiple of.
+
+>>> import numpy as np
+>>> rows = RowMap(clip=1.0, unit=False, constant=0.5)
+>>> rows.apply(np.array([[3.0, 4.0], [0.3, 0.4]])).round(6).tolist()
+[[0.6, 0.8, 0.5], [0.3, 0.4, 0.5]]
+>>> round(rows.radius, 6)
+1.118034
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.extmath import row_norms
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from labeldp.arrays import Floats
+from labeldp.errors import invalid
+from labeldp.guarantee import Guarantee
+from labeldp.learn.convex.losses import Loss
+from labeldp.release import SensitiveLabels
+from labeldp.release.labels import boxed_labels
+from labeldp.validate import check_positive, check_real
+
+
+class ConvexClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+    """A linear classifier on clipped rows. Subclasses release something of the labels in `fit` and call `_keep`."""
+
+    clip: Any
+    fit_intercept: bool
+    intercept_scaling: float
+    classes: Any
+    label_set: str
+    _rows: RowMap
+    _loss: Loss
+
+    def _prepared(self, X: Any, y: Any) -> tuple[Any, SensitiveLabels]:
+        """Return the bounded rows and the boxed labels, or refuse."""
+        owner = type(self).__name__
+        self._rows = self._row_map()
+        X = self._checked(X, reset=True)
+        labels = boxed_labels(owner, y, n_rows=X.shape[0], classes=self.classes, label_set=self.label_set)
+        return self._rows.apply(X), labels
+
+    def _row_map(self) -> RowMap:
+        return row_map(
+            type(self).__name__,
+            clip=self.clip,
+            fit_intercept=self.fit_intercept,
+            intercept_scaling=self.intercept_scaling,
+        )
+
+    def _checked(self, X: Any, *, reset: bool) -> Any:
+        return validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=reset)
+
+    def _keep(
+        self, weights: Floats, labels: SensitiveLabels, *, loss: Loss, guarantee: Guarantee, seeded: bool
+    ) -> None:
+        """Keep the released model: weights (C, D), the constant's weight turned into the intercept."""
+        constant = self._rows.constant
+        self._loss = loss
+        self.coef_ = weights[:, :-1].copy() if constant else weights.copy()
+        self.intercept_ = weights[:, -1] * constant if constant else np.zeros(len(weights))
+        self.classes_ = np.asarray(labels.classes)
+        self.guarantee_ = guarantee
+        self.seeded_ = seeded
+
+    def _scores(self, X: Any) -> Floats:
+        """Return the linear scores (n, C) of clipped rows: new rows are bounded like those that were learned from."""
+        check_is_fitted(self, "coef_")
+        X = self._checked(X, reset=False)
+        rows = replace(self._rows, constant=0.0).apply(X)
+        scores: Floats = np.asarray(rows @ self.coef_.T) + self.intercept_
+        return scores
+
+    def decision_function(self, X: Any) -> Floats:
+        """Return the scores: one column per class, or for two classes one number, > 0 for the second."""
+        scores = self._scores(X)
+        return scores[:, 0] if scores.shape[1] == 1 else scores
+
+    def predict_proba(self, X: Any) -> Floats:
+        """Return class probabilities (n, K), in the order of `classes_`."""
+        scores = self._scores(X)
+        return self._loss.probabilities(scores)
+
+    def predict(self, X: Any) -> npt.NDArray[Any]:
+        """Return the likeliest class of each row."""
+        best = self.predict_proba(X).argmax(axis=1)
+        labels: npt.NDArray[Any] = self.classes_[best]
+        return labels
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+
+UNIT_NORM = "unit-norm"
+#: Clipped rows end this much below the bound, relatively: a norm of d terms, a root and a quotient lose less (d < 1e6).
+CLIP_ROOM = 1e-9
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowMap:
+    """Clip rows to norm `clip` (or bring them to it, if `unit`), then append `constant` unless it is 0."""
+
+    clip: float
+    unit: bool
+    constant: float
+
+    @property
+    def radius(self) -> float:
+        """The largest norm of a row with its constant, rounded up."""
+        return math.nextafter(math.hypot(self.clip, self.constant), math.inf)
+
+    def apply(self, X: Any) -> Any:
+        """Return float64 rows, dense or csr as they came, all of norm at most `radius`."""
+        rows = X.astype(np.float64)
+        factors = self._factors(row_norms(rows))
+        if scipy.sparse.issparse(rows):
+            return self._sparse(rows, factors)
+        out = np.empty((rows.shape[0], rows.shape[1] + (self.constant > 0)))
+        np.multiply(rows, factors[:, None], out=out[:, : rows.shape[1]])
+        if self.constant:
+            out[:, -1] = self.constant
+        return out
+
+    def _factors(self, norms: Floats) -> Floats:
+        room = self.clip * (1 - CLIP_ROOM)
+        scaled = np.divide(room, norms, out=np.ones_like(norms), where=norms > 0)
+        factors: Floats = scaled if self.unit else np.minimum(scaled, 1.0)
+        return factors
+
+    def _sparse(self, rows: Any, factors: Floats) -> Any:
+        scaled = scipy.sparse.csr_matrix(scipy.sparse.diags_array(factors) @ rows)
+        if not self.constant:
+            return scaled
+        column = scipy.sparse.csr_matrix(np.full((rows.shape[0], 1), self.constant))
+        return scipy.sparse.hstack([scaled, column], format="csr")
+
+
+def row_map(owner: str, *, clip: Any, fit_intercept: bool, intercept_scaling: Any) -> RowMap:
+    """Return the map that these parameters describe, or say what is missing."""
+    if clip is None:
+        fix = 'Pass a public bound on the norm of a row (longer rows are scaled down to it), or clip="unit-norm".'
+        raise invalid(owner, "clip", "be given: sensitivity is a multiple of it", got=clip, fix=fix)
+    unit = isinstance(clip, str)
+    if unit and clip != UNIT_NORM:
+        raise invalid(owner, "clip", f'be a number or "{UNIT_NORM}"', got=clip)
+    bound = 1.0 if unit else check_positive(owner, "clip", clip)
+    constant = 0.0
+    if fit_intercept:
+        fix = "Use fit_intercept=False for no intercept."
+        constant = bound * check_positive(owner, "intercept_scaling", intercept_scaling, fix=fix)
+    return RowMap(clip=bound, unit=unit, constant=constant)
+
+
+def check_penalty(owner: str, value: Any) -> float:
+    """Return lambda > 0: without strong convexity a minimiser may move without bound."""
+    number = check_real(owner, "l2", value)
+    if not (number > 0 and math.isfinite(number)):
+        fix = "The sensitivity of a minimiser is a multiple of 1 / l2."
+        raise invalid(owner, "l2", "be finite and > 0", got=value, fix=fix)
+    return number

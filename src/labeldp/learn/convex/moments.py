@@ -1,0 +1,223 @@
+r"""`ClassMoments`: the sums of feature rows by class, on a fixed-point grid, as a query with exact integer noise.
+
+Rows are cut to integers towards zero, |x_ij| 2^bits / R rounded down, so that no norm grows: the clip bound holds for
+the integers. The statistic is the integer matrix M[k] = sum over i with y_i = k of x_i. A replaced label takes the row
+x_i from one class and adds it to another: |change|_1 = 2 |x_i|_1 and |change|_2 = sqrt 2 |x_i|_2, the worst over the
+public rows at hand. With two classes only M[1] is measured, at half the 1-norm and 1/sqrt 2 of the 2-norm; the sum of
+all rows is public.
+
+>>> import numpy as np
+>>> query = ClassMoments(rows=np.array([[3, -4], [1, 0]]))
+>>> query.sensitivity(n_classes=3).l1, round(query.sensitivity(n_classes=3).l2, 6), query.sensitivity(n_classes=2).l1
+(14.0, 7.071068, 7.0)
+>>> query.exact(np.array([2, 0]), n_classes=3).tolist()
+[[1, 0], [0, 0], [3, -4]]
+
+Design notes. The sums are integers, so that neighbours' statistics differ exactly by what is said here, and discrete
+noise hides it without a thought about floating point. What the learner then solves with is the same cut rows: the
+grid costs no bias. The class sums add up to the sum of all rows, which is public; `completed` uses that to take a K-th of
+the noise away.
+
+Solvers that need the labels only through noisy class moments: ridge and softmax, with penalties from the noise.
+
+*Ridge.* With features Phi, G = Phi'Phi and residual moments m = Phi'(Y - P) + noise of variance s^2 an entry, the
+weights are (G + l)^{-1} m. In the eigenvectors of G (eigenvalues g_j) the noiseless weights are w_j, m_j = g_j w_j + s z_j,
+and the expected squared distance of the fitted from the noiseless predictions, sum_j g_j (m_j/(g_j + l) - w_j)^2, is, up
+to a constant, estimated without bias by
+
+    risk(l) = sum_j [g_j m_j^2 / (g_j + l)^2 - 2 (m_j^2 - s^2) / (g_j + l)]
+
+(since E[m_j w_j] g_j = E[m_j^2] - s^2). It uses only what was released, so the best l is chosen for free: Mallows' rule
+with the noise of privacy in the place of the noise of labels.
+
+>>> import numpy as np
+>>> gram, moments = np.diag([100.0, 1.0]), np.array([[50.0, 3.0]])
+>>> quiet, loud = (best_ridge(gram, moments, noise=s, n=1000) for s in (0.01, 20.0))
+>>> quiet < loud
+True
+
+*Softmax.* sum_i log sum_k exp(o_ik + <w_k, x_i>) - <M, W> + l/2 |W|^2, where M are the class moments and o = log P: the
+likelihood of a canonical model needs no more of the labels. It is convex for any M, and bounded below for l > 0 even
+where noise has taken M out of the range of class moments. Near uniform P its Hessian is G/K, so that l = (ridge's)/K.
+
+References: Stein 1981; Mallows 1973; Vu & Slavkovic 2009 and Foulds et al. 2016 (noisy sufficient statistics).
+
+Label-free beliefs that moments are centred by, and the spread of the noise behind a guarantee.
+
+>>> checked_centre(None, 3, 4).tolist()
+[[0.25, 0.25, 0.25, 0.25]]
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.linalg
+import scipy.optimize
+import scipy.sparse
+from scipy.special import logsumexp
+
+from labeldp.arrays import Floats, Int64s
+from labeldp.errors import Described, invalid
+from labeldp.guarantee import Guarantee
+from labeldp.loss import ZCDP
+from labeldp.release import Query, Sensitivity
+from labeldp.validate import check_probability_rows
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ClassMoments(Query):
+    """Sums of public integer rows (n, D), dense or csr, by class: (K, D), or (1, D) for the second of two classes."""
+
+    rows: Any
+
+    def __post_init__(self) -> None:
+        if self.rows.dtype != np.int64 or self.rows.ndim != 2:
+            got = Described(f"{self.rows.dtype} of shape {self.rows.shape}")
+            raise invalid("ClassMoments", "rows", "be an int64 matrix", got=got)
+        top = int(abs(self.rows).max()) if self.rows.shape[0] and self.rows.shape[1] else 0
+        # A sum of n entries, and a sum of D squares, must stay within int64.
+        if top * self.rows.shape[0] >= 1 << 62 or top * top * self.rows.shape[1] >= 1 << 62:
+            got = Described(f"{self.rows.shape[0]} rows with entries up to {top}")
+            raise invalid("ClassMoments", "rows", "have sums that fit in 64 bits", got=got, fix="Use fewer grid_bits.")
+
+    def sensitivity(self, *, n_classes: int) -> Sensitivity:
+        """2 |x|_1 and sqrt 2 |x|_2 of the worst row, halved and by sqrt 2 for two classes; rounded up."""
+        l1 = int(np.asarray(abs(self.rows).sum(axis=1)).max(initial=0))
+        squares = self.rows.multiply(self.rows) if scipy.sparse.issparse(self.rows) else self.rows * self.rows
+        square = int(np.asarray(squares.sum(axis=1)).max(initial=0))
+        copies = 1 if n_classes == 2 else 2
+        root = math.sqrt(copies * square)
+        return Sensitivity(float(copies * l1), math.nextafter(root, math.inf) if square else 0.0)
+
+    def exact(self, codes: npt.NDArray[Any], *, n_classes: int) -> Int64s:
+        """Sum in integers."""
+        if len(codes) != self.rows.shape[0]:
+            got = Described(f"{self.rows.shape[0]} for {len(codes)} labels")
+            raise invalid("ClassMoments", "rows", "have one row per label", got=got)
+        members = scipy.sparse.csr_matrix(
+            (np.ones(len(codes), np.int64), (codes.astype(np.int64), np.arange(len(codes)))),
+            shape=(n_classes, len(codes)),
+        )
+        sums = members @ self.rows
+        dense: Int64s = sums.toarray() if scipy.sparse.issparse(sums) else np.asarray(sums)
+        return dense[1:] if n_classes == 2 else dense
+
+
+def on_grid(rows: Any, *, bound: float, bits: int) -> Any:
+    """Return floor(|x| 2^bits / bound) with the sign of x, as int64, dense or csr.
+
+    Rows that were clipped with room to spare (`CLIP_ROOM`) have integer norms of at most 2^bits, the product's rounding
+    included; in any case sensitivity is computed from the integers, not from the bound.
+    """
+    scale = 2.0**bits / bound
+    if scipy.sparse.issparse(rows):
+        cut = rows.copy()
+        cut.data = np.trunc(cut.data * scale)
+        cut = scipy.sparse.csr_matrix(cut, dtype=np.int64)
+        cut.eliminate_zeros()
+        return cut
+    return np.trunc(rows * scale).astype(np.int64)
+
+
+def completed(noisy: Floats, total: Floats) -> Floats:
+    """Return class sums that add up to the public `total`: two classes from one, or K projected on that plane.
+
+    Projection keeps a share (K - 1)/K of the noise variance and moves nothing else.
+    """
+    if len(noisy) == 1:
+        return np.concatenate([total[None, :] - noisy, noisy])
+    sums: Floats = noisy + (total - noisy.sum(axis=0)) / len(noisy)
+    return sums
+
+
+#: Penalties tried, relative to the mean eigenvalue of G.
+GRID = np.logspace(-6, 4, 61)
+
+
+def best_ridge(gram: Floats, moments: Floats, *, noise: float, n: int) -> float:
+    """Return the penalty of least estimated risk for residual moments (C, D) with noise of this spread."""
+    values, vectors = np.linalg.eigh(gram)
+    values = np.maximum(values, 0.0)
+    squares = ((moments @ vectors) ** 2).sum(axis=0)
+    variance = len(moments) * noise**2
+    # Along an eigenvector the noiseless squares are |R'a|^2 <= |R|^2 |a|^2 <= 2 n g_j, for residuals R of norm sqrt 2 a row:
+    # where features have next to no extent (g_j = 0), what is there is noise, and an estimate beyond the bound is too.
+    bound = 2.0 * n * values
+    squares = variance + np.clip(squares - variance, -bound, bound)
+    penalties = GRID * max(float(values.mean()), 1e-12 * n)
+    risks = estimated_risks(values, squares, variance=variance, penalties=penalties)
+    return float(penalties[int(np.argmin(risks))])
+
+
+def estimated_risks(values: Floats, squares: Floats, *, variance: float, penalties: Floats) -> Floats:
+    """Return risk(l) of the module for each penalty: linear in the squared moments, so unbiased when they are."""
+    shrunk = values[None, :] + penalties[:, None]
+    risks: Floats = (values * squares / shrunk**2 - 2.0 * (squares - variance) / shrunk).sum(axis=1)
+    return risks
+
+
+def ridge(gram: Floats, moments: Floats, *, l2: float) -> Floats:
+    """Return (C, D) weights (G + l2)^{-1} m."""
+    lifted = gram + l2 * np.eye(len(gram))
+    weights: Floats = scipy.linalg.solve(lifted, moments.T, assume_a="pos").T
+    return weights
+
+
+def softmax_head(rows: Any, moments: Floats, offsets: Floats, *, l2: float, max_iter: int = 200) -> Floats:
+    """Return (K, D) weights of the softmax model with these class moments and log-prior offsets (1 or n, K)."""
+    shape = moments.shape
+    scale = 1.0 / rows.shape[0]
+
+    def objective(flat: Floats) -> tuple[float, Floats]:
+        weights = flat.reshape(shape)
+        scores = np.asarray(rows @ weights.T) + offsets
+        heights = logsumexp(scores, axis=1)
+        shares = np.exp(scores - heights[:, None])
+        gradient = np.asarray(rows.T @ shares).T - moments + l2 * weights
+        total = float(heights.sum()) - float(np.vdot(moments, weights)) + 0.5 * l2 * float(flat @ flat)
+        return scale * total, scale * gradient.reshape(-1)
+
+    options = {"maxiter": max_iter, "gtol": 1e-6, "ftol": 1e-10}
+    found = scipy.optimize.minimize(objective, np.zeros(moments.size), jac=True, method="L-BFGS-B", options=options)
+    weights: Floats = found.x.reshape(shape)
+    return weights
+
+
+#: A log-prior of less than this does not rule a class out for good.
+LEAST_PRIOR = 1e-6
+
+
+def noise_scale(sensitivity: Sensitivity, guarantee: Guarantee) -> float:
+    """Return the standard deviation of the noise behind a guarantee of `measure`, in its integers; for penalties only.
+
+    zCDP is l2^2 / (2 sigma^2) and pure epsilon is rate * l1; a discrete Laplace of rate a has variance
+    2 e^a / (e^a - 1)^2 = 1 / (2 sinh(a/2)^2).
+    """
+    loss, worst = guarantee.loss, guarantee.epsilon()
+    if isinstance(loss, ZCDP):
+        return sensitivity.l2 / math.sqrt(2.0 * loss.rho)
+    if math.isinf(worst) or sensitivity.l1 == 0:
+        return 0.0
+    return 1.0 / (math.sqrt(2.0) * math.sinh(worst / sensitivity.l1 / 2.0))
+
+
+def logs(belief: Floats) -> Floats:
+    """Return log-probabilities, none of which rules a class out for good."""
+    logs: Floats = np.log(np.maximum(belief, LEAST_PRIOR))
+    return logs
+
+
+def checked_centre(centre: Any, n: int, n_classes: int) -> Floats:
+    """Return the belief as (1, K) or (n, K) probabilities."""
+    if centre is None:
+        return np.full((1, n_classes), 1.0 / n_classes)
+    rows = check_probability_rows("SufficientStatistics", "centre", np.atleast_2d(np.asarray(centre)))
+    if rows.shape not in ((1, n_classes), (n, n_classes)):
+        got = Described(f"an array of shape {rows.shape}")
+        raise invalid("SufficientStatistics", "centre", f"have shape ({n_classes},) or ({n}, {n_classes})", got=got)
+    return rows.astype(np.float64)

@@ -1,0 +1,538 @@
+"""`LabelPrivateRatings`: from a table of ratings to a recommender, under one budget for each rating.
+
+How the budget of a ratings table is divided: private sums, and responses in stages.
+
+>>> plan = RatingPlan.of(1.0, sums=None)
+>>> plan.by_user, plan.by_item, plan.response, plan.promise.trust.words
+(0.6, 0.4, 0.0, 'a curator')
+>>> RatingPlan.of(2.0, sums=None).response
+2.0
+
+Sums and responses speak of the same labels and compose in sequence. Stages are disjoint and compose in parallel.
+
+Responses in stages: each part's channel is the best one for what the model of the earlier parts expects.
+
+Stages hold disjoint labels, split without a look at them, so that each label is randomized once and all stages together
+cost one epsilon. Within a stage, pairs with similar predictions share a channel: `OptimalResponse` for the information about
+the mean, under the law that the family has at that mean, averaged over the model's own uncertainty.
+
+Private sums over public cells: every person's ratings by group of items, every item's by group of people.
+
+>>> integer_scores((1, 2, 3, 4, 5)), integer_scores((0.5, 1.0, 1.5))
+((array([-2, -1,  0,  1,  2]), 1.0, 3.0), (array([-1,  0,  1]), 0.5, 1.0))
+
+For those who trust a curator, two numbers per id and group say more at small epsilon than a randomized label per rating:
+the noise of a sum does not grow with the number of ratings in it. Groups are clusters of the public features.
+
+`GroupSums`: sums of integer scores of labels, one for each public group, each label in one group.
+
+>>> query = GroupSums(scores=[-1, 0, 1], groups=[0, 0, 2], n_groups=3)
+>>> query.sensitivity(n_classes=3)
+Sensitivity(l1=2.0, l2=2.0)
+
+`LabelSums` with an indicator weight per group says the same with n x groups integers; this needs n.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import BaseEstimator, RegressorMixin, clone
+from sklearn.utils.validation import check_is_fitted
+
+from labeldp.accounting import what_is_left
+from labeldp.arrays import Codes, Floats, Int64s, Places
+from labeldp.channel import FiniteChannel, MatrixChannel
+from labeldp.errors import Described, invalid
+from labeldp.guarantee import Guarantee, Trust
+from labeldp.learn.ratings.evidence import CellSums, PairTable, RatingFamily, Responses
+from labeldp.learn.ratings.factorisation import MatrixFactorisation, rating_values
+from labeldp.learn.ratings.gibbs import Evidence, Progress
+from labeldp.learn.stages import assign_stages, stage_shares
+from labeldp.mechanisms import MeanInformation, OptimalResponse
+from labeldp.mechanisms.optimal import stacked
+from labeldp.priors.cluster import cluster
+from labeldp.random import NoiseKey, as_key
+from labeldp.release import LabelSums, Query, Release, SensitiveLabels, Sensitivity, measure, privatize
+from labeldp.release.budget import charge
+from labeldp.release.labels import CLASSES_READ_OFF
+from labeldp.release.measurement import check_groups
+from labeldp.validate import check_epsilon, check_integer, check_real
+
+#: Models between stages only place channels: fewer passes and factors do.
+_BETWEEN_SWEEPS, _BETWEEN_BURN = 20, 8
+
+
+class LabelPrivateRatings(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+    """Protect every rating, and learn to predict ratings of (user, item) pairs. Who rated what is public, how is not.
+
+    Two ways to look at ratings share one budget. Sums: what every user gave in total to each group of items, and every item
+    got from each group of users, with discrete Laplace noise; the curator is trusted. Responses: every rating once,
+    randomized by the channel that tells most about its mean, in stages; no one is trusted. The default is sums alone up to
+    epsilon 1 and responses alone above.
+
+    Parameters
+    ----------
+    learner : MatrixFactorisation, optional
+        What learns from the released values; by default with a number of factors that fits epsilon.
+    epsilon : float
+        The whole budget of each rating.
+    sums : float in [0, 1], optional
+        The share of the budget for sums.
+    stages : int or sequence of shares, optional
+        Of the responses; 1 is a fixed channel. By default 2 %, 38 % and 60 % of the ratings.
+    values : sequence of rising numbers, optional
+        The public list of rating values, at most ten. If it is left out it is read off, and the guarantee says so.
+    random_state : int or numpy.random.Generator, optional
+        None draws secure noise. Anything else is reproducible and marks the release seeded: not private.
+    ledger : Ledger, optional
+        Charged with the whole guarantee before anything is drawn.
+    label_set : str
+        The ledger's name for these ratings.
+
+    Guarantee
+    ---------
+    Pure epsilon when one rating is replaced: sums and responses compose in sequence, stages are disjoint. A user with many
+    ratings has that promise for each of them, not for all together.
+
+    Attributes
+    ----------
+    guarantee_, release_ (None without responses), by_user_, by_item_ (None without sums), stages_, seeded_, ledger_entry_
+    learner_ : the fitted learner;  values_ : the rating values
+
+    Example
+    -------
+    >>> pairs = [(u, i) for u in range(60) for i in range(40)]
+    >>> ratings = [1 + 2 * (i % 3) for u, i in pairs]
+    >>> model = LabelPrivateRatings(epsilon=1.0, values=(1, 2, 3, 4, 5), random_state=0).fit(pairs, ratings)
+    >>> (
+    ...     model.guarantee_.epsilon(),
+    ...     model.guarantee_.trust.words,
+    ...     bool(model.predict([(0, 2)]) > model.predict([(0, 0)])),
+    ... )
+    (1.0, 'a curator', True)
+    """
+
+    def __init__(
+        self,
+        learner: MatrixFactorisation | None = None,
+        *,
+        epsilon: float = 1.0,
+        sums: float | None = None,
+        stages: int | Sequence[float] | None = None,
+        values: Sequence[float] | None = None,
+        random_state: Any = None,
+        ledger: Any = None,
+        label_set: str = "ratings",
+    ) -> None:
+        self.learner = learner
+        self.epsilon = epsilon
+        self.sums = sums
+        self.stages = stages
+        self.values = values
+        self.random_state = random_state
+        self.ledger = ledger
+        self.label_set = label_set
+
+    def fit(self, pairs: Any, ratings: Any, *, progress: Progress | None = None) -> LabelPrivateRatings:
+        """Release what the plan says and learn from it; the ratings are not kept.
+
+        Everything that can be refused is refused before the ledger is charged, and nothing is drawn before that.
+        """
+        plan = RatingPlan.of(self.epsilon, sums=self.sums)
+        table, labels = PairTable.of(pairs), self._boxed(ratings)
+        key = as_key("LabelPrivateRatings", self.random_state)
+        learner, family = self._prepared(table, labels, plan)
+        stage = assign_stages(len(table), self._shares(len(table), plan), key.child("split"))
+        features = table.features(learner.pair_features)
+        promise = plan.promise.assuming(CLASSES_READ_OFF) if labels.classes_read_off else plan.promise
+        entry = charge(self.ledger, promise, labels, mechanism=self._description(), seeded=key.seeded)
+        evidence = self._summed(table, labels, features, family, plan=plan, key=key)
+        released = None
+        if plan.response > 0:
+            believed = _beliefs(table, features, learner, family, evidence)
+            informed = evidence.by_user is not None
+            released = respond_in_stages(
+                labels, stage, family, believed, epsilon=plan.response, key=key, informed=informed
+            )
+            told = Responses.read(released.codes, released.channel, family)
+            evidence = Evidence(responses=told, by_user=evidence.by_user, by_item=evidence.by_item)
+        learner.fit_evidence(table, evidence, family.values, features=features, progress=progress)
+        self.guarantee_, self.seeded_, self.ledger_entry_ = promise, key.seeded, entry
+        self.release_ = None if released is None else self._as_release(released, stage, labels)
+        self.stages_ = () if released is None else released.stages
+        self.by_user_, self.by_item_ = evidence.by_user, evidence.by_item
+        self.learner_, self.values_ = learner, family.values
+        return self
+
+    def predict(self, pairs: Any) -> Floats:
+        """Return the expected rating of each pair."""
+        check_is_fitted(self, "learner_")
+        return self.learner_.predict(pairs)
+
+    def predict_spread(self, pairs: Any) -> Floats:
+        """Return the posterior standard deviation of each pair's mean rating."""
+        check_is_fitted(self, "learner_")
+        return self.learner_.predict_spread(pairs)
+
+    # Parts of fit
+
+    def _boxed(self, ratings: Any) -> SensitiveLabels:
+        if isinstance(ratings, SensitiveLabels):
+            return ratings
+        classes = None if self.values is None else list(self.values)
+        return SensitiveLabels(ratings, classes=classes, name=self.label_set)
+
+    def _prepared(
+        self, table: PairTable, labels: SensitiveLabels, plan: RatingPlan
+    ) -> tuple[MatrixFactorisation, RatingFamily]:
+        """Check everything that can be checked without noise, and return the learner and the family of its labels."""
+        if len(labels) != len(table):
+            got = Described(f"{len(labels)} for {len(table)} pairs")
+            raise invalid("LabelPrivateRatings", "ratings", "have one entry per pair", got=got)
+        learner = clone(self.learner) if self.learner is not None else self._default_learner()
+        if not isinstance(learner, MatrixFactorisation):
+            raise invalid("LabelPrivateRatings", "learner", "be a MatrixFactorisation", got=type(learner).__name__)
+        values = rating_values(labels.classes)
+        if plan.by_user > 0:
+            integer_scores(values)
+        return learner, learner.family(values)
+
+    def _default_learner(self) -> MatrixFactorisation:
+        seed = int(self.random_state) if isinstance(self.random_state, (int, np.integer)) else None
+        return MatrixFactorisation(factors=default_factors(self.epsilon), random_state=seed)
+
+    def _shares(self, n: int, plan: RatingPlan) -> tuple[float, ...]:
+        if plan.response == 0 or (self.stages is None and n < LEAST_STAGED):
+            return (1.0,)
+        return stage_shares(STAGES if self.stages is None else self.stages, plan.response)
+
+    def _summed(
+        self,
+        table: PairTable,
+        labels: SensitiveLabels,
+        features: tuple[Floats, Floats],
+        family: RatingFamily,
+        *,
+        plan: RatingPlan,
+        key: NoiseKey,
+    ) -> Evidence:
+        if plan.by_user == 0:
+            return Evidence()
+        users, items, values = table.users, table.items, family.values
+        by_user = cell_sums(
+            labels, users, items, table.n_users, features[1],
+            values=values, epsilon=plan.by_user, key=key.child("sums", "user"),
+        )  # fmt: skip
+        by_item = cell_sums(
+            labels, items, users, table.n_items, features[0],
+            values=values, epsilon=plan.by_item, key=key.child("sums", "item"),
+        )  # fmt: skip
+        return Evidence(by_user=by_user, by_item=by_item)
+
+    def _as_release(self, released: Released, stage: npt.NDArray[np.uint8], labels: SensitiveLabels) -> Release:
+        return Release(
+            codes=released.codes,
+            classes=labels.classes,
+            channel=released.channel,
+            guarantee=self.guarantee_,
+            mechanism=self._description(),
+            seeded=self.seeded_,
+            label_set=labels.name,
+            created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            ledger_entry=self.ledger_entry_,
+            stage=stage,
+        )
+
+    def _description(self) -> str:
+        return f"LabelPrivateRatings(epsilon={self.epsilon!r}, sums={self.sums!r}, stages={self.stages!r})"
+
+
+def _beliefs(
+    table: PairTable,
+    features: tuple[Floats, Floats],
+    learner: MatrixFactorisation,
+    family: RatingFamily,
+    known: Evidence,
+) -> Believed:
+    """Return what the model of the labels released so far, and of the sums, says of other pairs."""
+    between = clone(learner).set_params(factors=max(2, learner.factors - 2), sweeps=_BETWEEN_SWEEPS, burn=_BETWEEN_BURN)
+
+    def believed(rows: Places, codes: Codes, channel: MatrixChannel, asked: Places) -> tuple[Floats, Floats]:
+        part, evidence = table, known
+        if len(rows):
+            seen = Responses.read(codes, channel, family)
+            if known.by_user is None:  # without sums, pairs whose labels are not out yet have no say
+                part, evidence = table.take(rows), Evidence(responses=seen)
+            else:
+                placed = seen.placed(rows, len(table))
+                evidence = Evidence(responses=placed, by_user=known.by_user, by_item=known.by_item)
+        between.fit_evidence(part, evidence, family.values, features=features)
+        users, items = table.users[asked], table.items[asked]
+        told: tuple[Floats, Floats] = between.moments(users, items)
+        return told
+
+    return believed
+
+
+#: Up to this epsilon, sums alone do better than responses alone (MovieLens, shared/RECIPES.md).
+SUMS_UP_TO = 1.0
+#: The users' part of the budget of sums: a user has fewer ratings than an item, so her sums carry more noise each.
+USERS_SHARE = 0.6
+#: A first stage so small that it costs little and finds the mean, a second to learn from, the rest with good channels.
+STAGES = (0.02, 0.38, 0.6)
+#: Below this many labels stages are too small to learn from.
+LEAST_STAGED = 1_000
+#: More budget says more about an id: factors at these epsilons.
+_EPSILONS, _FACTORS = (0.5, 1.0, 2.0, 3.0, 4.0, 8.0), (5, 8, 8, 10, 10, 12)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RatingPlan:
+    """What each part may spend, and the promise of the whole."""
+
+    by_user: float
+    by_item: float
+    response: float
+    promise: Guarantee
+
+    @classmethod
+    def of(cls, epsilon: float, *, sums: float | None) -> RatingPlan:
+        """Divide epsilon; `sums` is the share of the sums, by default all of it up to epsilon 1 and none above."""
+        budget = check_epsilon("LabelPrivateRatings", epsilon)
+        if budget == 0:
+            raise invalid("LabelPrivateRatings", "epsilon", "be > 0", got=epsilon, fix="Nothing can be learned at 0.")
+        share = (
+            (1.0 if budget <= SUMS_UP_TO else 0.0) if sums is None else check_real("LabelPrivateRatings", "sums", sums)
+        )
+        if not 0 <= share <= 1 or (math.isinf(budget) and share > 0):
+            raise invalid("LabelPrivateRatings", "sums", "be a share in [0, 1], and 0 without privacy", got=sums)
+        spent = budget * share if share > 0 else 0.0
+        by_user = spent * USERS_SHARE
+        by_item = what_is_left(spent, after=by_user)
+        response = 0.0 if share == 1 else what_is_left(budget, after=spent)
+        return cls(by_user=by_user, by_item=by_item, response=response, promise=_promise(by_user, by_item, response))
+
+
+def _promise(by_user: float, by_item: float, response: float) -> Guarantee:
+    parts = []
+    if by_user > 0:
+        parts.append(Guarantee.pure(by_user, trust=Trust.CURATOR).named("sums by user"))
+        parts.append(Guarantee.pure(by_item, trust=Trust.CURATOR).named("sums by item"))
+    if response > 0:
+        parts.append(Guarantee.pure(response).named("responses"))
+    return Guarantee.in_sequence(parts)
+
+
+def default_factors(epsilon: float) -> int:
+    """Return how many factors a budget can feed."""
+    return round(float(np.interp(epsilon, _EPSILONS, _FACTORS)))
+
+
+#: (rows released so far, their codes, their channel, the rows to predict) -> mean and spread for those
+Believed = Callable[[Places, Codes, MatrixChannel, Places], tuple[Floats, Floats]]
+
+#: Predictions are put into bins of the range: a tenth of a star for five stars.
+_BINS = 40
+#: Before anything is known, the mean may lie a sixth of the range around its middle.
+_FIRST_SPREAD = 1 / 6
+
+
+@dataclass(frozen=True, kw_only=True)
+class RatingStage:
+    """One stage as it was run: labels, the spread that its channels were made for, how many channels, and information.
+
+    `information` is the mean Fisher information of a label's output about its mean, as expected beforehand.
+    """
+
+    number: int
+    n_examples: int
+    spread: float
+    n_channels: int
+    information: float
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Released:
+    """All responses, in the order of the data set."""
+
+    codes: Codes
+    channel: MatrixChannel
+    stages: tuple[RatingStage, ...]
+
+
+def respond_in_stages(
+    labels: SensitiveLabels,
+    stage: npt.NDArray[np.uint8],
+    family: RatingFamily,
+    believed: Believed | None,
+    *,
+    epsilon: float,
+    key: NoiseKey,
+    informed: bool,
+) -> Released:
+    """Draw every label once; `informed` says that there is something to believe before the first stage (sums)."""
+    rows, codes = np.empty(0, np.intp), np.empty(0, np.uint8)
+    channel = MatrixChannel(np.full((1, len(family.values), 1), 1.0), index=np.empty(0, np.int64))
+    stages: list[RatingStage] = []
+    for number in range(int(stage.max()) + 1):
+        mine = np.flatnonzero(stage == number)
+        if believed is None or (number == 0 and not informed):
+            middle = float(family.values[0] + family.values[-1]) / 2
+            mean, spread = np.full(len(mine), middle), _FIRST_SPREAD * family.span
+        else:
+            mean, deviation = believed(rows, codes, channel, mine)
+            spread = float(np.sqrt(np.mean(deviation**2)))
+        mechanism = OptimalResponse(epsilon, objective=MeanInformation(values=family.values.tolist(), spread=spread))
+        bins, laws = binned(mean, family)
+        part = privatize(labels.take(mine), mechanism, prior=laws, groups=bins, rng=key.child("stage", number))
+        stages.append(_told(number, mechanism, laws, bins, spread))
+        rows, codes = np.concatenate([rows, mine]), np.concatenate([codes, part.codes])
+        channel = joined([channel, part.channel]) if number else joined([part.channel])
+    order = np.argsort(rows, kind="stable")
+    return Released(codes=codes[order], channel=channel.take(order), stages=tuple(stages))
+
+
+def binned(mean: Floats, family: RatingFamily) -> tuple[npt.NDArray[np.int64], Floats]:
+    """Return the bin of each prediction, and the law at the middle of each bin that occurs."""
+    step = family.span / _BINS
+    grid = np.clip(mean, family.grid[0], family.grid[-1])
+    found, bins = np.unique(np.rint((grid - family.values[0]) / step), return_inverse=True)
+    laws = family.laws[family.at(family.values[0] + found * step)]
+    return bins.reshape(-1).astype(np.int64), laws
+
+
+def joined(channels: list[FiniteChannel]) -> MatrixChannel:
+    """Return the channel of several parts' examples, one after the other."""
+    matrices: list[Floats] = []
+    index: list[npt.NDArray[np.integer[Any]]] = []
+    for channel in channels:
+        if not isinstance(channel, MatrixChannel) or channel.index is None:
+            raise TypeError("joined: parts of a staged release have a matrix per group")
+        index.append(channel.index + sum(len(part) for part in matrices))
+        matrices.append(channel.transition)
+    whole = stacked([matrix for part in matrices for matrix in part])
+    return MatrixChannel(whole, index=np.concatenate(index))
+
+
+def _told(
+    number: int, mechanism: OptimalResponse, laws: Floats, bins: npt.NDArray[np.int64], spread: float
+) -> RatingStage:
+    worth = np.asarray([mechanism.design(law).worth for law in laws])
+    return RatingStage(
+        number=number + 1,
+        n_examples=len(bins),
+        spread=spread,
+        n_channels=len(laws),
+        information=float(worth[bins].mean()),
+    )
+
+
+#: Leading features that groups are made from: more of them are noise to a clustering.
+_GROUPING = 5
+#: A cell should hold this many times as many ratings as its noise has standard deviations, on average; then a label's own
+#: variance and the noise weigh alike, and finer cells would only add noise.
+_PER_DEVIATION = 2.0
+#: More groups than this were never of use, and cost a sum each.
+_MOST_GROUPS = 64
+
+
+def integer_scores(values: Any) -> tuple[Int64s, float, float]:
+    """Return integers s, a step and a base with values = base + step s: exact noise needs integers."""
+    numbers = np.asarray(values, dtype=np.float64)
+    base, step = float(numbers[len(numbers) // 2]), float(np.diff(numbers).min())
+    scores = np.rint((numbers - base) / step)
+    # 1e-9: decimals such as 0.1 are not exact in binary.
+    if np.any(np.abs(base + step * scores - numbers) > 1e-9 * max(1.0, np.abs(numbers).max())):
+        fix = "Use sums=0, which needs no grid."
+        raise invalid("LabelPrivateRatings", "values", "lie on a grid for sums", got=tuple(numbers.tolist()), fix=fix)
+    return scores.astype(np.int64), step, base
+
+
+def laplace_variance(rate: float) -> float:
+    """Return the variance of discrete Laplace noise, Pr[z] ~ e^(-rate |z|): 2 q / (1 - q)^2 with q = e^-rate."""
+    q = math.exp(-rate)
+    return 2 * q / (1 - q) ** 2
+
+
+def number_of_groups(n_ratings: int, n_own: int, n_other: int, *, epsilon: float, scores: Int64s) -> int:
+    """Return how many groups to divide an id's ratings into: from public counts and the noise alone."""
+    deviation = math.sqrt(laplace_variance(epsilon / float(np.ptp(scores))))
+    wanted = round(n_ratings / n_own / (_PER_DEVIATION * max(deviation, 1.0)))
+    return int(min(max(wanted, 1), _MOST_GROUPS, max(n_other // 2, 1)))
+
+
+def cell_sums(
+    labels: SensitiveLabels,
+    own: Int64s,
+    other: Int64s,
+    n_own: int,
+    other_features: Floats,
+    *,
+    values: Any,
+    epsilon: float,
+    key: NoiseKey,
+) -> CellSums:
+    """Measure one side: discrete Laplace on integer sums of (value - base), the base added back by public counts."""
+    scores, step, base = integer_scores(values)
+    count = number_of_groups(len(own), n_own, len(other_features), epsilon=epsilon, scores=scores)
+    groups = grouped(other_features, count)
+    cell = own * count + groups[other]
+    query = GroupSums(scores=scores, groups=cell, n_groups=n_own * count)
+    noisy = measure(labels, query, epsilon=epsilon, rng=key).value
+    sizes = np.bincount(cell, minlength=n_own * count)
+    variance = 0.0 if math.isinf(epsilon) else step**2 * laplace_variance(epsilon / float(np.ptp(scores)))
+    sums = (step * noisy + base * sizes).reshape(n_own, count)
+    return CellSums(sums=sums, groups=groups, noise_variance=variance)
+
+
+def grouped(features: Floats, count: int) -> Int64s:
+    """Return a group for every id: clusters of its leading public features; the seed is fixed and sees no label."""
+    useful = features[:, 1 : 1 + _GROUPING]
+    if count == 1 or useful.shape[1] == 0:
+        return np.zeros(len(features), np.int64)
+    return cluster(np.ascontiguousarray(useful, np.float32), n_clusters=count, random_state=0).astype(np.int64)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class GroupSums(Query):
+    """sum over the labels of each group of score[label]; a replaced label moves one sum by the range of the scores.
+
+    Parameters
+    ----------
+    scores : integers of shape (K,)
+        What each class counts for.
+    groups : integers of shape (n,)
+        The public group of each label, 0 .. n_groups - 1.
+    n_groups : int
+        Number of groups, empty ones included.
+    """
+
+    scores: Any
+    groups: Any
+    n_groups: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "scores", LabelSums(scores=self.scores).scores)
+        check_integer("GroupSums", "n_groups", self.n_groups, least=1)
+        object.__setattr__(self, "groups", check_groups("GroupSums", self.groups, self.n_groups))
+
+    def sensitivity(self, *, n_classes: int) -> Sensitivity:
+        """The range of the scores, in both norms: only one sum moves."""
+        return LabelSums(scores=self.scores).sensitivity(n_classes=n_classes)
+
+    def exact(self, codes: npt.NDArray[Any], *, n_classes: int) -> Int64s:
+        """Sum in integers, class by class: counts have no rounding."""
+        if len(codes) != len(self.groups):
+            got = Described(f"{len(self.groups)} for {len(codes)} labels")
+            raise invalid("GroupSums", "groups", "have one entry per label", got=got)
+        total = np.zeros(self.n_groups, np.int64)
+        for code in range(n_classes):
+            total += self.scores[code] * np.bincount(self.groups[codes == code], minlength=self.n_groups)
+        return total

@@ -1,0 +1,28 @@
+"""Privacy losses: frozen values that answer epsilon(delta) and delta(epsilon) with the tightest bound they know.
+
+>>> sequence([(Pure(worst=1.0), 2)]).epsilon(0.0)
+2.0
+
+Private: users meet them through `labeldp.Guarantee`.
+"""
+
+from __future__ import annotations
+
+from labeldp.loss.base import BoundedRange, Loss, Pure
+from labeldp.loss.compose import Beside, Then, parallel, read_loss, sequence
+from labeldp.loss.curves import RDP, ZCDP, Gaussian, Profile
+
+__all__ = [
+    "RDP",
+    "ZCDP",
+    "Beside",
+    "BoundedRange",
+    "Gaussian",
+    "Loss",
+    "Profile",
+    "Pure",
+    "Then",
+    "parallel",
+    "read_loss",
+    "sequence",
+]

@@ -1,0 +1,348 @@
+"""Composition of losses: one after another on the same labels, or side by side on disjoint ones.
+
+>>> from labeldp.loss.base import Pure
+>>> both = sequence([(Pure(worst=0.5), 1), (Pure(worst=0.25), 2)])
+>>> both.epsilon(0.0)
+1.0
+>>> both.epsilon(0.01) < 1.0
+True
+
+References: Kairouz, Oh & Viswanath 2015; Murtagh & Vadhan 2016 (unequal parts); Mironov 2017; Zhu, Dong & Wang 2022.
+
+Design notes. A composition keeps its parts, sorted, with counts: a loop, a count, a nested composition and one read
+back from disk are the same value, compared by ==. Numbers are worked out when asked for, as the least of:
+
+- the parts of finite epsilon added up, and the rest composed by itself;
+- the Renyi curves added up;
+- the losses convolved, when every part has a profile (`discrete`).
+
+Adaptive composition is covered by each of them.
+
+Losses from plain JSON, checked as strictly as if a user had typed them.
+
+>>> read_loss({"kind": "zcdp", "rho": 0.5, "slack": 0.0})
+ZCDP(rho=0.5, slack=0.0)
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from labeldp.arrays import Float64s
+from labeldp.errors import LabelDPError, invalid, nearest
+from labeldp.loss.base import (
+    HALF,
+    BoundedRange,
+    DiscreteLoss,
+    Loss,
+    Pure,
+    from_number,
+    from_profile,
+    on_grid,
+    power,
+    product,
+    response_power,
+)
+from labeldp.loss.curves import RDP, ZCDP, Gaussian, Profile, delta_from_rdp, epsilon_from_rdp, least_over_orders
+from labeldp.loss.rounding import TINY, UNIT, root_up, settle, sum_up, up
+from labeldp.validate import check_integer
+
+Items = tuple[tuple[Loss, int], ...]
+
+#: Losses larger than those of this tail's probability count as infinite when convolving.
+TAIL = 1e-18
+#: Binomial powers of more parts than this are taken on the grid instead.
+MOST_ATOMS = 1_000_000
+#: No privacy at all.
+NOTHING = Pure(worst=math.inf)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Then(Loss):
+    """Parts with counts, in sequence; made by `sequence`, which brings them into normal form."""
+
+    items: Items
+
+    @property
+    def kind(self) -> str:
+        return "composed"
+
+    @property
+    def slack(self) -> float:
+        kept = math.fsum(count * math.log1p(-loss.slack) if loss.slack < 1 else -math.inf for loss, count in self.items)
+        return min(1.0, up(-math.expm1(kept)))
+
+    @property
+    def landmarks(self) -> tuple[float, ...]:
+        return tuple(sorted({order for loss, _ in self.items for order in loss.landmarks}))
+
+    def rdp(self, orders: Float64s) -> Float64s:
+        total = sum((loss.rdp(orders) * count for loss, count in self.items), start=np.zeros_like(orders))
+        return total * (1 + (len(self.items) + 4) * UNIT)
+
+    def profile(self, epsilons: Float64s) -> Float64s | None:
+        single = only(self.items)
+        if single is not None:
+            return single.profile(epsilons)
+        pair = convolved(self.items)
+        return None if pair is None else np.array([pair.delta(float(epsilon)) for epsilon in epsilons])
+
+    def epsilon(self, delta: float) -> float:
+        single = only(self.items)
+        if single is not None:
+            return single.epsilon(delta)
+        finite, rest = split(self.items)
+        if not rest and delta == 0:
+            return finite
+        return settle(min(route(delta) for route in self._epsilon_routes(finite, rest)), self.delta, delta)
+
+    def delta(self, epsilon: float) -> float:
+        single = only(self.items)
+        if single is not None:
+            return single.delta(epsilon)
+        finite, rest = split(self.items)
+        return min(route(epsilon) for route in self._delta_routes(finite, rest))
+
+    def _epsilon_routes(self, finite: float, rest: Items) -> list[Callable[[float], float]]:
+        routes: list[Callable[[float], float]] = [
+            lambda d: epsilon_from_rdp(self.rdp, d, slack=self.slack, landmarks=self.landmarks)
+        ]
+        if finite > 0 or not rest:
+            routes.append(lambda d: math.nextafter(finite + sequence(rest).epsilon(d), math.inf))
+        pair = convolved(self.items)
+        return routes if pair is None else [*routes, pair.epsilon]
+
+    def _delta_routes(self, finite: float, rest: Items) -> list[Callable[[float], float]]:
+        routes: list[Callable[[float], float]] = [
+            lambda e: delta_from_rdp(self.rdp, e, slack=self.slack, landmarks=self.landmarks)
+        ]
+        if finite > 0 or not rest:
+            routes.append(lambda e: sequence(rest).delta(less(e, finite)) if e > finite else 1.0)
+            routes.append(lambda e: 0.0 if e >= finite and not rest else 1.0)
+        pair = convolved(self.items)
+        return routes if pair is None else [*routes, pair.delta]
+
+    def to_json(self) -> dict[str, Any]:
+        return {"kind": "then", "of": [{"loss": loss.to_json(), "count": count} for loss, count in self.items]}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Beside(Loss):
+    """Alternatives, of which one changed label meets exactly one: every curve is the largest of theirs.
+
+    A maximum of profiles is a profile (convex in e^epsilon), and a maximum of Renyi curves bounds each.
+    """
+
+    items: tuple[Loss, ...]
+
+    @property
+    def kind(self) -> str:
+        return "in parallel"
+
+    @property
+    def slack(self) -> float:
+        return max(loss.slack for loss in self.items)
+
+    @property
+    def landmarks(self) -> tuple[float, ...]:
+        return tuple(sorted({order for loss in self.items for order in loss.landmarks}))
+
+    def epsilon(self, delta: float) -> float:
+        return max(loss.epsilon(delta) for loss in self.items)
+
+    def delta(self, epsilon: float) -> float:
+        return max(loss.delta(epsilon) for loss in self.items)
+
+    def rdp(self, orders: Float64s) -> Float64s:
+        curves: Float64s = np.max([loss.rdp(orders) for loss in self.items], axis=0)
+        return curves
+
+    def profile(self, epsilons: Float64s) -> Float64s | None:
+        profiles = [found for loss in self.items if (found := loss.profile(epsilons)) is not None]
+        return np.max(profiles, axis=0) if len(profiles) == len(self.items) else None
+
+    def to_json(self) -> dict[str, Any]:
+        return {"kind": "beside", "of": [loss.to_json() for loss in self.items]}
+
+
+def sequence(parts: Iterable[tuple[Loss, int]]) -> Loss:
+    """Return the parts in sequence, in normal form: flat, equal parts counted, free parts dropped, sorted."""
+    counts: Counter[Loss] = Counter()
+    for loss, count in parts:
+        for atom, times in loss.items if isinstance(loss, Then) else ((loss, 1),):
+            counts[atom] += times * count
+    items = [(loss, count) for loss, count in counts.items() if count and not is_free(loss)]
+    if not items:
+        return Pure(worst=0.0)
+    if len(items) == 1 and items[0][1] == 1:
+        return items[0][0]
+    return Then(items=tuple(sorted(items, key=lambda item: item[0].key)))
+
+
+def parallel(parts: Iterable[Loss]) -> Loss:
+    """Return the parts side by side, in normal form: flat, each once, the largest of each one-number family, sorted."""
+    flat = {atom for loss in parts for atom in (loss.items if isinstance(loss, Beside) else (loss,))}
+    kept = {loss for loss in flat if not is_free(loss) and not any(dominates(other, loss) for other in flat)}
+    if not kept:
+        return Pure(worst=0.0)
+    return kept.pop() if len(kept) == 1 else Beside(items=tuple(sorted(kept, key=lambda loss: loss.key)))
+
+
+def is_free(loss: Loss) -> bool:
+    """Whether the loss is none at all."""
+    return loss in (Pure(worst=0.0), BoundedRange(width=0.0), Gaussian(mu=0.0), ZCDP(rho=0.0))
+
+
+def dominates(large: Loss, small: Loss) -> bool:
+    """Whether two losses of one family compare, the first being strictly larger."""
+    if isinstance(large, Pure) and isinstance(small, (Pure, BoundedRange)):
+        bound = small.worst if isinstance(small, Pure) else small.width
+        return large.worst > bound or (large.worst == bound and large != small)
+    if isinstance(large, BoundedRange) and isinstance(small, BoundedRange):
+        return large.width > small.width
+    if isinstance(large, Gaussian) and isinstance(small, Gaussian):
+        return large.mu > small.mu
+    if isinstance(large, ZCDP) and isinstance(small, ZCDP):
+        return large != small and large.rho >= small.rho and large.slack >= small.slack
+    return False
+
+
+def less(epsilon: float, finite: float) -> float:
+    """Return what is left of epsilon, rounded down."""
+    return epsilon if math.isinf(epsilon) else max(0.0, math.nextafter(epsilon - finite, -1.0))
+
+
+def split(items: Items) -> tuple[float, Items]:
+    """Return the exact sum of the finite epsilons, rounded up, and the parts that have none."""
+    worst = [(loss, count, loss.epsilon(0.0)) for loss, count in items]
+    finite = sum_up((epsilon, count) for _, count, epsilon in worst if math.isfinite(epsilon))
+    return finite, tuple((loss, count) for loss, count, epsilon in worst if math.isinf(epsilon))
+
+
+def gathered(items: Items) -> Items:
+    """Return the parts with all Gaussians as one (mu^2 adds) and all zCDP as one (rho adds)."""
+    mus = [(loss.mu, count) for loss, count in items if isinstance(loss, Gaussian)]
+    rhos = [(loss, count) for loss, count in items if isinstance(loss, ZCDP)]
+    others = [(loss, count) for loss, count in items if not isinstance(loss, (Gaussian, ZCDP))]
+    if rhos:
+        slack = Then(items=tuple(rhos)).slack
+        # A sum that reaches 1 promises nothing any more.
+        merged = ZCDP(rho=sum_up((loss.rho, count) for loss, count in rhos), slack=slack) if slack < 1 else NOTHING
+        others.insert(0, (merged, 1))
+    if mus:
+        others.insert(0, (Gaussian(mu=hypotenuse_up(mus)), 1))
+    return tuple(others)
+
+
+def hypotenuse_up(mus: list[tuple[float, int]]) -> float:
+    """Return the root of the sum of count * mu^2, rounded up."""
+    if len(mus) == 1 and mus[0][1] == 1:
+        return mus[0][0]
+    return root_up(sum_up((math.nextafter(mu**2, math.inf), count) for mu, count in mus))
+
+
+def only(items: Items) -> Loss | None:
+    """Return the one loss that the whole sequence amounts to, if it does."""
+    merged = gathered(items)
+    return merged[0][0] if len(merged) == 1 and merged[0][1] == 1 else None
+
+
+@lru_cache(maxsize=64)
+def convolved(items: Items) -> DiscreteLoss | None:
+    """Return the pair that dominates the whole sequence, or None where some part has no profile."""
+    probe = np.array([0.0])
+    if any(isinstance(loss, (ZCDP, RDP)) or loss.profile(probe) is None for loss, _ in items):
+        return None
+    if any(math.isinf(loss.epsilon(0.5)) and loss.delta(1e3) >= 1 for loss, _ in items):
+        return None
+    parts = gathered(items)
+    if len(parts) == 1 and isinstance(parts[0][0], Pure) and parts[0][1] <= MOST_ATOMS:
+        return response_power(parts[0][0].worst, parts[0][1])
+    step = reach(parts) / HALF
+    total: DiscreteLoss | None = None
+    for loss, count in parts:
+        part = discretised(loss, count, step=step)
+        total = part if total is None else product(total, part, step=step)
+    return total
+
+
+def reach(items: Items) -> float:
+    """Return a loss that the sequence exceeds with probability at most TAIL, infinite losses aside.
+
+    Chernoff: Pr[Z > l] <= e^(-(a - 1)(l - D)) at every order a.
+    """
+    whole = Then(items=items)
+
+    def bound(orders: Float64s) -> Float64s:
+        return whole.rdp(orders) - math.log(TAIL) / (orders - 1.0)
+
+    finite, rest = split(items)
+    likely = least_over_orders(bound, whole.landmarks)
+    # Each discretised part may end one step above its largest loss: leave room, or that mass would count as infinite.
+    pieces = sum(1 if isinstance(loss, Pure) else count for loss, count in items)
+    room = HALF / (HALF - min(pieces + 1, HALF // 2))
+    return max(TINY * 1e9, min(likely, math.inf if rest else finite)) * room
+
+
+def discretised(loss: Loss, count: int, *, step: float) -> DiscreteLoss:
+    """Return `count` of one loss on the grid."""
+    if isinstance(loss, Pure) and count <= MOST_ATOMS:
+        return on_grid(response_power(loss.worst, count), step=step)
+    atoms = loss.atoms()
+    if atoms is not None:
+        return power(on_grid(atoms, step=step), count, step=step)
+
+    def curve(epsilons: Float64s) -> Float64s:
+        deltas = loss.profile(epsilons)
+        assert deltas is not None  # `convolved` asked before
+        return deltas
+
+    return power(from_profile(curve, step=step), count, step=step)
+
+
+OWNER = "Guarantee.from_json"
+
+
+def read_loss(data: Any) -> Loss:
+    """Return the loss that `to_json` wrote."""
+    if not isinstance(data, dict):
+        raise invalid(OWNER, "loss", "be an object with a `kind`", got=data)
+    kind = data.get("kind")
+    if kind not in READERS:
+        raise invalid(OWNER, "kind", "name a privacy loss", got=kind, fix=nearest(str(kind), READERS))
+    try:
+        return READERS[kind](data)
+    except LabelDPError:
+        raise
+    except (KeyError, TypeError, ValueError) as error:
+        raise invalid(OWNER, "loss", f"have the fields of a {kind} loss", got=data) from error
+
+
+def read_sequence(data: dict[str, Any]) -> Loss:
+    """Return a composition in sequence."""
+    counted = [(read_loss(part["loss"]), check_integer(OWNER, "count", part["count"], least=1)) for part in data["of"]]
+    return sequence(counted)
+
+
+def numbers(values: Any) -> tuple[Any, ...]:
+    """Return a list of JSON numbers, inf included."""
+    return tuple(from_number(value) for value in values)
+
+
+READERS: dict[str, Callable[[dict[str, Any]], Loss]] = {
+    "pure": lambda data: Pure(worst=from_number(data["epsilon"])),
+    "bounded_range": lambda data: BoundedRange(width=from_number(data["epsilon"])),
+    "gaussian": lambda data: Gaussian(mu=from_number(data["mu"])),
+    "zcdp": lambda data: ZCDP(rho=from_number(data["rho"]), slack=data["slack"]),
+    "rdp": lambda data: RDP(orders=numbers(data["orders"]), values=numbers(data["values"]), slack=data["slack"]),
+    "profile": lambda data: Profile(epsilons=numbers(data["epsilons"]), deltas=numbers(data["deltas"])),
+    "then": read_sequence,
+    "beside": lambda data: parallel(read_loss(part) for part in data["of"]),
+}

@@ -1,0 +1,399 @@
+"""What a mechanism is: public facts, the channel they imply, and the guarantee it keeps.
+
+A mechanism never sees a label. It turns public knowledge (a prior, groups) into a `Channel`; the door draws from it.
+One that needs statistics of the labels first (`MeasuringMechanism`) asks the door for noisy counts.
+
+What mechanisms accept as a prior: one row for all, a row per group, a row per example, whole or in batches.
+
+Randomized response within candidate sets: what RRTop-k and RRWithPrior share.
+
+`RandomizedResponse`: the classic, over all K classes.
+
+`RRTopK`: randomized response on the k likeliest labels of a prior.
+
+`RRWithPrior`: the best epsilon-private guess at the label, given a prior.
+
+From priors to candidate sets: the drivers around the compiled loops.
+"""
+
+from __future__ import annotations
+
+import abc
+import math
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from labeldp.arrays import Floats
+from labeldp.channel import CandidateChannel, Channel, FiniteChannel, check_row_index, odds_to_keep, safe_odds
+from labeldp.errors import Described, invalid
+from labeldp.guarantee import Guarantee
+from labeldp.threads import over_spans
+from labeldp.validate import (
+    ROW_SUM_TOLERANCE,
+    as_float_matrix,
+    bad_row,
+    check_epsilon,
+    check_integer,
+    check_probability_rows,
+)
+
+#: (groups, n_groups, epsilon) -> noisy counts of labels, one row per group and one column per class.
+NoisyCounts = Callable[[npt.NDArray[np.integer[Any]], int, float], npt.NDArray[np.int64]]
+
+
+class Mechanism(abc.ABC):
+    """A way to randomize labels: frozen public fields, `channel` and `guarantee`."""
+
+    @property
+    @abc.abstractmethod
+    def guarantee(self) -> Guarantee:
+        """What is promised to the owner of each label."""
+
+    @abc.abstractmethod
+    def channel(self, prior: Any = None, *, groups: Any = None, n_classes: int | None = None) -> FiniteChannel:
+        """Return how labels will be randomized.
+
+        Parameters
+        ----------
+        prior : array of shape (K,), (C, K) with `groups`, or (n, K); or batches of the last, optional
+            What is believed about each label before looking at it.
+        groups : array of shape (n,), optional
+            The row of `prior` that each example has.
+        n_classes : int, optional
+            K, where neither the mechanism nor the prior says it.
+        """
+
+
+class MeasuringMechanism(Mechanism):
+    """A mechanism whose channel depends on noisy counts of the labels.
+
+    It still sees no label: `measured_channel` is handed a function that answers with noisy counts, at a price. The
+    door makes that function, charges the whole `guarantee` once before the first count, and refuses to draw if the
+    prices and `response_epsilon` add up to more than the guarantee, or if the channel exceeds `response_epsilon`.
+    """
+
+    @property
+    @abc.abstractmethod
+    def response_epsilon(self) -> float:
+        """The part of the guarantee that is left for the channel."""
+
+    @abc.abstractmethod
+    def measured_channel(
+        self, count: NoisyCounts, *, groups: Any, n_classes: int, n_examples: int, prior: Any = None
+    ) -> FiniteChannel:
+        """Return the channel, after checking every public argument and then asking `count` for what it needs."""
+
+
+def check_n_classes(owner: str, n_classes: Any) -> int:
+    """Return the number of classes, at least two."""
+    if n_classes is None:
+        raise invalid(owner, "n_classes", "be given", got=None, fix="Pass n_classes= or a prior.")
+    fix = "With a single class the label says nothing: there is nothing to protect."
+    return check_integer(owner, "n_classes", n_classes, least=2, most=(1 << 31) - 1, fix=fix)
+
+
+def is_streamed(prior: Any) -> bool:
+    """Whether a prior comes in batches: an iterator, or a list or tuple of matrices."""
+    if isinstance(prior, Iterator):
+        return True
+    return isinstance(prior, (list, tuple)) and len(prior) > 0 and np.ndim(prior[0]) == 2
+
+
+def batches_of(owner: str, prior: Any, n_classes: int | None) -> Iterator[Floats]:
+    """Yield a per-example prior as float matrices of one width and one precision."""
+    pieces: Iterable[Any] = prior if is_streamed(prior) else (prior,)
+    first: Floats | None = None
+    for piece in pieces:
+        matrix = as_float_matrix(owner, "prior", piece)
+        expected = n_classes if first is None else first.shape[1]
+        check_width(owner, matrix.shape[1], expected)
+        if first is not None and matrix.dtype != first.dtype:
+            got = Described(f"{first.dtype} and then {matrix.dtype}")
+            raise invalid(owner, "prior", "have one precision in all batches", got=got)
+        first = matrix if first is None else first
+        yield matrix
+    if first is None:
+        raise invalid(owner, "prior", "have at least one batch", got=Described("none"))
+
+
+def check_width(owner: str, width: int, n_classes: int | None) -> int:
+    """Return the number of columns of a prior, which must be the number of classes."""
+    check_n_classes(owner, width)
+    if n_classes is not None and width != n_classes:
+        got = Described(f"{width} columns")
+        raise invalid(owner, "prior", f"have {n_classes} columns, one per class", got=got)
+    return width
+
+
+class CandidateResponse(Mechanism):
+    """Choose candidate labels from the prior, then respond at random within them.
+
+    A subclass says which candidates; epsilon is the same whatever they are, as long as the choice does not look at the
+    label.
+    """
+
+    epsilon: float
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """Pure epsilon for each label, and no one to trust."""
+        return Guarantee.pure(self.epsilon)
+
+    @abc.abstractmethod
+    def candidates(self, prior: Floats, *, first_row: int = 0) -> CandidateSets:
+        """Return the candidate set of each row of the prior."""
+
+    def channel(self, prior: Any = None, *, groups: Any = None, n_classes: int | None = None) -> Channel:
+        """Return the channel: one row for one prior, a row per group, or a candidate set per example."""
+        owner = type(self).__name__
+        if prior is None:
+            prior = self._prior_when_none(n_classes)
+        if is_streamed(prior) and groups is not None:
+            raise invalid(owner, "groups", "be left out when the prior comes in batches", got=Described("both"))
+        if is_streamed(prior) or (np.ndim(prior) == 2 and groups is None):
+            return self._per_example(owner, prior, n_classes)
+        rows = as_float_matrix(owner, "prior", np.atleast_2d(np.asarray(prior)))
+        check_width(owner, rows.shape[1], n_classes)
+        if np.ndim(prior) == 1 and groups is not None:
+            raise invalid(owner, "prior", "have a row per group", got=Described("one row"), fix="Leave out `groups`.")
+        return self._shared(rows, groups)
+
+    def _per_example(self, owner: str, prior: Any, n_classes: int | None) -> CandidateChannel:
+        pieces: list[CandidateSets] = []
+        done, width = 0, 0
+        for matrix in batches_of(owner, prior, n_classes):
+            pieces.append(self.candidates(matrix, first_row=done))
+            done, width = done + len(matrix), matrix.shape[1]
+        whole = pieces[0]
+        if len(pieces) > 1:
+            whole = CandidateSets(*(np.concatenate(column) for column in zip(*pieces, strict=True)))
+        odds = safe_odds(self.epsilon)
+        return CandidateChannel.trusted(odds=odds, members=whole.members, sizes=whole.sizes, n_classes=width)
+
+    def _shared(self, rows: Floats, groups: Any) -> Channel:
+        sets = self.candidates(rows)
+        keep, redraw = odds_to_keep(safe_odds(self.epsilon), sets.sizes)
+        base = sets.unpacked(rows.shape[1]) / sets.sizes[:, None].astype(np.float64)
+        index = None if groups is None else check_row_index(type(self).__name__, "groups", groups, len(rows))
+        return Channel(keep=keep, redraw=redraw, base=base, index=index)
+
+    def _prior_when_none(self, n_classes: int | None) -> Floats:
+        fix = "Pass prior=, one row of class probabilities for all or one per example."
+        raise invalid(type(self).__name__, "prior", "be given", got=None, fix=fix)
+
+
+@dataclass(frozen=True)
+class RandomizedResponse(Mechanism):
+    """Return the label with probability e^epsilon / (e^epsilon + K - 1), any other one with 1 / (e^epsilon + K - 1).
+
+    As a channel: keep = (e^epsilon - 1) / (e^epsilon + K - 1), base uniform.
+
+    Parameters
+    ----------
+    epsilon : float
+        The privacy of each label, in [0, inf].
+    n_classes : int, optional
+        K; if it is left out, the list of classes that the labels come with says it.
+
+    Guarantee
+    ---------
+    Pure epsilon when one label is replaced, exactly: the two likelihoods of an output differ by a factor of e^epsilon
+    at most (Warner 1965; Kairouz, Oh, Viswanath 2016). Each label may be randomized by its owner: no one is trusted.
+
+    Edge cases
+    ----------
+    epsilon = 0 is uniform over all classes; epsilon = inf returns every label as it is; one class is an error.
+
+    Example
+    -------
+    >>> RandomizedResponse(1.0, n_classes=2).channel().matrix().round(4).tolist()
+    [[0.7311, 0.2689], [0.2689, 0.7311]]
+    """
+
+    epsilon: float
+    n_classes: int | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", check_epsilon("RandomizedResponse", self.epsilon))
+        if self.n_classes is not None:
+            object.__setattr__(self, "n_classes", check_n_classes("RandomizedResponse", self.n_classes))
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """Pure epsilon for each label, and no one to trust."""
+        return Guarantee.pure(self.epsilon)
+
+    def channel(self, prior: Any = None, *, groups: Any = None, n_classes: int | None = None) -> Channel:
+        """Return the one row that serves every example; a prior or groups are refused, since they would be ignored."""
+        owner = "RandomizedResponse"
+        if prior is not None or groups is not None:
+            name = "prior" if prior is not None else "groups"
+            raise invalid(owner, name, "be left out", got=Described("one"), fix="Use RRWithPrior to use a prior.")
+        if n_classes is not None and self.n_classes not in (None, n_classes):
+            raise invalid(owner, "n_classes", f"be {self.n_classes}, as the mechanism says", got=n_classes)
+        size = check_n_classes(owner, self.n_classes if self.n_classes is not None else n_classes)
+        keep, redraw = odds_to_keep(safe_odds(self.epsilon), size)
+        return Channel(keep=keep, redraw=redraw, base=np.full(size, 1.0 / size))
+
+
+@dataclass(frozen=True)
+class RRTopK(CandidateResponse):
+    """Randomized response within the k likeliest labels of each example's prior; other labels give a random one of them.
+
+    Parameters
+    ----------
+    epsilon : float
+        The privacy of each label, in [0, inf].
+    k : int
+        How many labels can come out.
+
+    Guarantee
+    ---------
+    Pure epsilon when one label is replaced (Ghazi et al. 2021, Algorithm 1): within the set as for randomized response
+    on k classes; a label outside it gives each member 1/k, between the two likelihoods of a member.
+
+    Assumes
+    -------
+    The prior did not see this label for free: it is public, or its own cost is composed with this one.
+
+    Edge cases
+    ----------
+    Ties go to the lower label, whatever y is. epsilon = inf keeps the k labels exactly and still redraws the others.
+    k = 1 is the constant likeliest label and reveals nothing.
+
+    Example
+    -------
+    >>> RRTopK(1.0, k=2).channel([0.5, 0.3, 0.2]).base.tolist()
+    [[0.5, 0.5, 0.0]]
+    """
+
+    epsilon: float
+    k: int = field(kw_only=True)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", check_epsilon("RRTopK", self.epsilon))
+        object.__setattr__(self, "k", check_integer("RRTopK", "k", self.k, least=1))
+
+    def candidates(self, prior: Floats, *, first_row: int = 0) -> CandidateSets:
+        """Return the k likeliest labels of each row."""
+        check_integer("RRTopK", "k", self.k, least=1, most=prior.shape[1], fix="There are no more classes than that.")
+        return top_k_sets(check_probability_rows("RRTopK", "prior", prior, first_row=first_row), k=self.k)
+
+
+@dataclass(frozen=True)
+class RRWithPrior(CandidateResponse):
+    """RRTop-k with the k that makes a right answer likeliest, chosen for each example from its prior.
+
+    k* maximises w_k = e^epsilon / (e^epsilon + k - 1) (p_(1) + ... + p_(k)), the probability that the output is the
+    label when the label follows the prior.
+
+    Parameters
+    ----------
+    epsilon : float
+        The privacy of each label, in [0, inf].
+
+    Guarantee
+    ---------
+    Pure epsilon when one label is replaced: k* looks at the prior alone, so this is RRTop-k (Ghazi et al. 2021,
+    Algorithm 2). No epsilon-private mechanism gives the right label more often under the prior (their Theorem 3; the
+    tests solve its linear program).
+
+    Assumes
+    -------
+    The prior did not see this label for free: it is public, or its own cost is composed with this one.
+
+    Edge cases
+    ----------
+    w is unimodal in k: w_(k+1) > w_k iff p_(k+1) (e^epsilon + k - 1) > p_(1) + ... + p_(k), and the difference of the two
+    sides falls with k. Labels with equal prior enter together, so ties need no breaking for epsilon > 0. epsilon = 0
+    gives the constant likeliest label (the first at a tie). epsilon = inf is the identity, also for labels that the
+    prior thinks impossible. Without a prior, all labels are taken as equally likely: randomized response.
+
+    Example
+    -------
+    >>> RRWithPrior(1.0).channel([0.6, 0.3, 0.1]).base.round(3).tolist()
+    [[0.5, 0.5, 0.0]]
+    """
+
+    epsilon: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", check_epsilon("RRWithPrior", self.epsilon))
+
+    def candidates(self, prior: Floats, *, first_row: int = 0) -> CandidateSets:
+        """Return the optimal candidate set of each row."""
+        return likeliest_sets("RRWithPrior", prior, odds=safe_odds(self.epsilon), first_row=first_row)
+
+    def _prior_when_none(self, n_classes: int | None) -> Floats:
+        size = check_n_classes("RRWithPrior", n_classes)
+        return np.full(size, 1.0 / size)
+
+
+class CandidateSets(NamedTuple):
+    """A candidate set per row: packed bits (label j is bit j, little order) and their sizes."""
+
+    members: npt.NDArray[np.uint8]
+    sizes: npt.NDArray[np.uint32]
+
+    def unpacked(self, n_classes: int) -> npt.NDArray[np.bool_]:
+        """Return the sets as a boolean matrix."""
+        return np.unpackbits(self.members, axis=1, count=n_classes, bitorder="little").astype(bool)
+
+
+#: Threads take this many prior entries at a time (8 MiB of float64).
+_ENTRIES = 1 << 20
+
+
+def likeliest_sets(owner: str, prior: Floats, *, odds: float, first_row: int = 0) -> CandidateSets:
+    """Return the optimal candidate set of each row of `prior` for RRWithPrior.
+
+    `first_row` is the number of the first row in the whole data set, for messages.
+    """
+    from labeldp.mechanisms import kernels
+
+    n, n_classes = prior.shape
+    if math.isinf(odds):  # nothing is hidden: every label is kept, also one the prior thinks impossible
+        check_probability_rows(owner, "prior", prior, first_row=first_row)
+        return everything(n, n_classes)
+    sets = CandidateSets(np.empty((n, (n_classes + 7) // 8), np.uint8), np.empty(n, np.uint32))
+    # Beyond 1e30 the set is every label with more than 1e-30 of the mass: no narrower float32 overflow than that.
+    select = kernels.select_tiles if n_classes <= kernels.LANES else kernels.select_rows
+    bad: list[int] = []
+
+    def work(low: int, high: int) -> None:
+        part = slice(low, high)
+        row = select(prior[part], min(odds, 1e30), tolerance, sets.members[part], sets.sizes[part])
+        if row < high - low:
+            bad.append(low + row)
+
+    tolerance = ROW_SUM_TOLERANCE[prior.dtype]
+    over_spans(work, n, step=max(kernels.LANES, _ENTRIES // n_classes))
+    if bad:
+        raise bad_row(owner, "prior", first_row + min(bad), prior[min(bad)])
+    return sets
+
+
+def everything(n: int, n_classes: int) -> CandidateSets:
+    """Return n sets of all labels."""
+    row = np.packbits(np.ones((1, n_classes), np.uint8), axis=1, bitorder="little")
+    return CandidateSets(np.repeat(row, n, axis=0), np.full(n, n_classes, np.uint32))
+
+
+def top_k_sets(prior: Floats, *, k: int) -> CandidateSets:
+    """Return the k likeliest labels of each row; ties go to the lower label, whatever y is."""
+    n, n_classes = prior.shape
+    members = np.empty((n, (n_classes + 7) // 8), np.uint8)
+    step = max(1, _ENTRIES // n_classes)
+    for low in range(0, n, step):
+        rows = prior[low : low + step]
+        least = np.partition(rows, n_classes - k, axis=1)[:, n_classes - k, None]
+        above = rows > least
+        tied = rows == least
+        room = k - above.sum(axis=1, keepdims=True)
+        inside = above | (tied & (np.cumsum(tied, axis=1) <= room))
+        members[low : low + step] = np.packbits(inside, axis=1, bitorder="little")
+    return CandidateSets(members, np.full(n, k, np.uint32))

@@ -1,0 +1,327 @@
+"""`BYOL`: features of small images by self-supervision, trainable on a CPU, without a label.
+
+Two random views of an image go through an online network (encoder, projector, predictor) and a target network (encoder,
+projector). The online network predicts the target's projection of the other view,
+
+    loss = 2 - 2 cos(predictor(online(v)), target(v')) + the same with v and v' exchanged,
+
+and only it is trained; the target follows as a moving average, target <- tau target + (1 - tau) online, with tau rising from
+`decay` to 1 along half a cosine. Without the predictor and the slow target the constant answer would be a solution.
+
+>>> import numpy as np
+>>> images = np.random.default_rng(0).uniform(size=(12, 1, 8, 8)).astype(np.float32)
+>>> BYOL(width=2, epochs=1, batch_size=4).fit_transform(images).shape
+(12, 16)
+
+References: Grill et al., "Bootstrap Your Own Latent" (2020).
+
+Design notes. Views are a random window (a share of the side, resized), its mirror image, brightness and contrast. Labels are
+never asked for, so under label privacy the features cost nothing.
+
+Features from a network that the user brings: any torch module, such as a pretrained encoder, as a transformer.
+
+>>> import numpy as np, torch
+>>> images = np.zeros((3, 1, 4, 4), np.float32)
+>>> ModuleFeatures(torch.nn.Flatten()).fit_transform(images).shape
+(3, 16)
+
+Design notes. The module is only evaluated: what it was trained on, and under which promise, is for whoever brings it to
+know. Standardisation belongs in front of it (`torch.nn.Sequential`); bytes come as floats 0..255.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_array, check_is_fitted
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.utils.data import Dataset
+
+from labeldp.errors import Described, invalid
+from labeldp.nn.inputs import ArrayInputs, DatasetInputs, Inputs, Scale, checked_device, tried
+from labeldp.nn.models import small_cnn
+from labeldp.nn.training import follow, seeded
+from labeldp.validate import check_integer, check_positive, check_real
+
+
+@dataclass(frozen=True, kw_only=True)
+class Views:
+    """How a random view is made: windows of `least_window` to 1 of the side, brightness and contrast off by so much.
+
+    Brightness is in standard deviations of the pixels, contrast a share.
+    """
+
+    least_window: float = 0.6
+    flip: bool = True
+    brightness: float = 0.4
+    contrast: float = 0.4
+
+    def __call__(self, images: Tensor) -> Tensor:
+        """Return one random view of each image."""
+        n, device = len(images), images.device
+        side = torch.empty(n).uniform_(self.least_window, 1.0)
+        centre = (2 * torch.rand(n, 2) - 1) * (1 - side)[:, None]
+        sign = torch.where(torch.rand(n) < 0.5, -1.0, 1.0) if self.flip else torch.ones(n)
+        window = torch.zeros(n, 2, 3)
+        window[:, 0, 0], window[:, 1, 1], window[:, :, 2] = side * sign, side, centre
+        grid = functional.affine_grid(window.to(device), list(images.shape), align_corners=False)
+        seen = functional.grid_sample(images, grid, padding_mode="border", align_corners=False)
+        factor = 1 + self.contrast * (2 * torch.rand(n, 1, 1, 1) - 1)
+        offset = self.brightness * (2 * torch.rand(n, 1, 1, 1) - 1)
+        changed: Tensor = seen * factor.to(device) + offset.to(device)
+        return changed
+
+
+class BYOL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]  # untyped
+    """Bootstrap-your-own-latent features.
+
+    Parameters
+    ----------
+    width : int
+        Width of the small convolutional encoder; features have 8 times as many columns.
+    hidden, projection : int
+        Of the projector and the predictor.
+    epochs, batch_size, lr, weight_decay : training with AdamW, linear warm-up over a tenth, then half a cosine.
+    decay : float
+        First decay of the target network.
+    least_window, flip, brightness, contrast : the random views. No flips for digits and letters.
+    device, random_state, progress (callable (done, total, loss), optional)
+
+    Attributes
+    ----------
+    encoder_ : the online encoder;  history_ : mean loss of each epoch
+    """
+
+    def __init__(
+        self,
+        *,
+        width: int = 32,
+        hidden: int = 256,
+        projection: int = 64,
+        epochs: int = 10,
+        batch_size: int = 256,
+        lr: float = 5e-3,
+        weight_decay: float = 1e-4,
+        decay: float = 0.98,
+        least_window: float = 0.6,
+        flip: bool = True,
+        brightness: float = 0.4,
+        contrast: float = 0.4,
+        device: str = "cpu",
+        random_state: Any = 0,
+        progress: Callable[[int, int, float], None] | None = None,
+    ) -> None:
+        self.width = width
+        self.hidden = hidden
+        self.projection = projection
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.lr = lr
+        self.weight_decay = weight_decay
+        self.decay = decay
+        self.least_window = least_window
+        self.flip = flip
+        self.brightness = brightness
+        self.contrast = contrast
+        self.device = device
+        self.random_state = random_state
+        self.progress = progress
+
+    def fit(self, X: Any, y: Any = None) -> BYOL:
+        """Learn from images (n, channels, height, width); `y` is not looked at. `epochs=0` leaves the first weights."""
+        images = checked_images(X)
+        self._checked()
+        device = checked_device(self.device)
+        scale = Scale.measured(images)
+        inputs = ArrayInputs.of(images, scale=scale, device=str(device))
+        with seeded(int(check_random_state(self.random_state).randint(2**31)), device):
+            pair = Pair.made(images.shape[1], width=self.width, hidden=self.hidden, projection=self.projection)
+            history = self._train(pair.to(device), inputs)
+        self.encoder_, self.history_, self._scale = pair.online[0].eval(), tuple(history), scale
+        self.sample_shape_ = tuple(images.shape[1:])
+        return self
+
+    def _checked(self) -> None:
+        for name, least in (("width", 1), ("hidden", 1), ("projection", 1), ("epochs", 0), ("batch_size", 2)):
+            check_integer("BYOL", name, getattr(self, name), least=least)
+        check_positive("BYOL", "lr", self.lr)
+        for name, most in (("decay", 1.0), ("least_window", 1.0), ("contrast", 1.0), ("brightness", 100.0)):
+            if not 0 <= check_real("BYOL", name, getattr(self, name)) <= most:
+                raise invalid("BYOL", name, f"be in [0, {most:g}]", got=getattr(self, name))
+
+    def _train(self, pair: Pair, inputs: ArrayInputs) -> list[float]:
+        """Train the online network and let the target follow; return the mean losses of the epochs."""
+        per_epoch = max(1, min(-(-len(inputs) // self.batch_size), len(inputs) // 2))
+        total, done, history = self.epochs * per_epoch, 0, []
+        weights = [*pair.online.parameters(), *pair.predictor.parameters()]
+        optimizer = torch.optim.AdamW(weights, lr=self.lr, weight_decay=self.weight_decay)
+        look = Views(least_window=self.least_window, flip=self.flip, brightness=self.brightness, contrast=self.contrast)
+        for _ in range(self.epochs):
+            losses = []
+            for rows in torch.tensor_split(torch.randperm(len(inputs)), per_epoch):
+                part = (done + 0.5) / total
+                for group in optimizer.param_groups:
+                    group["lr"] = self.lr * min(part / 0.1, 0.5 * (1 + math.cos(math.pi * part)))
+                images = inputs.batch(rows)
+                losses.append(pair.step(look(images), look(images), optimizer, decay=rising(self.decay, part)))
+                done += 1
+                if self.progress is not None:
+                    self.progress(done, total, losses[-1])
+            history.append(math.fsum(losses) / len(losses))
+        return history
+
+    def transform(self, X: Any) -> npt.NDArray[np.float32]:
+        """Return features, float32 (n, 8 width), averaged over an image and its mirror image where flips are views."""
+        check_is_fitted(self, "encoder_")
+        images = checked_images(X)
+        if images.shape[1:] != self.sample_shape_:
+            got = Described(f"images of shape {images.shape[1:]}")
+            raise invalid("BYOL", "X", f"be images of shape {self.sample_shape_}, as in fit", got=got)
+        inputs = ArrayInputs.of(images, scale=self._scale, device=str(checked_device(self.device)))
+        parts = []
+        with torch.inference_mode():
+            for rows in torch.split(torch.arange(len(inputs)), 512):
+                batch = inputs.batch(rows)
+                features = self.encoder_(batch)
+                parts.append((features + self.encoder_(batch.flip(3))) / 2 if self.flip else features)
+        answer: npt.NDArray[np.float32] = torch.cat(parts).cpu().numpy()
+        return answer
+
+    @property
+    def _n_features_out(self) -> int:
+        return 8 * int(self.width)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pair:
+    """The online network with its predictor, and the target network that follows it."""
+
+    online: nn.Sequential
+    predictor: nn.Module
+    target: nn.Sequential
+
+    @classmethod
+    def made(cls, channels: int, *, width: int, hidden: int, projection: int) -> Pair:
+        """Return new networks, the target equal to the online one."""
+        layers = list(small_cnn(channels, n_classes=2, width=width).children())[:-1]
+        online = nn.Sequential(nn.Sequential(*layers), _two_layers(8 * width, hidden, projection))
+        target = copy.deepcopy(online).requires_grad_(requires_grad=False)
+        return cls(online=online, predictor=_two_layers(projection, hidden, projection), target=target)
+
+    def to(self, device: torch.device) -> Pair:
+        """Move all networks; convolutions in the order of memory that is fast on a CPU."""
+        for network in (self.online, self.predictor, self.target):
+            network.to(device)
+        return self
+
+    def step(self, first: Tensor, second: Tensor, optimizer: torch.optim.Optimizer, *, decay: float) -> float:
+        """Train on two views of a batch, let the target follow, and return the loss."""
+        both = torch.cat([first, second])
+        with torch.no_grad():
+            aims = self.target(both).chunk(2)
+        guesses = self.predictor(self.online(both)).chunk(2)
+        loss = disagreement(guesses[0], aims[1]) + disagreement(guesses[1], aims[0])
+        value = float(loss.detach())
+        if not math.isfinite(value):
+            raise invalid("BYOL", "loss", "stay finite", got=Described(str(value)), fix="Lower lr.")
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
+        optimizer.step()
+        follow(self.target, self.online, decay=decay)
+        return value
+
+
+def disagreement(guess: Tensor, aim: Tensor) -> Tensor:
+    """Return the mean of 2 - 2 cos between rows."""
+    return 2 - 2 * functional.cosine_similarity(guess, aim, dim=1).mean()
+
+
+def rising(decay: float, part: float) -> float:
+    """Return the decay at a part of the run: from `decay` to 1 along half a cosine."""
+    return 1 - (1 - decay) * (math.cos(math.pi * part) + 1) / 2
+
+
+def checked_images(X: Any) -> npt.NDArray[Any]:
+    """Return images (n, channels, height, width), bytes or float32."""
+    images = np.asarray(X)
+    if images.ndim != 4 or min(images.shape[2:], default=0) < 8 or len(images) < 2:
+        got = Described(f"an array of shape {images.shape}")
+        must = "be two images or more, (n, channels, height, width), of at least 8 x 8"
+        raise invalid("BYOL", "X", must, got=got)
+    if images.dtype == np.uint8:
+        return images
+    checked: npt.NDArray[Any] = check_array(images, dtype=np.float32, allow_nd=True, input_name="X")
+    return checked
+
+
+def _two_layers(width: int, hidden: int, out: int) -> nn.Sequential:
+    return nn.Sequential(
+        nn.Linear(width, hidden), nn.BatchNorm1d(hidden), nn.ReLU(inplace=True), nn.Linear(hidden, out)
+    )
+
+
+class ModuleFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]  # untyped
+    """What a module returns for each example, flat.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+        Used as it is, in evaluation mode; it is not trained and not copied.
+    batch_size : int
+        Examples that it sees together.
+    device : str
+        Where it runs.
+    """
+
+    def __init__(self, module: Any, *, batch_size: int = 256, device: str = "cpu") -> None:
+        self.module = module
+        self.batch_size = batch_size
+        self.device = device
+
+    def fit(self, X: Any, y: Any = None) -> ModuleFeatures:
+        """Find out how many features come out; nothing is learned and `y` is not looked at."""
+        inputs = self._inputs(X)
+        self.sample_shape_ = inputs.sample_shape
+        self._n_features_out = self._features(inputs, torch.arange(1)).shape[1]
+        return self
+
+    def transform(self, X: Any) -> npt.NDArray[np.float32]:
+        """Return features, float32 (n, width)."""
+        check_is_fitted(self, "sample_shape_")
+        inputs = self._inputs(X)
+        if inputs.sample_shape != self.sample_shape_:
+            got = Described(f"examples of shape {inputs.sample_shape}")
+            raise invalid("ModuleFeatures", "X", f"have examples of shape {self.sample_shape_}, as in fit", got=got)
+        together = check_integer("ModuleFeatures", "batch_size", self.batch_size, least=1)
+        return np.concatenate([self._features(inputs, r) for r in torch.split(torch.arange(len(inputs)), together)])
+
+    def _inputs(self, X: Any) -> Inputs:
+        if not isinstance(self.module, nn.Module):
+            raise invalid("ModuleFeatures", "module", "be a torch module", got=type(self.module).__name__)
+        device = str(checked_device(self.device))
+        if isinstance(X, Dataset):
+            return DatasetInputs(items=X, device=device)
+        array = np.asarray(X)
+        if array.dtype.kind not in "fiu" or array.ndim < 2 or not len(array):
+            got = Described(f"an array of shape {array.shape} and type {array.dtype}")
+            raise invalid("ModuleFeatures", "X", "be numbers, one example after the other", got=got)
+        array = array if array.dtype == np.uint8 else array.astype(np.float32)
+        if array.ndim == 3:  # one channel: three axes would mean views
+            array = array[:, None]
+        return ArrayInputs.of(array, scale=Scale.none(), device=device)
+
+    def _features(self, inputs: Inputs, rows: torch.Tensor) -> npt.NDArray[np.float32]:
+        module = self.module.to(checked_device(self.device))
+        answer = tried(module, inputs.batch(rows))
+        features: npt.NDArray[np.float32] = answer.flatten(1).float().cpu().numpy()
+        return features

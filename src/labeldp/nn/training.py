@@ -1,0 +1,296 @@
+"""The loop that trains a network: take a batch, change and mix it, step, and tell whoever listens.
+
+Everything random (order, mixup, augmentation, dropout) comes from torch's own generators, seeded for the run and put back
+afterwards, so that the run is a function of its seed and a checkpoint is two generator states and some arrays.
+
+Mixup [Zhang et al. 2018] replaces inputs by keep x_i + (1 - keep) x_j and the loss by the same mixture of losses, keep drawn
+from Beta(alpha, alpha) for each batch; j is the example before i in the batch, whose order is random.
+
+What a network is trained to explain, as a value and a gradient in the logits.
+
+With logits z, p = softmax(z) and B examples in a batch (all means over the batch):
+
+    plain     -log p_y                           gradient p - e_y
+    soft      -sum_k q_k log p_k, sum_k q_k = 1   gradient p - q           (posterior targets, and signed unbiased ones)
+    forward   -log sum_k p_k l_k                 gradient p - r,  r_k = p_k l_k / sum_j p_j l_j
+
+The forward loss is log sum exp(z) - log sum exp(z + log l). Both sums share one exponential: with e = exp(z - max z) it is
+log sum e - log sum e l, and r = e l / sum e l. Where every e_k with l_k > 0 underflows, the logarithms are used instead.
+
+>>> import torch
+>>> z = torch.tensor([[1.0, 0.0]])
+>>> value, gradient = forward_loss(z, torch.tensor([[1.0, 0.0]]))
+>>> bool(torch.isclose(value, -z.log_softmax(1)[0, 0])), [round(float(g), 4) for g in gradient[0]]
+(True, [-0.2689, 0.2689])
+
+Design notes. The gradient in the logits is written out and handed to `backward`: half the work of recording the loss, and
+the forward loss costs what cross entropy costs. Mixup adds the losses of the two evidences with weights lam, 1 - lam: for
+targets that is the mixed target, for a likelihood it is the mixed log-likelihood.
+
+The learning rate over a run, as a share of its peak.
+
+>>> [round(share_of_peak("linear", at, warm_up=0.1), 2) for at in (0.0, 0.05, 0.1, 0.55, 1.0)]
+[0.0, 0.5, 1.0, 0.5, 0.0]
+>>> [round(share_of_peak("piecewise", at, warm_up=0.15), 3) for at in (0.15, 0.3, 0.6, 0.95)]
+[1.0, 0.1, 0.01, 0.001]
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from labeldp.errors import Described, LabelDPError, invalid
+from labeldp.nn.inputs import Inputs
+from labeldp.nn.presets import Training
+
+#: (steps done, steps in all, loss of the last step)
+Listener = Callable[[int, int, float], None]
+
+MOMENTUM = 0.9
+
+
+@dataclass(kw_only=True)
+class Run:
+    """Where a run has come to; `average` is the moving average of the weights, if there is one."""
+
+    module: nn.Module
+    optimizer: torch.optim.Optimizer
+    average: nn.Module | None
+    epoch: int = 0
+    history: list[float] = field(default_factory=list)
+
+    @property
+    def result(self) -> nn.Module:
+        """The network that predicts."""
+        return self.module if self.average is None else self.average
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Task:
+    """What a run works on."""
+
+    inputs: Inputs
+    evidence: Evidence
+    training: Training
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """The least number of batches that are no larger than asked for and have two examples each."""
+        n = len(self.inputs)
+        return max(1, min(-(-n // self.training.batch_size), n // 2))
+
+    @property
+    def epochs(self) -> int:
+        """The number of passes over the data."""
+        return self.training.passes(self.steps_per_epoch)
+
+
+@contextmanager
+def seeded(seed: int, device: torch.device) -> Iterator[None]:
+    """Seed torch's generators, and put them back as they were at the end."""
+    devices = [device] if device.type == "cuda" else []
+    with torch.random.fork_rng(devices=devices):
+        torch.manual_seed(seed)
+        yield
+
+
+def start(module: nn.Module, training: Training) -> Run:
+    """Return a run that has done nothing yet: a fresh optimizer on the module's weights."""
+    average = copy.deepcopy(module) if training.ema else None
+    return Run(module=module, optimizer=optimizer_of(module, training), average=average)
+
+
+def optimizer_of(module: nn.Module, training: Training) -> torch.optim.Optimizer:
+    """Return the optimizer that the settings name."""
+    weights = [weight for weight in module.parameters() if weight.requires_grad]
+    if training.optimizer == "adamw":
+        return torch.optim.AdamW(weights, lr=training.lr, weight_decay=training.weight_decay)
+    return torch.optim.SGD(weights, lr=training.lr, momentum=MOMENTUM, weight_decay=training.weight_decay)
+
+
+def train(
+    run: Run,
+    task: Task,
+    *,
+    after_step: Listener | None = None,
+    after_epoch: Callable[[Run], None] | None = None,
+) -> None:
+    """Train from where the run is to the end."""
+    total = task.epochs * task.steps_per_epoch
+    run.module.train()
+    while run.epoch < task.epochs:
+        done = run.epoch * task.steps_per_epoch
+        losses = []
+        for number, (rows, keep) in enumerate(batches(task), start=done):
+            losses.append(step(run, task, rows, keep=keep, done=(number + 0.5) / total, number=number))
+            if after_step is not None:
+                after_step(number + 1, total, losses[-1])
+        run.epoch += 1
+        run.history.append(math.fsum(losses) / len(losses))
+        if after_epoch is not None:
+            after_epoch(run)
+    run.result.eval()
+
+
+def batches(task: Task) -> list[tuple[Tensor, float]]:
+    """Return the rows of each batch of an epoch, sizes as equal as can be, and how much mixup keeps of each example."""
+    order, count = torch.randperm(len(task.inputs)), task.steps_per_epoch
+    alpha = task.training.mixup
+    keeps = torch.distributions.Beta(alpha, alpha).sample((count,)).tolist() if alpha else [1.0] * count
+    return list(zip(torch.tensor_split(order, count), keeps, strict=True))
+
+
+def step(run: Run, task: Task, rows: Tensor, *, keep: float, done: float, number: int) -> float:
+    """Take one step and return the loss before it."""
+    training = task.training
+    rate = training.lr * share_of_peak(training.schedule, done, warm_up=training.warm_up)
+    for group in run.optimizer.param_groups:
+        group["lr"] = rate
+    inputs = task.inputs.batch(rows)
+    if training.augment and inputs.ndim == 4:
+        inputs = training.augment(inputs)
+    logits = mixed_logits(run.module, inputs, keep=keep)
+    loss, gradient = task.evidence.loss(logits.detach(), rows, keep=keep)
+    value = float(loss)
+    if not math.isfinite(value):
+        raise not_finite(value, epoch=run.epoch, step=number)
+    run.optimizer.zero_grad(set_to_none=True)
+    logits.backward(gradient)  # type: ignore[no-untyped-call]  # torch leaves it untyped
+    run.optimizer.step()
+    if run.average is not None:
+        follow(run.average, run.module, decay=min(training.ema, (1 + number) / (10 + number)))
+    return value
+
+
+def mixed_logits(module: nn.Module, inputs: Tensor, *, keep: float) -> Tensor:
+    """Return the logits of inputs, each mixed with the one before it; numbers are mixed after their embedding."""
+    if keep >= 1.0:
+        logits: Tensor = module(inputs)
+        return logits
+    embed: Any = getattr(module, "embed", None)
+    head: Any = getattr(module, "head", None)
+    if inputs.is_floating_point() or embed is None or head is None:
+        mixed: Tensor = module(torch.lerp(inputs.roll(1, 0), inputs, keep))
+        return mixed
+    embedded = embed(inputs)
+    answer: Tensor = head(torch.lerp(embedded.roll(1, 0), embedded, keep))
+    return answer
+
+
+@torch.no_grad()
+def follow(average: nn.Module, module: nn.Module, *, decay: float) -> None:
+    """Move the average towards the module: average <- decay average + (1 - decay) module; counts are copied."""
+    for kept, new in zip(average.state_dict().values(), module.state_dict().values(), strict=True):
+        if kept.is_floating_point():
+            kept.lerp_(new, 1 - decay)
+        else:
+            kept.copy_(new)
+
+
+def not_finite(value: float, *, epoch: int, step: int) -> LabelDPError:
+    """Return the error for a loss that is not a number."""
+    got = Described(f"{value} in epoch {epoch + 1}, step {step + 1}")
+    fix = "Lower lr, or look for extreme values in X. The last checkpoint, if there is one, is as it was."
+    return invalid("NetClassifier", "loss", "stay finite", got=got, fix=fix)
+
+
+#: (logits, evidence of the batch) -> mean loss, its gradient in the logits
+Loss = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+
+#: A sum of float32 exponentials below this may have lost its digits to underflow (the smallest normal is 1e-38).
+LEAST_SUM = 1e-30
+
+
+def plain_loss(logits: Tensor, codes: Tensor) -> tuple[Tensor, Tensor]:
+    """Return cross entropy with the codes of labels."""
+    logarithms = torch.log_softmax(logits, dim=1)
+    at = codes[:, None]
+    value = -logarithms.gather(1, at).mean()
+    gradient = logarithms.exp_().scatter_add_(1, at, logits.new_full((), -1.0).expand(at.shape))
+    return value, gradient.div_(len(logits))
+
+
+def soft_loss(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    """Return cross entropy with targets whose rows sum to one; entries may be negative."""
+    logarithms = torch.log_softmax(logits, dim=1)
+    value = -(logarithms * targets).sum() / len(logits)
+    return value, logarithms.exp_().sub_(targets).div_(len(logits))
+
+
+def forward_loss(logits: Tensor, likelihood: Tensor) -> tuple[Tensor, Tensor]:
+    """Return -log of the chance of what was observed; `likelihood` (n, K) is that chance under each label."""
+    mass = (logits - logits.amax(dim=1, keepdim=True)).exp_()
+    explained = mass * likelihood
+    total, reached = mass.sum(dim=1, keepdim=True), explained.sum(dim=1, keepdim=True)
+    if reached.amin() < LEAST_SUM:
+        return _forward_by_logarithms(logits, likelihood)
+    value = (total.log() - reached.log()).mean()
+    gradient = mass.div_(total).sub_(explained.div_(reached))
+    return value, gradient.div_(len(logits))
+
+
+def _forward_by_logarithms(logits: Tensor, likelihood: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the same without underflow, for two exponentials."""
+    explained = logits + likelihood.log()
+    value = (torch.logsumexp(logits, dim=1) - torch.logsumexp(explained, dim=1)).mean()
+    gradient = torch.softmax(logits, dim=1).sub_(torch.softmax(explained, dim=1))
+    return value, gradient.div_(len(logits))
+
+
+def weighted_loss(logits: Tensor, evidence: Tensor) -> tuple[Tensor, Tensor]:
+    """Return weighted cross entropy; `evidence` (n, 2) holds codes and weights, both as floats."""
+    logarithms = torch.log_softmax(logits, dim=1)
+    at, weights = evidence[:, :1].long(), evidence[:, 1:]
+    value = -(logarithms.gather(1, at) * weights).sum() / len(logits)
+    gradient = logarithms.exp_().mul_(weights).scatter_add_(1, at, -weights.to(logits.dtype))
+    return value, gradient.div_(len(logits))
+
+
+LOSSES: dict[str, Loss] = {
+    "plain": plain_loss,
+    "weighted": weighted_loss,
+    "soft": soft_loss,
+    "forward": forward_loss,
+}
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Evidence:
+    """What is known about the labels of all examples: `values` has a row per example, `kind` says what it means."""
+
+    kind: str
+    values: Tensor
+    n_classes: int
+
+    def loss(self, logits: Tensor, rows: Tensor, *, keep: float = 1.0) -> tuple[Tensor, Tensor]:
+        """Return loss and gradient for a batch; below 1, `keep` mixes each example with the one before it in the batch."""
+        function = LOSSES[self.kind]
+        batch = self.values.index_select(0, rows).to(logits.device)
+        value, gradient = function(logits, batch)
+        if keep >= 1.0:
+            return value, gradient
+        other_value, other_gradient = function(logits, batch.roll(1, 0))
+        return torch.lerp(other_value, value, keep), torch.lerp(other_gradient, gradient, keep)
+
+
+#: Where the paper's piecewise constant rate falls by ten.
+FALLS = (0.3, 0.6, 0.9)
+
+
+def share_of_peak(schedule: str, done: float, *, warm_up: float) -> float:
+    """Return the rate at `done` in [0, 1] of the run: a linear rise in all, then a line to 0, steps by ten, or a constant."""
+    if done < warm_up:
+        return done / warm_up
+    if schedule == "linear":
+        return (1 - done) / (1 - warm_up)
+    if schedule == "piecewise":
+        return float(0.1 ** sum(done >= fall for fall in FALLS))
+    return 1.0

@@ -1,0 +1,41 @@
+r"""The peer-to-peer mechanism as a real protocol: every user keeps her label, and the learner gets noisy ones.
+
+>>> run = run_peers([0, 1, 1, 0, 1, 0], groups=[0, 0, 0, 1, 1, 1], alpha=0.25, theta=1.0)
+>>> len(run.rows), run.lost, run.guarantee.epsilon() <= 1.0987  # log 3
+(6, 0, True)
+
+Roles. A *peer* has one label, flips it once with her own noise, asks one uniformly chosen peer of her cluster (herself
+included) and reports what she saw. The *learner* hears reports. The *rendezvous* introduces peers to each other and says
+who was there to the end; questions and answers go from peer to peer, so it sees no label of any kind.
+
+    peer -> rendezvous   hello(address)              rendezvous -> peer   start(addresses of her cluster)
+    peer -> peer         ask                         peer -> peer         answer(noisy label)
+    peer -> rendezvous   ready(who did not answer)   rendezvous -> peer   check
+    peer -> rendezvous   alive                       rendezvous -> peer   close(survivors of her cluster)
+    peer -> learner      report(noisy label seen), or abstain
+
+Who drops out. Every wait has an end. Reports are sent only after the close, and only if the peer who was asked is among
+the survivors: the reports then follow the law of the mechanism on the survivors, whose guarantee `PeerRun` derives. As
+all reports wait for the close, the time of a report says nothing of the pick either.
+
+What is not claimed. Messages are not encrypted, and one who asks is not asked who she is: she gets what any peer may get
+(`peer_guarantee`). Give the sockets CURVE keys or a private network where others can listen. A peer who lies about her
+label or her pick makes the reports worse, and the others' amplification weaker, at worst down to `peer_guarantee`.
+
+References: Esfandiari, Mirrokni, Syed, Vassilvitskii, "Label differential privacy via clustering" (2022), Algorithm 2.
+"""
+
+from __future__ import annotations
+
+from labeldp.errors import missing_extra
+from labeldp.peers.messages import Roster, Terms
+from labeldp.peers.peer import Attendance, Learner, Peer, Rendezvous
+from labeldp.peers.run import PeerRun, run_peers
+
+try:
+    import zmq as _zmq  # noqa: F401
+except ImportError as absent:
+    raise missing_extra("pyzmq", "peers", "The peer-to-peer protocol") from absent
+
+
+__all__ = ["Attendance", "Learner", "Peer", "PeerRun", "Rendezvous", "Roster", "Terms", "run_peers"]

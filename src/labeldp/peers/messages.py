@@ -1,0 +1,183 @@
+"""The messages of the peer-to-peer protocol: JSON of a fixed shape, and everything else is refused before it is used.
+
+>>> body = encode("report", run="r", peer=3, ticket="t", label=1)
+>>> read(body, run="r", kinds=("report",))["label"]
+1
+>>> read(body.replace(b":1", b":2"), run="r", kinds=("report",))
+Traceback (most recent call last):
+labeldp.peers.messages.Refused: bad value
+
+Design notes. A message has exactly the fields of its kind. A boolean is no number, and a label is 0 or 1. What is refused
+carries a reason and nothing of the message, so that a count of reasons can be shown to anyone.
+
+Sockets that never keep a process waiting.
+
+Who may take part: the public list that rendezvous and learner hold, and the terms that all of them share.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import secrets
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import zmq.asyncio
+
+#: A message of a peer is far below this; a longer one is not read.
+LONGEST = 4096
+
+
+class Refused(Exception):  # noqa: N818 - a message that is dropped and counted, not an error of ours
+    """A message that is not what the protocol allows; its text is the reason that is counted."""
+
+
+def encode(kind: str, *, run: str, **fields: Any) -> bytes:
+    """Return the bytes of a message."""
+    return json.dumps({"kind": kind, "run": run, **fields}, separators=(",", ":")).encode()
+
+
+def read(body: bytes, *, run: str, kinds: tuple[str, ...], longest: int | None = LONGEST) -> dict[str, Any]:
+    """Return the fields of a message of one of these kinds, or raise `Refused` with the reason."""
+    if longest is not None and len(body) > longest:
+        raise Refused("too long")
+    try:
+        message = json.loads(body)
+    except (ValueError, RecursionError):
+        raise Refused("not JSON") from None
+    if not isinstance(message, dict) or message.get("kind") not in kinds:
+        raise Refused("wrong kind")
+    if message.get("run") != run:
+        raise Refused("another run")
+    return _checked(message)
+
+
+def _checked(message: dict[str, Any]) -> dict[str, Any]:
+    """Return the message if it has its fields, no others, and each of its type."""
+    fields = FIELDS[message["kind"]]
+    if set(message) != {"kind", "run", *fields}:
+        raise Refused("wrong fields")
+    if not all(check(message[name]) for name, check in fields.items()):
+        raise Refused("bad value")
+    return message
+
+
+def is_name(value: Any) -> bool:
+    """Whether this can be the number of a peer."""
+    return type(value) is int and 0 <= value < 1 << 62
+
+
+def is_label(value: Any) -> bool:
+    """Whether this is 0 or 1, as a number."""
+    return type(value) is int and value in {0, 1}
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and 0 < len(value) <= 256
+
+
+def _is_members(value: Any) -> bool:
+    """Whether this is a list of [name, address]."""
+    pairs = isinstance(value, list) and all(isinstance(pair, list) and len(pair) == 2 for pair in value)
+    return pairs and all(is_name(name) and _is_text(address) for name, address in value)
+
+
+def _is_names(value: Any) -> bool:
+    return isinstance(value, list) and all(is_name(name) for name in value)
+
+
+def _is_name_or_none(value: Any) -> bool:
+    return value is None or is_name(value)
+
+
+_SIGNED: dict[str, Callable[[Any], bool]] = {"peer": is_name, "ticket": _is_text}
+#: The fields of each kind beside "kind" and "run".
+FIELDS: dict[str, dict[str, Callable[[Any], bool]]] = {
+    "hello": {**_SIGNED, "address": _is_text},
+    "start": {"members": _is_members},
+    "ask": {"peer": is_name},
+    "answer": {"peer": is_name, "label": is_label},
+    "ready": {**_SIGNED, "failed": _is_name_or_none},
+    "check": {},
+    "alive": _SIGNED,
+    "close": {"survivors": _is_names},
+    "report": {**_SIGNED, "label": is_label},
+    "abstain": _SIGNED,
+}
+
+
+#: How long a closing socket may take to hand over what was sent, in milliseconds.
+LINGER = 3000
+#: Connections that may wait to be accepted: a whole run connects at once, and the usual 100 would make some try again.
+BACKLOG = 8192
+
+
+def opened(context: zmq.asyncio.Context, kind: int, *, linger: int = 0) -> zmq.asyncio.Socket:
+    """Return a socket of this kind that, once closed, holds unsent messages for `linger` milliseconds at most."""
+    socket: zmq.asyncio.Socket = context.socket(kind)
+    socket.set(zmq.LINGER, linger)
+    socket.set(zmq.BACKLOG, BACKLOG)
+    return socket
+
+
+@dataclass(frozen=True, kw_only=True)
+class Terms:
+    """What every role knows: the run, the mechanism, the places to go to, and how long to wait.
+
+    `timeout` is the seconds of each phase; an answer is waited for half as long, so that one who asked a dead peer is
+    still in time herself. `join_timeout` is for the first phase, in which processes start.
+    """
+
+    run: str
+    alpha: float
+    theta: float
+    rendezvous: str
+    learner: str
+    timeout: float
+    join_timeout: float
+    least_share: float
+    #: Where peers listen: a host to bind TCP ports on, or None for peers inside one process.
+    host: str | None
+
+    @property
+    def lifetime(self) -> float:
+        """The longest that a peer stays: four phases, and one more for what is under way."""
+        return self.join_timeout + 4 * self.timeout
+
+
+@dataclass(frozen=True, kw_only=True)
+class Roster:
+    """The cluster and the ticket of each peer, and a count of the messages that were refused, by reason.
+
+    A ticket is a secret of the peer and those who check it: without it, whoever can reach a socket could speak for
+    everyone. It says nothing of labels.
+    """
+
+    clusters: dict[int, int]
+    tickets: dict[int, str] = field(repr=False)
+    refused: Counter[str] = field(default_factory=Counter)
+
+    @classmethod
+    def of(cls, clusters: Iterable[int]) -> Roster:
+        """Return a roster with a fresh ticket for each peer."""
+        listed = dict(enumerate(clusters))
+        return cls(clusters=listed, tickets={name: secrets.token_hex(16) for name in listed})
+
+    def admit(self, body: bytes, *, run: str, kinds: tuple[str, ...]) -> dict[str, Any] | None:
+        """Return a signed message of a known peer; None, and one more count, for anything else."""
+        try:
+            message = read(body, run=run, kinds=kinds)
+            self._check_sender(message)
+        except Refused as reason:
+            self.refused[str(reason)] += 1
+            return None
+        return message
+
+    def _check_sender(self, message: dict[str, Any]) -> None:
+        ticket = self.tickets.get(message["peer"])
+        # Bytes: compare_digest refuses text that is not ASCII.
+        if ticket is None or not hmac.compare_digest(ticket.encode(), message["ticket"].encode("utf-8", "replace")):
+            raise Refused("unknown sender")

@@ -1,0 +1,311 @@
+"""A peer: one label, its own noise, one question and one report.
+
+The rendezvous: introduces peers to each other and says who was there to the end; it sees no label, noisy or not.
+
+The learner: hears one report, or none, from each survivor; a noisy label of someone, nobody says whose.
+
+What one worker process, or the tasks of one, does: make its peers, and let them play.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, NoReturn
+
+import zmq
+import zmq.asyncio
+
+from labeldp.errors import Described, LabelDPError, invalid
+from labeldp.mechanisms.peers import WORDS, _coins
+from labeldp.peers.messages import LINGER, Refused, Roster, Terms, encode, is_label, opened, read
+from labeldp.random import BitStream, NoiseKey
+from labeldp.samplers import uniform_below
+
+
+class Peer:
+    """A user and her label, which is flipped at once; what was not flipped is not kept.
+
+    Parameters
+    ----------
+    label : 0 or 1
+        Her label. After construction only the noisy label exists here, so neither a message nor a crash can show it.
+    name : int
+        Her public number.
+    ticket : str
+        The secret that shows to rendezvous and learner who she is.
+
+    She draws from a key of her own, from the operating system: a flip with probability alpha (rounded up on 64 bits),
+    whether she takes part (theta, rounded down) and, when she knows who is there, the peer that she asks.
+    """
+
+    __slots__ = ("_bits", "_noisy", "_takes_part", "_terms", "_ticket", "name")
+
+    def __init__(self, label: int, *, name: int, ticket: str, terms: Terms) -> None:
+        if not is_label(label):
+            raise invalid("Peer", "label", "be 0 or 1", got=Described("another value"))
+        self.name = name
+        self._ticket = ticket
+        self._terms = terms
+        self._bits = BitStream(NoiseKey.from_os().claim("peer"))
+        self._noisy = label ^ int(self._coin(math.ceil(Fraction(terms.alpha) * WORDS)))
+        self._takes_part = self._coin(math.floor(Fraction(terms.theta) * WORDS))
+
+    def _coin(self, threshold: int) -> bool:
+        return bool(_coins(self._bits, threshold, 1)[0])
+
+    async def play(self, context: zmq.asyncio.Context) -> None:
+        """Take part in one run, from hello to report; ends by itself when nobody answers any more."""
+        server = opened(context, zmq.ROUTER)
+        desk = opened(context, zmq.DEALER, linger=LINGER)
+        serving: asyncio.Task[None] | None = None
+        try:
+            address = self._bind(server)
+            desk.connect(self._terms.rendezvous)
+            serving = asyncio.create_task(self._serve(server))
+            await asyncio.wait_for(self._walk(context, desk, address), self._terms.lifetime)
+        except asyncio.TimeoutError:
+            return  # the others are gone: nothing was reported, and nothing will be
+        finally:
+            if serving is not None:
+                serving.cancel()
+                await asyncio.gather(serving, return_exceptions=True)
+            server.close()
+            desk.close()
+
+    def _bind(self, server: zmq.asyncio.Socket) -> str:
+        """Return the address at which other peers can ask."""
+        if self._terms.host is None:
+            address = f"inproc://{self._terms.run}/{self.name}"
+            server.bind(address)
+            return address
+        port = server.bind_to_random_port(f"tcp://{self._terms.host}")
+        return f"tcp://{self._terms.host}:{port}"
+
+    async def _walk(self, context: zmq.asyncio.Context, desk: zmq.asyncio.Socket, address: str) -> None:
+        """Say hello, ask one peer, wait until all have asked, and report what is left of it."""
+        await desk.send(self._signed("hello", address=address))
+        members: dict[int, str] = dict((await self._next(desk, "start"))["members"])
+        partner, seen = await self._look(context, members)
+        failed = partner if partner is not None and seen is None else None
+        await desk.send(self._signed("ready", failed=failed))
+        await self._next(desk, "check")
+        await desk.send(self._signed("alive"))
+        survivors = set((await self._next(desk, "close"))["survivors"])
+        enough = len(survivors) >= self._terms.least_share * len(members)
+        body = self._signed("abstain")
+        if seen is not None and partner in survivors and self.name in survivors and enough:
+            body = self._signed("report", label=seen)
+        learner = opened(context, zmq.PUSH, linger=LINGER)
+        try:
+            learner.connect(self._terms.learner)
+            await learner.send(body)
+        finally:
+            learner.close()
+
+    async def _look(self, context: zmq.asyncio.Context, members: dict[int, str]) -> tuple[int | None, int | None]:
+        """Return the peer chosen and the noisy label seen: none of either for one who does not take part."""
+        if not self._takes_part or self.name not in members:
+            return None, None
+        names = sorted(members)
+        partner = names[int(uniform_below(self._bits, [len(names)])[0])]
+        # She asks herself as she would ask another: how long it takes must not tell the rendezvous whose label she has.
+        return partner, await self._ask(context, members[partner], partner)
+
+    async def _ask(self, context: zmq.asyncio.Context, address: str, partner: int) -> int | None:
+        """Return the noisy label of a peer, or None if no proper answer comes in time."""
+        socket = opened(context, zmq.DEALER)
+        try:
+            socket.connect(address)
+            await socket.send(encode("ask", run=self._terms.run, peer=self.name))
+            body = await asyncio.wait_for(socket.recv(), self._terms.timeout / 2)
+            answer = read(body, run=self._terms.run, kinds=("answer",))
+            return int(answer["label"]) if answer["peer"] == partner else None
+        except (asyncio.TimeoutError, Refused, zmq.ZMQError):
+            return None
+        finally:
+            socket.close()
+
+    async def _serve(self, server: zmq.asyncio.Socket) -> None:
+        """Give everyone who asks the same noisy label, until cancelled; what is no question gets no answer."""
+        answer = encode("answer", run=self._terms.run, peer=self.name, label=self._noisy)
+        while True:
+            frames = await server.recv_multipart()
+            try:
+                read(frames[-1], run=self._terms.run, kinds=("ask",))
+            except Refused:
+                continue
+            await server.send_multipart([*frames[:-1], answer])
+
+    async def _next(self, desk: zmq.asyncio.Socket, kind: str) -> dict[str, Any]:
+        """Return the next message of this kind from the rendezvous, passing over what it is not."""
+        while True:
+            body = await desk.recv()
+            with contextlib.suppress(Refused):
+                return read(body, run=self._terms.run, kinds=(kind,), longest=None)
+
+    def _signed(self, kind: str, **fields: Any) -> bytes:
+        return encode(kind, run=self._terms.run, peer=self.name, ticket=self._ticket, **fields)
+
+    def __repr__(self) -> str:
+        return f"<Peer {self.name}: label hidden>"
+
+    def __reduce__(self) -> NoReturn:
+        raise LabelDPError("Peer: a peer does not pickle. Make it in the process in which it plays.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attendance:
+    """Who said hello, and who survived: both public, both free of labels."""
+
+    joined: frozenset[int]
+    survivors: frozenset[int]
+
+
+@dataclass(kw_only=True)
+class Rendezvous:
+    """Four phases, each ended by everyone's message or by the clock: hello, ready, alive, and the close.
+
+    Survivors are those who finished their own question, were there after the last question was finished, and were not
+    named by someone whom they failed to answer.
+    """
+
+    roster: Roster
+    terms: Terms
+    #: Told the name of each phase as it begins ("joining", "asking", "checking", "closing").
+    watch: Callable[[str], None] | None = None
+    _desks: dict[int, bytes] = field(default_factory=dict)
+
+    async def hold(self, socket: zmq.asyncio.Socket) -> Attendance:
+        """Hold one run on a bound ROUTER socket."""
+        self._begin("joining")
+        hellos = await self._gather(socket, "hello", self.roster.clusters, self.terms.join_timeout)
+        members = self._by_cluster(hellos)
+        listed = {c: [[name, hellos[name]["address"]] for name in names] for c, names in members.items()}
+        await self._tell(socket, hellos, lambda name: self._body("start", members=listed[self._cluster(name)]))
+        self._begin("asking")
+        ready = await self._gather(socket, "ready", hellos, self.terms.timeout)
+        self._begin("checking")
+        await self._tell(socket, ready, lambda _: self._body("check"))
+        alive = await self._gather(socket, "alive", ready, self.terms.timeout)
+        survivors = set(alive) - self._failed(ready)
+        left = self._by_cluster(survivors)
+        self._begin("closing")
+        await self._tell(socket, survivors, lambda name: self._body("close", survivors=left[self._cluster(name)]))
+        return Attendance(joined=frozenset(hellos), survivors=frozenset(survivors))
+
+    def _begin(self, phase: str) -> None:
+        if self.watch is not None:
+            self.watch(phase)
+
+    def _failed(self, ready: dict[int, dict[str, Any]]) -> set[int]:
+        """Return those who gave no proper answer to someone of their own cluster."""
+        named = {(message["failed"], self._cluster(name)) for name, message in ready.items()}
+        return {name for name, cluster in named if name is not None and self.roster.clusters.get(name) == cluster}
+
+    async def _gather(
+        self, socket: zmq.asyncio.Socket, kind: str, expected: Iterable[int], timeout: float
+    ) -> dict[int, dict[str, Any]]:
+        """Return the first message of this kind from each expected peer, until all came or time is up."""
+        waited, came = set(expected), dict[int, dict[str, Any]]()
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout
+        while waited and (left := deadline - loop.time()) > 0:
+            try:
+                frames = await asyncio.wait_for(socket.recv_multipart(), left)
+            except asyncio.TimeoutError:
+                break
+            message = self.roster.admit(frames[-1], run=self.terms.run, kinds=(kind,))
+            if message is None:
+                continue
+            if message["peer"] not in waited:
+                self.roster.refused["repeated" if message["peer"] in came else "too late"] += 1
+                continue
+            waited.remove(message["peer"])
+            came[message["peer"]] = message
+            self._desks[message["peer"]] = frames[0]
+        return came
+
+    async def _tell(self, socket: zmq.asyncio.Socket, names: Iterable[int], body: Callable[[int], bytes]) -> None:
+        """Send each of these its message; a dead one's is thrown away by the socket."""
+        for name in names:
+            await socket.send_multipart([self._desks[name], body(name)])
+
+    def _body(self, kind: str, **fields: Any) -> bytes:
+        return encode(kind, run=self.terms.run, **fields)
+
+    def _cluster(self, name: int) -> int:
+        return self.roster.clusters[name]
+
+    def _by_cluster(self, names: Iterable[int]) -> dict[int, list[int]]:
+        members: dict[int, list[int]] = defaultdict(list)
+        for name in sorted(names):
+            members[self._cluster(name)].append(name)
+        return members
+
+
+@dataclass(kw_only=True)
+class Learner:
+    """Keeps the first word of each survivor and counts what it refuses."""
+
+    roster: Roster
+    terms: Terms
+    reports: dict[int, int] = field(default_factory=dict)
+    heard: set[int] = field(default_factory=set)
+
+    def hear(self, body: bytes, *, survivors: frozenset[int]) -> None:
+        """Take one message: a report or an abstention of a survivor, the first of it; anything else is counted."""
+        message = self.roster.admit(body, run=self.terms.run, kinds=("report", "abstain"))
+        if message is None:
+            return
+        name = message["peer"]
+        if name in self.heard or name not in survivors:
+            self.roster.refused["repeated" if name in self.heard else "not a survivor"] += 1
+            return
+        self.heard.add(name)
+        if message["kind"] == "report":
+            self.reports[name] = message["label"]
+
+    async def collect(self, socket: zmq.asyncio.Socket, *, survivors: frozenset[int]) -> None:
+        """Listen on a bound PULL socket until every survivor was heard or time is up."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self.terms.timeout
+        while survivors - self.heard and (left := deadline - loop.time()) > 0:
+            try:
+                frames = await asyncio.wait_for(socket.recv_multipart(), left)
+            except asyncio.TimeoutError:
+                break
+            self.hear(frames[-1], survivors=survivors)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seat:
+    """What a peer is made from; its repr shows no label and no ticket."""
+
+    name: int
+    ticket: str = field(repr=False)
+    label: int = field(repr=False)
+
+
+def seated(seat: Seat, terms: Terms) -> Peer:
+    """Return the peer of a seat."""
+    return Peer(seat.label, name=seat.name, ticket=seat.ticket, terms=terms)
+
+
+def host(seats: Sequence[Seat], terms: Terms) -> None:
+    """Run some peers in this process, until they are done."""
+    asyncio.run(_host(seats, terms))
+
+
+async def _host(seats: Sequence[Seat], terms: Terms) -> None:
+    context = zmq.asyncio.Context()
+    try:
+        peers = [seated(seat, terms) for seat in seats]
+        await asyncio.gather(*(peer.play(context) for peer in peers), return_exceptions=True)
+    finally:
+        context.destroy(linger=LINGER)

@@ -1,0 +1,520 @@
+"""Writing a release: into a hidden directory first, flushed, then given its name, so that it appears whole or not at all.
+
+>>> import tempfile
+>>> with tempfile.TemporaryDirectory() as folder:
+...     with staged(Path(folder) / "out", owner="example") as partial:
+...         _ = (partial / "note.txt").write_text("hello")
+...         hidden = (Path(folder) / "out").exists()
+...     hidden, (Path(folder) / "out" / "note.txt").read_text()
+(False, 'hello')
+
+Design notes. One way of writing for a release in memory (`save_release`) and for a table in batches (`LabelsStream`).
+What a kill leaves behind is the hidden directory, which no reader takes for a release. A place may be a `Path` or anything
+with its methods (an engine writes behind URLs). A table's release holds all its
+columns; those that labeldp adds begin with `RESERVED`, so that they cannot be taken for the table's own. The checksum
+of a long file is computed while it is written: reading it again would cost as much as a second copy.
+
+Releases on disk: a directory of Parquet and JSON, written at once or not at all, loaded without running anything.
+
+    release.json     format, guarantee, channel header, classes, SHA-256 of every other file and of itself
+    labels.parquet   a row per example: the released label, and its channel row or candidate set where they differ;
+                     a table's release also holds its other columns, and the manifest names its "label_column";
+                     a table of several files has them under labels/, and the manifest lists its "label_files" in order
+    channel.parquet  the channel's shared rows, if it has any
+    prior.parquet    the rows of a released prior (a noisy histogram per cluster), if one was used
+
+No raw label and no key is ever written. Checksums find damage and carelessness; they are not a signature.
+
+Design notes. Writing is in `_writer`. Loading checks every checksum before it reads, and the promise against the
+channel afterwards; of a table it reads only the columns that labeldp wrote.
+
+New files, whole or absent: nothing is overwritten, and a crash leaves nothing that looks finished.
+
+>>> check_new("no/such/folder/report.html", owner="report")
+Traceback (most recent call last):
+...
+labeldp.errors.LabelDPError: report: `path` must be in an existing folder, got 'no/such/folder/report.html'. Create it first.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import json
+import math
+import os
+import secrets
+import shutil
+from collections.abc import Hashable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from labeldp.channel import CandidateChannel, Channel, FiniteChannel, MatrixChannel
+from labeldp.errors import Described, LabelDPError, PrivacyError, ReleaseError, invalid
+from labeldp.guarantee import Guarantee
+from labeldp.release.labels import decoded
+from labeldp.release.release import Release
+from labeldp.validate import code_dtype
+
+FORMAT = "labeldp release"
+VERSION = 1
+MANIFEST = "release.json"
+LABELS = "labels.parquet"
+#: A table of several files has a folder of that many instead.
+LABELS_FOLDER = "labels"
+CHANNEL = "channel.parquet"
+PRIOR = "prior.parquet"
+
+#: Columns of labels.parquet that are not the label, and what they begin with beside the columns of a user's table.
+EXTRAS = ("row", "candidates", "stage", "prior_row")
+RESERVED = "_labeldp_"
+COMPRESSION = "zstd"
+#: Rows of a row group of a table's release: some 40 MB at 20 columns of 8 bytes, whatever the batches are.
+GROUP_ROWS = 2**18
+
+
+def save_release(release: Release, directory: str | os.PathLike[str]) -> None:
+    """Write a release into a new directory; an existing one is refused."""
+    check_target(directory, owner="Release.save")
+    check_plain_classes(release.classes, owner="Release.save")
+    with staged(directory, owner="Release.save") as partial:
+        write_parquet(_label_table(release), partial / LABELS)
+        write_shared(release, partial)
+        files = {path.name: file_facts(path) for path in sorted(partial.iterdir())}
+        write_manifest(release, partial, files=files, n_examples=len(release))
+
+
+@contextlib.contextmanager
+def staged(directory: str | os.PathLike[str], *, owner: str) -> Iterator[Path]:
+    """Give a hidden directory to fill; at the end it becomes `directory`, and after any error it is gone."""
+    target = check_target(directory, owner=owner)
+    partial = target.parent / f".{target.name}.partial-{secrets.token_hex(8)}"
+    try:
+        partial.mkdir()
+        yield partial
+        flush_directory(partial)
+        partial.rename(target)
+        flush_directory(target.parent)
+    except OSError as error:
+        raise LabelDPError(
+            f"{owner}: could not write {target}: {error.strerror or error}. Nothing was kept."
+        ) from error
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def check_target(directory: Any, *, owner: str) -> Any:
+    """Return the path of a release that does not exist yet, in a directory that does."""
+    target = Path(directory) if isinstance(directory, (str, os.PathLike)) else directory
+    if target.exists() or target.is_symlink():
+        fix = "Choose a new directory: releases are never overwritten."
+        raise invalid(owner, "directory", "not exist yet", got=str(target), fix=fix)
+    if isinstance(target, Path) and not target.parent.is_dir():  # behind a URL folders come with their files
+        raise invalid(owner, "directory", "have a parent directory", got=str(target), fix="Create it first.")
+    return target
+
+
+def check_plain_classes(classes: tuple[Hashable, ...], *, owner: str) -> None:
+    """Only plain values are written: whoever loads a release runs nothing."""
+    odd = next((c for c in classes if not isinstance(c, (str, int, float, bool))), None)
+    if odd is not None:
+        fix = "Use text, numbers or booleans as classes of a release that is to be saved."
+        raise invalid(owner, "classes", "be text, numbers or booleans", got=type(odd).__name__, fix=fix)
+    kinds = {type(c) for c in classes}
+    if len(kinds) > 1 and not kinds <= {int, float}:
+        raise invalid(owner, "classes", "be of one kind", got=Described("a mixture"), fix="Use text for all.")
+    wild = next((c for c in classes if isinstance(c, float) and not math.isfinite(c)), None)
+    if wild is not None:
+        raise invalid(owner, "classes", "be finite: JSON has no infinity", got=wild, fix="Use text for all.")
+
+
+class LabelsStream:
+    """labels.parquet of a table, written batch by batch; `close` flushes it and returns its checksum and size."""
+
+    def __init__(self, partial: Any, schema: pa.Schema, *, name: str = LABELS) -> None:
+        self._file = _HashedFile(partial / name)
+        self._schema = schema
+        self._writer = pq.ParquetWriter(self._file, schema, compression=COMPRESSION)
+        self._pending: list[pa.RecordBatch] = []
+        self._waiting = 0
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Take a batch; whole row groups go to the disk."""
+        self._pending.append(batch)
+        self._waiting += batch.num_rows
+        if self._waiting >= GROUP_ROWS:
+            self._group()
+
+    def close(self) -> dict[str, Any]:
+        """Write what waits and the footer, flush, and return the facts for the manifest."""
+        if self._waiting:
+            self._group()
+        self._writer.close()
+        return self._file.finish()
+
+    def abandon(self) -> None:
+        """Let go of the file after an error; what is in it will be removed, so its own complaints do not matter."""
+        with contextlib.suppress(OSError, pa.ArrowException, ValueError):
+            self._writer.close()
+        with contextlib.suppress(OSError):
+            self._file.close()
+
+    def _group(self) -> None:
+        table = pa.Table.from_batches(self._pending, schema=self._schema)
+        self._writer.write_table(table, row_group_size=table.num_rows)
+        self._pending, self._waiting = [], 0
+
+
+class _HashedFile(io.RawIOBase):
+    """A new file that keeps the SHA-256 of what is written to it; writing in order is all that Parquet needs."""
+
+    def __init__(self, path: Any) -> None:
+        self._handle = path.open("xb")
+        self._digest = hashlib.sha256()
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        self._handle.write(data)
+        self._digest.update(data)
+        return memoryview(data).nbytes
+
+    def tell(self) -> int:
+        return int(self._handle.tell())
+
+    def finish(self) -> dict[str, Any]:
+        facts = {"sha256": self._digest.hexdigest(), "bytes": self._handle.tell()}
+        flush(self._handle)
+        self.close()
+        return facts
+
+    def close(self) -> None:
+        self._handle.close()
+        super().close()
+
+
+def write_shared(release: Release, partial: Any) -> dict[str, dict[str, Any]]:
+    """Write what examples share, the channel's rows and a released prior, and return the files' facts."""
+    rows = release.channel.row_arrays()
+    if rows:
+        write_parquet(pa.table({name: as_column(array) for name, array in rows.items()}), partial / CHANNEL)
+    if release.prior is not None:
+        write_parquet(pa.table({"prior": as_column(release.prior)}), partial / PRIOR)
+    return {name: file_facts(partial / name) for name in (CHANNEL, PRIOR) if (partial / name).exists()}
+
+
+def write_manifest(
+    release: Release,
+    partial: Any,
+    *,
+    files: dict[str, Any],
+    n_examples: int,
+    label_column: str | None = None,
+    label_files: Sequence[str] = (LABELS,),
+) -> None:
+    """Write everything that is not an array, last, with a digest of itself."""
+    manifest = _manifest(release, files)
+    manifest["n_examples"] = n_examples
+    if list(label_files) != [LABELS]:
+        manifest["label_files"] = list(label_files)
+    if label_column is not None:
+        manifest["label_column"] = label_column
+    manifest["sha256"] = digest(manifest)
+    with (partial / MANIFEST).open("w", encoding="utf-8") as handle:
+        json.dump(manifest, handle, indent=1, allow_nan=False)
+        flush(handle)
+
+
+def _manifest(release: Release, files: dict[str, Any]) -> dict[str, Any]:
+    from labeldp import __version__
+
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "made_by": f"labeldp {__version__}",
+        "created": release.created,
+        "n_examples": len(release),
+        "start": release.start,
+        "label_set": release.label_set,
+        "classes": list(release.classes),
+        "mechanism": release.mechanism,
+        "seeded": release.seeded,
+        "private": not release.seeded,
+        "ledger_entry": release.ledger_entry,
+        "guarantee": release.guarantee.to_json(),
+        "channel": release.channel.header(),
+        "files": files,
+    }
+
+
+def digest(manifest: dict[str, Any]) -> str:
+    """Return the SHA-256 of the manifest without its own digest, in canonical JSON."""
+    rest = {k: v for k, v in manifest.items() if k != "sha256"}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def file_facts(path: Any) -> dict[str, Any]:
+    """Return the SHA-256 and the size of a file."""
+    found, size = hashlib.sha256(), 0
+    with path.open("rb") as handle:
+        while piece := handle.read(1 << 20):
+            found.update(piece)
+            size += len(piece)
+    return {"sha256": found.hexdigest(), "bytes": size}
+
+
+def write_parquet(table: pa.Table, path: Any) -> None:
+    """Write a table at once and flush it."""
+    with path.open("wb") as handle:
+        pq.write_table(table, handle, compression=COMPRESSION)
+        flush(handle)
+
+
+def flush(handle: Any) -> None:
+    """Put what was written on the disk; a file behind a URL is put in its place when it is closed."""
+    handle.flush()
+    if isinstance(getattr(getattr(handle, "buffer", handle), "raw", None), io.FileIO):
+        os.fsync(handle.fileno())
+
+
+def as_column(array: npt.NDArray[Any]) -> pa.Array:
+    """Return a vector as it is, bytes as fixed-size binary and other matrices as fixed-size lists."""
+    if array.ndim == 1:
+        return pa.array(array)
+    flat = np.ascontiguousarray(array)
+    if flat.dtype == np.uint8:
+        width = pa.binary(flat.shape[1])
+        return pa.FixedSizeBinaryArray.from_buffers(width, len(flat), [None, pa.py_buffer(flat)])
+    return pa.FixedSizeListArray.from_arrays(pa.array(flat.reshape(-1)), flat.shape[1])
+
+
+def _label_table(release: Release) -> pa.Table:
+    """Return the released labels with whatever part of the channel differs from example to example."""
+    if release.channel.outputs_are_labels:
+        columns = {"label": pa.array(decoded(release.codes, release.classes))}
+    else:
+        columns = {"output": pa.array(release.codes)}
+    for name, array in release.channel.example_arrays().items():
+        columns[name] = as_column(array)
+    for name, extra in (("stage", release.stage), ("prior_row", release.prior_index)):
+        if extra is not None:
+            columns[name] = pa.array(extra)
+    return pa.table(columns)
+
+
+def flush_directory(path: Path) -> None:
+    """Make a rename or a new file durable; file systems that cannot are left alone."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+__all__ = ["CHANNEL", "LABELS", "MANIFEST", "PRIOR", "load_release", "save_release"]
+
+
+def load_release(directory: str | os.PathLike[str]) -> Release:
+    """Read a release, after checking that it is whole and unchanged.
+
+    >>> load_release("no/such/place")
+    Traceback (most recent call last):
+    labeldp.errors.ReleaseError: load_release: `directory` must hold a release, got 'no/such/place'. No release.json there.
+    """
+    root = Path(directory)
+    manifest = _read_manifest(root)
+    try:
+        for name, facts in manifest["files"].items():
+            _check_file(_inside(root, name), facts)
+        return _assembled(root, manifest)
+    # ValueError covers LabelDPError and most of Arrow's; OSError, a file that went away or that the manifest left out.
+    except (KeyError, TypeError, AttributeError, ValueError, OSError, OverflowError, pa.ArrowException) as error:
+        if isinstance(error, ReleaseError | PrivacyError):
+            raise
+        raise ReleaseError(
+            f"load_release: {root} is not a readable release: {error}. Ask its owner for it again."
+        ) from error
+
+
+def _as_array(column: pa.ChunkedArray) -> npt.NDArray[Any]:
+    """Return what `_as_column` stored."""
+    whole = column.combine_chunks()
+    if isinstance(whole, pa.ChunkedArray):
+        whole = pa.concat_arrays(whole.chunks) if whole.num_chunks else pa.array([], whole.type)
+    if pa.types.is_fixed_size_binary(whole.type):
+        width = whole.type.byte_width
+        data = np.frombuffer(whole.buffers()[1], np.uint8)
+        return data[whole.offset * width : (whole.offset + len(whole)) * width].reshape(len(whole), width)
+    if pa.types.is_fixed_size_list(whole.type):
+        whole, shape = whole.flatten(), (len(whole), whole.type.list_size)
+        matrix: npt.NDArray[Any] = whole.to_numpy(zero_copy_only=False).reshape(shape)
+        return matrix
+    array: npt.NDArray[Any] = whole.to_numpy(zero_copy_only=False)
+    return array
+
+
+def _read_manifest(root: Path) -> dict[str, Any]:
+    """Return the manifest of a directory after checking that it is ours, of a known version, and unchanged."""
+    path = root / MANIFEST
+    if not path.is_file():
+        fix = f"No {MANIFEST} there."
+        raise invalid("load_release", "directory", "hold a release", got=str(root), fix=fix, kind=ReleaseError)
+    try:
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ReleaseError(
+            f"load_release: {path} is not readable JSON ({error}). Ask its owner for it again."
+        ) from error
+    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+        got = Described("something else")
+        raise invalid("load_release", MANIFEST, f"be a {FORMAT!r}", got=got, kind=ReleaseError)
+    if manifest.get("version") != VERSION:
+        fix = "Upgrade labeldp to read newer releases."
+        raise invalid(
+            "load_release", "version", f"be {VERSION}", got=manifest.get("version"), fix=fix, kind=ReleaseError
+        )
+    if manifest.get("sha256") != digest(manifest):
+        raise ReleaseError(f"load_release: {path} was changed after it was written. Ask its owner for it again.")
+    return manifest
+
+
+def _inside(root: Path, name: str) -> Path:
+    """Return the path of a file of the release; a manifest names none outside of its directory."""
+    if Path(name).is_absolute() or ".." in Path(name).parts:
+        raise ReleaseError(f"load_release: {root} names a file outside of it, {name!r}. Do not use it.")
+    return root / name
+
+
+def _check_file(path: Path, facts: dict[str, Any]) -> None:
+    """Refuse a file that is missing, cut short or changed."""
+    if not path.is_file():
+        raise ReleaseError(f"load_release: {path} is missing. Ask the release's owner for it again.")
+    got = file_facts(path)
+    if got["bytes"] != facts["bytes"]:
+        raise ReleaseError(f"load_release: {path} has {got['bytes']} bytes, not {facts['bytes']}: it is incomplete.")
+    if got["sha256"] != facts["sha256"]:
+        raise ReleaseError(f"load_release: {path} was changed after it was written: its checksum does not match.")
+
+
+def _assembled(root: Path, manifest: dict[str, Any]) -> Release:
+    """Build the release from checked files, and check the promise against the channel."""
+    paths = [_inside(root, name) for name in label_files(manifest)]
+    table = pa.concat_tables([_labels(path, manifest.get("label_column")) for path in paths])
+    rows = pq.read_table(root / CHANNEL) if CHANNEL in manifest["files"] else None
+    channel = _channel(manifest["channel"], table, rows)
+    guarantee = Guarantee.from_json(manifest["guarantee"])
+    if not channel.epsilon <= guarantee.epsilon(0.0):
+        raise PrivacyError(
+            f"load_release: {root} claims {guarantee}, but its channel has epsilon {channel.epsilon!r}. Do not use it."
+        )
+    classes = tuple(manifest["classes"])
+    if len(classes) != channel.n_classes or manifest["n_examples"] != len(table):
+        raise ReleaseError(
+            f"load_release: {root} has {len(classes)} classes and {len(table)} labels for a channel of "
+            f"{channel.n_classes} and a manifest of {manifest['n_examples']}. Ask its owner for it again."
+        )
+    return Release(
+        codes=_codes(table, classes, channel),
+        classes=classes,
+        channel=channel,
+        guarantee=guarantee,
+        mechanism=str(manifest["mechanism"]),
+        seeded=bool(manifest["seeded"]),
+        start=int(manifest["start"]),
+        label_set=str(manifest["label_set"]),
+        created=str(manifest["created"]),
+        ledger_entry=manifest["ledger_entry"],
+        stage=_as_array(table["stage"]) if "stage" in table.column_names else None,
+        prior=_as_array(pq.read_table(root / PRIOR)["prior"]) if PRIOR in manifest["files"] else None,
+        prior_index=_as_array(table["prior_row"]) if "prior_row" in table.column_names else None,
+    )
+
+
+def label_files(manifest: dict[str, Any]) -> list[str]:
+    """Return the files that hold the labels, in the order of the rows; each has its checksum in the manifest."""
+    names = manifest.get("label_files", [LABELS])
+    unknown = next((name for name in names if name not in manifest["files"]), None)
+    if not names or unknown is not None:
+        raise ReleaseError("load_release: a file of labels has no checksum. Ask the release's owner for it again.")
+    return [str(name) for name in names]
+
+
+def _labels(path: Path, label_column: str | None) -> pa.Table:
+    """Return what labeldp wrote about each example, under its short names; a table's other columns are not read."""
+    if label_column is None:
+        return pq.read_table(path)
+    there = set(pq.read_schema(path).names)
+    extras = [name for name in EXTRAS if RESERVED + name in there]
+    table = pq.read_table(path, columns=[label_column, *(RESERVED + name for name in extras)])
+    return table.rename_columns(["label", *extras])
+
+
+def _codes(table: pa.Table, classes: tuple[Hashable, ...], channel: FiniteChannel) -> npt.NDArray[Any]:
+    dtype = code_dtype(channel.n_outputs)
+    if not channel.outputs_are_labels:
+        return _as_array(table["output"]).astype(dtype)
+    values = table["label"]
+    if pa.types.is_dictionary(values.type):
+        values = values.cast(values.type.value_type)
+    codes = pc.index_in(values, value_set=pa.array(list(classes)).cast(values.type))
+    if codes.null_count:
+        raise ReleaseError("load_release: a released label is not among the classes. Ask its owner for it again.")
+    return _as_array(codes).astype(dtype)
+
+
+def _channel(header: dict[str, Any], table: pa.Table, rows: pa.Table | None) -> FiniteChannel:
+    """Return the channel that these arrays describe; its own checks apply."""
+    kind = header["kind"]
+    if kind == "candidates":
+        members = _as_array(table["candidates"])
+        return CandidateChannel(odds=float(header["odds"]), members=members, n_classes=header["n_classes"])
+    if rows is None:
+        raise ReleaseError("load_release: the channel's rows are missing. Ask the release's owner for it again.")
+    index = _as_array(table["row"]) if "row" in table.column_names else None
+    if kind == "rows":
+        keep, redraw, base = (_as_array(rows[name]) for name in ("keep", "redraw", "base"))
+        return Channel(keep=keep, redraw=redraw, base=base, index=index)
+    if kind == "matrix":
+        flat = _as_array(rows["transition"])
+        transition = flat.reshape(len(flat), header["n_classes"], header["n_outputs"])
+        return MatrixChannel(transition, index=index, outputs_are_labels=header["outputs_are_labels"])
+    raise ReleaseError(f"load_release: unknown kind of channel {kind!r}. Upgrade labeldp to read newer releases.")
+
+
+def check_new(path: str | os.PathLike[str], *, owner: str) -> Path:
+    """Refuse a target that exists or has no folder, before any budget is spent on what would go there."""
+    target = Path(path)
+    if os.path.lexists(target):
+        fix = "Nothing is overwritten: choose another name, or remove it first."
+        raise invalid(owner, "path", "be a new file", got=str(target), fix=fix)
+    if not target.parent.is_dir():
+        raise invalid(owner, "path", "be in an existing folder", got=str(target), fix="Create it first.")
+    return target
+
+
+def write_new(target: Path, data: bytes, *, owner: str) -> None:
+    """Write a new file through a hidden one: the target is whole or absent, and an existing one is never replaced."""
+    hidden = target.parent / f".{target.name}.partial-{secrets.token_hex(8)}"
+    try:
+        with hidden.open("xb") as handle:
+            handle.write(data)
+            handle.flush()
+            os.fsync(handle.fileno())
+        os.link(hidden, target)
+    except FileExistsError:
+        check_new(target, owner=owner)
+        raise
+    except OSError as error:
+        message = f"{owner}: could not write {target}: {error.strerror or error}. Nothing was kept."
+        raise LabelDPError(message) from error
+    finally:
+        hidden.unlink(missing_ok=True)

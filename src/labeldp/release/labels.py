@@ -1,0 +1,338 @@
+"""`SensitiveLabels`: raw labels on their way to the door, showing nothing of themselves.
+
+>>> SensitiveLabels(["yes", "no", "no"], classes=["no", "yes"])
+<SensitiveLabels 'labels': 3 labels of 2 classes, contents hidden>
+
+Labels of any hashable kind become codes 0 .. K-1 by a public list of classes. Without a list, a categorical or boolean
+dtype says what the classes are, integers are taken as 0 .. K-1 when K is known, and otherwise the list is read off the
+labels themselves: which classes occur is then taken to be public, and the guarantee says so among its assumptions.
+
+From columns of any library to codes: what pandas, polars, pyarrow and NumPy call the same thing.
+
+Labels on their way into a learner: checked as scikit-learn checks them, and boxed. Every learner takes y this way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _assert_all_finite, column_or_1d
+
+from labeldp.arrays import Codes
+from labeldp.errors import Described, LabelDPError, invalid, nearest
+from labeldp.validate import check_integer, code_dtype
+
+CLASSES_READ_OFF = "the list of classes is public (it was read off the labels)"
+
+
+class SensitiveLabels:
+    """Labels that must not be shown: no values in repr, no iteration, no pickling.
+
+    Parameters
+    ----------
+    values : sequence, NumPy array, pandas, polars or pyarrow column
+        One label per example.
+    classes : sequence of hashables, optional
+        The public list of classes, in the order of their codes.
+    n_classes : int, optional
+        K, for integer labels 0 .. K-1 without a list.
+    name : str
+        What a ledger calls this set of labels; a budget belongs to a name.
+    row_ids : sequence, optional
+        Public identifiers of the rows, for the ledger's fingerprint.
+    """
+
+    __slots__ = ("_codes", "classes", "classes_read_off", "name", "row_ids")
+
+    def __init__(
+        self,
+        values: Any,
+        *,
+        classes: Sequence[Hashable] | None = None,
+        n_classes: int | None = None,
+        name: str = "labels",
+        row_ids: Any = None,
+    ) -> None:
+        self.name = str(name)
+        self.row_ids = row_ids
+        if n_classes is not None:
+            check_integer("labels", "n_classes", n_classes, least=1)
+        plain, dtype_classes = _column(values)
+        self.classes_read_off = False
+        if classes is not None:
+            self.classes = _checked_classes(classes)
+        elif dtype_classes is not None:
+            self.classes = dtype_classes
+            # An inferred categorical lists what occurs in the data; an enumeration or a boolean is declared beforehand.
+            self.classes_read_off = not is_declared(values, plain)
+        elif n_classes is not None and plain.dtype.kind in "iu":
+            self.classes = tuple(range(n_classes))
+        else:
+            self.classes = _read_off(plain)
+            self.classes_read_off = True
+        self._codes = _encoded(plain, self.classes)
+        if n_classes is not None and n_classes != len(self.classes):
+            fix = "Pass classes=, the full public list: a class that happens not to occur still counts."
+            raise invalid(
+                "labels", "classes", f"have {n_classes} entries", got=Described(f"{len(self.classes)}"), fix=fix
+            )
+
+    @property
+    def n_classes(self) -> int:
+        """K."""
+        return len(self.classes)
+
+    def __len__(self) -> int:
+        return len(self._codes)
+
+    def __repr__(self) -> str:
+        return f"<SensitiveLabels {self.name!r}: {len(self)} labels of {self.n_classes} classes, contents hidden>"
+
+    def __iter__(self) -> NoReturn:
+        raise LabelDPError("SensitiveLabels: labels are not shown. Use labeldp.privatize or labeldp.measure.")
+
+    def __reduce__(self) -> NoReturn:
+        raise LabelDPError("SensitiveLabels: labels are not pickled. Privatize them first and share the release.")
+
+    def take(self, rows: Any) -> SensitiveLabels:
+        """Return the labels of a subset of rows (a stage, a part), under the same name and classes."""
+        part = object.__new__(SensitiveLabels)
+        part.name, part.classes, part.classes_read_off = self.name, self.classes, self.classes_read_off
+        part.row_ids = None if self.row_ids is None else np.asarray(self.row_ids)[rows]
+        part._codes = self._codes[rows]
+        return part
+
+
+def codes_of(labels: SensitiveLabels) -> Codes:
+    """Return the raw codes. Only the door may call this, and PATE.
+
+    PATE's teachers learn from raw labels inside the curator; what comes out are noisy votes, charged to the ledger.
+    """
+    return labels._codes  # noqa: SLF001 - the one place that opens the box
+
+
+def as_sensitive(labels: Any, n_classes: int | None) -> SensitiveLabels:
+    """Return labels boxed; labels that already are must have the number of classes that the mechanism expects."""
+    boxed = labels if isinstance(labels, SensitiveLabels) else SensitiveLabels(labels, n_classes=n_classes)
+    if n_classes is not None and boxed.n_classes != n_classes:
+        got = Described(f"{n_classes} from the mechanism or prior for {boxed.n_classes} classes of labels")
+        raise invalid("labels", "n_classes", "agree with the list of classes", got=got)
+    if len(boxed) == 0:
+        raise invalid("labels", "labels", "hold at least one label", got=Described("none"))
+    return boxed
+
+
+def _column(values: Any) -> tuple[npt.NDArray[Any], tuple[Hashable, ...] | None]:
+    """Return labels as a NumPy vector, and the classes that their dtype declares, if it declares any."""
+    if isinstance(values, SensitiveLabels):
+        raise invalid("SensitiveLabels", "values", "be raw labels", got=Described("labels that are boxed already"))
+    declared = categories_of(values)
+    plain = as_plain(values)
+    if plain.ndim != 1:
+        raise invalid("labels", "labels", "be one label per example", got=Described(f"an array of shape {plain.shape}"))
+    gone = missing_in(plain)
+    if gone:
+        fix = "Drop or fill them first: a missing label is not a class unless you say so."
+        raise invalid("labels", "labels", "have no missing values", got=Described(f"{gone} missing"), fix=fix)
+    if declared is None and plain.dtype == np.bool_:
+        declared = (False, True)
+    return plain, declared
+
+
+def _checked_classes(classes: Sequence[Hashable]) -> tuple[Hashable, ...]:
+    """Return the list of classes, each once."""
+    listed = tuple(c.item() if isinstance(c, np.generic) else c for c in classes)
+    odd = next((c for c in listed if not isinstance(c, Hashable)), None)
+    if odd is not None:
+        raise invalid("labels", "classes", "be hashable", got=Described(f"a {type(odd).__name__}"), fix="Use text.")
+    if len(set(listed)) != len(listed):
+        twice = next(c for c in listed if listed.count(c) > 1)
+        raise invalid("labels", "classes", "name each class once", got=Described(f"{twice!r} twice"))
+    return listed
+
+
+def _read_off(plain: npt.NDArray[Any]) -> tuple[Hashable, ...]:
+    """Return the classes that occur, sorted: their order says nothing about whose they are."""
+    try:
+        return tuple(np.unique(plain).tolist())
+    except TypeError:
+        fix = "Pass classes=, the full public list, in the order of your choice."
+        raise invalid("labels", "labels", "be of one kind to be sorted", got=Described("a mixture"), fix=fix) from None
+
+
+def _encoded(plain: npt.NDArray[Any], classes: tuple[Hashable, ...]) -> Codes:
+    """Return codes in the smallest dtype, or say which value is no class and how often; never more of the labels."""
+    codes = look_up(plain, classes)
+    if codes is None:
+        value, count = first_unknown(plain, classes)
+        got = Described(f"{value!r}, {count} time{'s' if count > 1 else ''}")
+        fix = nearest(str(value), [str(c) for c in classes]) + " Pass classes=, the full public list."
+        raise invalid("labels", "labels", "be among the classes", got=got, fix=fix)
+    # A copy even where the dtype fits: a caller who changes her array later must not change labels that were checked.
+    return codes.astype(code_dtype(len(classes)))
+
+
+def categories_of(values: Any) -> tuple[Hashable, ...] | None:
+    """Return the classes that a categorical column declares, or None for other columns.
+
+    Duck-typed, so that none of the libraries need be installed: pandas has `.cat.categories` or `.categories`, a polars
+    Enum `.dtype.categories`, pyarrow a dictionary type. A polars Categorical declares nothing: it grows with the data.
+    An unordered pyarrow dictionary is sorted, since `dictionary_encode` lists values as they first occur: its own order
+    would give the first label away.
+    """
+    holder = getattr(values, "cat", values) if hasattr(values, "dtype") else values
+    if type(values).__module__.startswith("pyarrow"):
+        import pyarrow as pa
+
+        if pa.types.is_dictionary(values.type):
+            chunk = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+            listed = chunk.dictionary.to_pylist()
+            return tuple(listed if values.type.ordered else sorted(listed))
+        return None
+    if type(values).__module__.startswith("polars") and str(values.dtype).startswith("Enum"):
+        return tuple(values.dtype.categories.to_list())
+    if type(values).__module__.startswith("pandas"):
+        categories = getattr(holder, "categories", None)
+        return None if categories is None else tuple(categories.tolist())
+    return None
+
+
+def is_declared(values: Any, plain: npt.NDArray[Any]) -> bool:
+    """Whether a column's type fixes its classes before any label is seen: a boolean, or a polars enumeration."""
+    if plain.dtype == np.bool_:
+        return True
+    return type(values).__module__.startswith("polars") and str(values.dtype).startswith("Enum")
+
+
+def as_plain(values: Any) -> npt.NDArray[Any]:
+    """Return a column as a NumPy array; text as objects, so that no length is lost."""
+    if type(values).__module__.startswith("pyarrow"):
+        array = np.asarray(
+            values.to_numpy(zero_copy_only=False) if hasattr(values, "chunk") is False else values.to_numpy()
+        )
+    elif type(values).__module__.startswith("polars"):
+        array = np.asarray(values.to_numpy())
+    else:
+        array = _from_sequence(values)
+    return array.astype(object) if array.dtype.kind in "UST" else array
+
+
+def _from_sequence(values: Any) -> npt.NDArray[Any]:
+    """Return a list as an array of what it holds: NumPy alone would turn 1 and NaN beside text into text."""
+    try:
+        array = np.asarray(values)
+    except ValueError:
+        got = Described("sequences of different lengths")
+        raise invalid("labels", "labels", "be one label per example", got=got) from None
+    mixed = array.dtype.kind in "US" and isinstance(values, (list, tuple))
+    return np.array(values, dtype=object) if mixed else array
+
+
+def missing_in(plain: npt.NDArray[Any]) -> int:
+    """Return how many values are missing: NaN, NaT or None."""
+    if plain.dtype.kind == "f":
+        return int(np.isnan(plain).sum())
+    if plain.dtype.kind in "mM":
+        return int(np.isnat(plain).sum())
+    if plain.dtype == object:
+        return sum(1 for v in plain if _is_missing(v))
+    return 0
+
+
+def _is_missing(value: Any) -> bool:
+    """Whether an object stands for nothing; pandas.NA compares unequal to itself in its own way."""
+    if value is None:
+        return True
+    if isinstance(value, (float, np.floating)):
+        return bool(np.isnan(value))
+    return type(value).__name__ in ("NAType", "NaTType")
+
+
+def look_up(plain: npt.NDArray[Any], classes: tuple[Hashable, ...]) -> npt.NDArray[np.integer[Any]] | None:
+    """Return the code of each label, or None if some label is not among the classes."""
+    if plain.dtype.kind in "iu" and classes == tuple(range(len(classes))):
+        inside = len(plain) == 0 or (int(plain.min()) >= 0 and int(plain.max()) < len(classes))
+        return plain if inside else None
+    if plain.dtype.kind in "iufb" and all(isinstance(c, (bool, int, float)) for c in classes):
+        return _searched(plain, np.asarray(classes))
+    code = {c: j for j, c in enumerate(classes)}
+    found = [code.get(_scalar(v), -1) for v in plain.tolist()]
+    codes = np.asarray(found, dtype=np.int64)
+    return None if np.any(codes < 0) else codes
+
+
+def _searched(plain: npt.NDArray[Any], classes: npt.NDArray[Any]) -> npt.NDArray[np.integer[Any]] | None:
+    """Look numbers up by binary search in the sorted classes."""
+    order = np.argsort(classes)
+    at = np.searchsorted(classes[order], plain).clip(max=len(classes) - 1)
+    codes = order[at]
+    return codes if np.array_equal(classes[codes], plain) else None
+
+
+def first_unknown(plain: npt.NDArray[Any], classes: tuple[Hashable, ...]) -> tuple[Any, int]:
+    """Return one value that is not among the classes, and how often it occurs."""
+    known = set(classes)
+    values = plain.tolist()
+    unknown = next(v for v in values if _scalar(v) not in known)
+    return unknown, sum(1 for v in values if v == unknown)
+
+
+def _scalar(value: Any) -> Any:
+    """Return a hashable Python value; an unhashable one is no class."""
+    try:
+        hash(value)
+    except TypeError:
+        return _UNHASHABLE
+    return value
+
+
+_UNHASHABLE = object()
+
+
+def decoded(codes: npt.NDArray[Any], classes: tuple[Hashable, ...]) -> npt.NDArray[Any]:
+    """Return the class of each code: numbers and booleans as such, everything else as objects."""
+    kinds = {type(c) for c in classes}
+    if kinds <= {int} or kinds <= {bool} or kinds <= {int, float}:
+        table = np.asarray(classes)
+    else:
+        table = np.empty(len(classes), object)
+        table[:] = classes
+    named: npt.NDArray[Any] = table[codes]
+    return named
+
+
+def boxed_labels(owner: str, y: Any, *, n_rows: int, classes: Sequence[Any] | None, label_set: str) -> SensitiveLabels:
+    """Return one boxed label for each of the rows, of two classes or more."""
+    if y is None:
+        fix = "This learner requires y to be passed, but the target y is None."
+        raise invalid(owner, "y", "be given", got=None, fix=fix)
+    boxed = _agreed(owner, y, classes) if isinstance(y, SensitiveLabels) else _boxed(owner, y, classes, label_set)
+    if n_rows != len(boxed):
+        got = Described(f"{len(boxed)} for {n_rows} rows")
+        raise invalid(owner, "y", "have one label per row of X (inconsistent numbers of samples)", got=got)
+    if boxed.n_classes < 2:
+        got, fix = Described("1 class"), "Pass classes=, the full public list; a class need not occur."
+        raise invalid(owner, "y", "have two classes or more", got=got, fix=fix)
+    return boxed
+
+
+def _boxed(owner: str, y: Any, classes: Sequence[Any] | None, label_set: str) -> SensitiveLabels:
+    plain = y
+    if not hasattr(y, "dtype") or isinstance(y, np.ndarray):
+        plain = column_or_1d(y, warn=True)
+        _assert_all_finite(plain, input_name="y", estimator_name=owner)
+        check_classification_targets(plain)
+    return SensitiveLabels(plain, classes=classes, name=label_set)
+
+
+def _agreed(owner: str, labels: SensitiveLabels, classes: Sequence[Any] | None) -> SensitiveLabels:
+    """Refuse boxed labels whose classes are not the ones asked for."""
+    if classes is not None and tuple(np.asarray(classes).tolist()) != labels.classes:
+        got = Described(f"{len(classes)} for labels that have their own {labels.n_classes}")
+        fix = "Leave classes out: SensitiveLabels know theirs."
+        raise invalid(owner, "classes", "be those of the labels", got=got, fix=fix)
+    return labels

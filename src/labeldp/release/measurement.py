@@ -1,0 +1,385 @@
+"""`measure`: the leaf of the door for statistics: a declared query in, the noisy value and its guarantee out.
+
+Queries: statistics of labels with a stated sensitivity, for those who trust a curator.
+
+A query is public. It says what it would compute, and how far one replaced label can move the answer; `measure` computes
+it, adds exact noise and hands out only the noisy value.
+
+>>> LabelCounts().sensitivity(n_classes=10)
+Sensitivity(l1=2.0, l2=1.4142135623730951)
+
+Noisy counts for a mechanism that needs them: handed out by the door, paid for within the release's own guarantee.
+"""
+
+from __future__ import annotations
+
+import abc
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from labeldp.accounting import discrete_gaussian_sigma
+from labeldp.arrays import Int64s
+from labeldp.errors import Described, PrivacyError, invalid
+from labeldp.guarantee import Guarantee, Trust
+from labeldp.mechanisms import MeasuringMechanism
+from labeldp.random import BitStream, NoiseKey, as_key
+from labeldp.release.budget import charge
+from labeldp.release.labels import CLASSES_READ_OFF, SensitiveLabels, as_sensitive, codes_of
+from labeldp.samplers import discrete_gaussian, discrete_laplace, rate_below, variance_above
+from labeldp.validate import check_delta, check_epsilon, check_integer
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Measurement:
+    """A noisy statistic of labels, and what it cost.
+
+    `value` is an integer array; `noise` says how it was made ("discrete Laplace, rate 1/2"), `seeded` that it is
+    reproducible and hence not private.
+    """
+
+    value: npt.NDArray[np.int64]
+    guarantee: Guarantee
+    seeded: bool
+    noise: str
+    ledger_entry: int | None = None
+
+    def __repr__(self) -> str:
+        warning = ", SEEDED: not private" if self.seeded else ""
+        return f"<Measurement: {self.value.shape} integers, {self.noise}, {self.guarantee}{warning}>"
+
+
+def measure(
+    labels: Any,
+    query: Query,
+    *,
+    epsilon: float,
+    delta: float = 0.0,
+    rng: Any = None,
+    ledger: Any = None,
+) -> Measurement:
+    """Release a statistic of labels with exact noise.
+
+    With delta = 0, discrete Laplace noise of rate epsilon / (L1 sensitivity): Pr[z] ~ exp(-rate |z|) in each coordinate.
+    Neighbouring answers differ by at most that sensitivity in the 1-norm, so densities differ by e^epsilon at most.
+    With delta > 0, discrete Gaussian noise whose zCDP, (L2 sensitivity)^2 / (2 sigma^2), meets (epsilon, delta).
+
+    Guarantee
+    ---------
+    Pure epsilon, or zCDP that implies (epsilon, delta), when one label is replaced. The one who calls this sees the raw
+    labels: the guarantee says that she is trusted.
+
+    Edge cases
+    ----------
+    epsilon = inf adds no noise and promises nothing. epsilon = 0 is refused: no finite noise achieves it.
+
+    Example:
+    -------
+    >>> from labeldp import LabelCounts, measure
+    >>> counts = measure([0, 1, 2, 2], LabelCounts(), epsilon=1.0)
+    >>> counts.value.shape, counts.guarantee.epsilon(), str(counts.guarantee.trust.words)
+    ((1, 3), 1.0, 'a curator')
+    """
+    if not isinstance(query, Query):
+        raise invalid("measure", "query", "be a query", got=query, fix="For example LabelCounts().")
+    target, failure = _check_budget(epsilon, delta)
+    boxed = as_sensitive(labels, None)
+    key = as_key("measure", rng)
+    noise = _noise_for(query.sensitivity(n_classes=boxed.n_classes), target, failure)
+    guarantee = noise.guarantee
+    if boxed.classes_read_off:
+        guarantee = guarantee.assuming(CLASSES_READ_OFF)
+    exact = query.exact(codes_of(boxed), n_classes=boxed.n_classes)
+    entry = charge(ledger, guarantee, boxed, mechanism=f"{type(query).__name__}, {noise.text}", seeded=key.seeded)
+    noisy = exact + noise.draw(key, exact.size).reshape(exact.shape)
+    value = query.present(noisy, n_examples=len(boxed), n_classes=boxed.n_classes)
+    return Measurement(value=value, guarantee=guarantee, seeded=key.seeded, noise=noise.text, ledger_entry=entry)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Noise:
+    """Which exact sampler, with what parameter, and what it promises."""
+
+    rate: Fraction | None = None
+    variance: Fraction | None = None
+    guarantee: Guarantee
+
+    @property
+    def text(self) -> str:
+        if self.rate is not None:
+            return f"discrete Laplace, rate {float(self.rate):.6g}"
+        if self.variance is not None:
+            return f"discrete Gaussian, variance {float(self.variance):.6g}"
+        return "no noise"
+
+    def draw(self, key: NoiseKey, size: int) -> npt.NDArray[np.int64]:
+        bits = BitStream(key.claim("measure"))
+        if self.rate is not None:
+            return discrete_laplace(bits, rate=self.rate, size=size)
+        if self.variance is not None:
+            return discrete_gaussian(bits, variance=self.variance, size=size)
+        return np.zeros(size, np.int64)
+
+
+def _check_budget(epsilon: Any, delta: Any) -> tuple[float, float]:
+    target = check_epsilon("measure", epsilon)
+    if target == 0:
+        fix = "Use a small epsilon > 0, or leave the measurement out."
+        raise invalid("measure", "epsilon", "be > 0", got=epsilon, fix=fix)
+    return target, check_delta("measure", delta)
+
+
+def _noise_for(sensitivity: Sensitivity, epsilon: float, delta: float) -> _Noise:
+    """Return the noise that meets the budget for this sensitivity."""
+    if math.isinf(epsilon) or sensitivity.l1 == 0:  # a statistic that no label can move needs none
+        spent = epsilon if sensitivity.l1 else 0.0
+        return _Noise(guarantee=Guarantee.pure(spent, trust=Trust.CURATOR))
+    if delta == 0:
+        rate = rate_below(math.nextafter(epsilon / sensitivity.l1, 0.0))
+        return _Noise(rate=rate, guarantee=Guarantee.pure(epsilon, trust=Trust.CURATOR))
+    sigma = discrete_gaussian_sigma(epsilon=epsilon, delta=delta, sensitivity=sensitivity.l2)
+    variance = variance_above(math.nextafter(sigma * sigma, math.inf))
+    rho = math.nextafter(sensitivity.l2**2 / (2.0 * float(variance)) * (1 + 1e-15), math.inf)
+    guarantee = Guarantee.zcdp(rho, trust=Trust.CURATOR)
+    if not guarantee.epsilon(delta) <= epsilon:  # the rounding above is one-sided; this is the proof by evaluation
+        raise invalid("measure", "epsilon", f"be met at delta {delta:g}", got=Described(f"{guarantee.epsilon(delta)}"))
+    return _Noise(variance=variance, guarantee=guarantee)
+
+
+class Sensitivity(NamedTuple):
+    """How far one replaced label can move an integer statistic, in the 1-norm and in the 2-norm."""
+
+    l1: float
+    l2: float
+
+
+class Query(abc.ABC):
+    """A statistic of labels: integers, with a stated sensitivity to one replaced label."""
+
+    @abc.abstractmethod
+    def sensitivity(self, *, n_classes: int) -> Sensitivity:
+        """How far one replaced label moves what `exact` returns."""
+
+    @abc.abstractmethod
+    def exact(self, codes: npt.NDArray[Any], *, n_classes: int) -> Int64s:
+        """Compute the statistic from raw codes: only `measure` calls this."""
+
+    def present(self, noisy: Int64s, *, n_examples: int, n_classes: int) -> Int64s:
+        """Turn the noisy statistic into the answer: free post-processing."""
+        return noisy
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LabelCounts(Query):
+    """How many labels of each class there are, in each group of examples: an integer matrix (C, K).
+
+    Parameters
+    ----------
+    groups : integer array of shape (n,), optional
+        The public group (a cluster) of each example, 0 .. C-1. Without it all examples are one group.
+    n_groups : int, optional
+        C, where the largest group may be empty.
+
+    Notes
+    -----
+    A replaced label moves two counts of one group by 1: sensitivity 2 in the 1-norm, sqrt 2 in the 2-norm. With two
+    classes one count per group is measured, at sensitivity 1, and the other follows from the public group size.
+    """
+
+    groups: Any = None
+    n_groups: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.groups is None and self.n_groups not in (None, 1):
+            raise invalid("LabelCounts", "groups", f"say which of {self.n_groups} groups each label is in", got=None)
+        if self.groups is not None:
+            object.__setattr__(self, "groups", check_groups("LabelCounts", self.groups, self.n_groups))
+
+    def sensitivity(self, *, n_classes: int) -> Sensitivity:
+        """1 for two classes, else (2, sqrt 2)."""
+        return Sensitivity(1.0, 1.0) if n_classes == 2 else Sensitivity(2.0, math.sqrt(2.0))
+
+    def exact(self, codes: npt.NDArray[Any], *, n_classes: int) -> Int64s:
+        """Count; of two classes only the second."""
+        groups = self._groups(len(codes))
+        size = self._size()
+        if n_classes == 2:
+            return np.bincount(groups[codes == 1], minlength=size).astype(np.int64)[:, None]
+        cells = groups * np.int64(n_classes) + codes
+        return np.bincount(cells, minlength=size * n_classes).astype(np.int64).reshape(size, n_classes)
+
+    def present(self, noisy: Int64s, *, n_examples: int, n_classes: int) -> Int64s:
+        """Complete two classes from the public group sizes."""
+        if n_classes != 2:
+            return noisy
+        sizes = np.bincount(self._groups(n_examples), minlength=self._size()).astype(np.int64)
+        return np.stack([sizes - noisy[:, 0], noisy[:, 0]], axis=1)
+
+    def _groups(self, n: int) -> npt.NDArray[np.int64]:
+        if self.groups is None:
+            return np.zeros(n, np.int64)
+        if len(self.groups) != n:
+            got = Described(f"{len(self.groups)} for {n} labels")
+            raise invalid("LabelCounts", "groups", "have one entry per label", got=got)
+        groups: npt.NDArray[np.int64] = self.groups
+        return groups
+
+    def _size(self) -> int:
+        if self.groups is None:
+            return 1
+        return int(self.n_groups) if self.n_groups is not None else int(self.groups.max()) + 1
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LabelSums(Query):
+    """Sums of integer scores of the labels, weighted by public integers: sum_i weights[i] score[label_i].
+
+    Parameters
+    ----------
+    scores : integers of shape (K,)
+        What each class counts for (a rating less 3, a 0/1 indicator).
+    weights : integers of shape (n,) or (n, d), optional
+        Public weights (a group indicator, a feature on a fixed-point grid); 1 for all by default.
+
+    Notes
+    -----
+    A replaced label i moves the sum by weights[i] times a difference of two scores, so by at most
+    max_i ||weights[i]|| (max score - min score), in either norm. Scores and weights are public.
+    """
+
+    scores: Any
+    weights: Any = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "scores", _integers("scores", self.scores, dimensions=(1,)))
+        if self.weights is not None:
+            object.__setattr__(self, "weights", _integers("weights", self.weights, dimensions=(1, 2)))
+
+    def sensitivity(self, *, n_classes: int) -> Sensitivity:
+        """The largest weight times the range of the scores."""
+        if len(self.scores) != n_classes:
+            got = Described(f"{len(self.scores)} scores for {n_classes} classes")
+            raise invalid("LabelSums", "scores", "have one score per class", got=got)
+        span = float(int(self.scores.max()) - int(self.scores.min()))
+        if self.weights is None:
+            return Sensitivity(span, span)
+        # Floats before abs: -2^63 has no positive twin among int64.
+        rows = np.abs(self.weights.reshape(len(self.weights), -1).astype(np.float64))
+        # d + 3 roundings, each below 2^-53 relative; sums below 2^53 are exact in floats.
+        up = 1.0 + (rows.shape[1] + 4) * 2.0**-52
+        l1, l2 = span * float(rows.sum(axis=1).max()), span * float(np.sqrt((rows**2).sum(axis=1)).max())
+        return Sensitivity(l1 if l1 < 2.0**53 else l1 * up, l2 * up)
+
+    def exact(self, codes: npt.NDArray[Any], *, n_classes: int) -> Int64s:
+        """Sum in integers."""
+        values = self.scores[codes]
+        if self.weights is None:
+            return np.asarray([values.sum()], np.int64)
+        if len(self.weights) != len(codes):
+            got = Described(f"{len(self.weights)} for {len(codes)} labels")
+            raise invalid("LabelSums", "weights", "have one row per label", got=got)
+        reach = float(np.abs(self.scores.astype(np.float64)).max()) * float(
+            np.abs(self.weights.astype(np.float64)).max()
+        )
+        if reach * len(codes) >= 2.0**62:
+            got, fix = Described("products that may not"), "Use a coarser grid."
+            raise invalid("LabelSums", "weights", "keep the sum within 64 bits", got=got, fix=fix)
+        total: Int64s = np.atleast_1d(values @ self.weights)
+        return total
+
+
+def check_groups(owner: str, groups: Any, n_groups: int | None) -> npt.NDArray[np.int64]:
+    """Return public group numbers as int64, or say what is wrong."""
+    array = np.asarray(groups)
+    if array.ndim != 1 or array.dtype.kind not in "iu" or array.size == 0:
+        got = Described(f"an array of shape {array.shape} and dtype {array.dtype}")
+        raise invalid(owner, "groups", "be integers, one per label", got=got)
+    most = None if n_groups is None else check_integer(owner, "n_groups", n_groups, least=1) - 1
+    if int(array.min()) < 0 or (most is not None and int(array.max()) > most):
+        got = Described(f"{int(array.min())} .. {int(array.max())}")
+        raise invalid(owner, "groups", "be numbered from 0, below n_groups", got=got)
+    return array.astype(np.int64, copy=False)
+
+
+def _integers(name: str, values: Any, *, dimensions: tuple[int, ...]) -> Int64s:
+    array = np.asarray(values)
+    if array.dtype.kind not in "iub" or array.ndim not in dimensions or array.size == 0:
+        got = Described(f"an array of shape {array.shape} and dtype {array.dtype}")
+        fix = "Round real numbers to a fixed-point grid: exact noise needs integers."
+        raise invalid("LabelSums", name, "be integers", got=got, fix=fix)
+    return array.astype(np.int64, copy=False)
+
+
+class Counter:
+    """Answers a mechanism's questions for noisy counts; the first answer charges the whole release, each has its price.
+
+    The prices and the mechanism's `response_epsilon` may not add up to more than its guarantee: they are added exactly,
+    and the door refuses before anything is counted. `pay` is called once, before the first draw.
+    """
+
+    def __init__(
+        self,
+        labels: SensitiveLabels,
+        mechanism: MeasuringMechanism,
+        key: NoiseKey,
+        pay: Callable[[], int | None],
+        *,
+        start: int,
+    ) -> None:
+        self._labels, self._mechanism, self._key, self._pay, self._start = labels, mechanism, key, pay, start
+        self._prices: list[float] = []
+        self._paid = False
+        self._entry: int | None = None
+        self.counts: npt.NDArray[np.int64] | None = None
+        self.groups: npt.NDArray[np.int64] | None = None
+
+    def __call__(self, groups: Any, n_groups: int, epsilon: float) -> npt.NDArray[np.int64]:
+        """Return noisy counts, one row per group."""
+        query = LabelCounts(groups=groups, n_groups=n_groups)
+        self._prices.append(epsilon)
+        self._check_prices()
+        self.settle()
+        # The noise belongs to this question about these rows: another piece of a data set must not repeat it.
+        key = self._key.child("counts", self._start, len(self._prices))
+        self.counts = measure(self._labels, query, epsilon=epsilon, rng=key).value
+        self.groups = query.groups
+        return self.counts
+
+    @property
+    def shares(self) -> npt.NDArray[np.float64] | None:
+        """The last counts as probabilities, a belief that whoever receives the release may use; None if none were asked."""
+        return None if self.counts is None else shares(self.counts)
+
+    def settle(self) -> int | None:
+        """Charge the release if it was not charged yet, and return the ledger's entry."""
+        if not self._paid:
+            self._entry, self._paid = self._pay(), True
+        return self._entry
+
+    def _check_prices(self) -> None:
+        promised = self._mechanism.guarantee.epsilon()
+        if math.isinf(promised):
+            return
+        parts = [*self._prices, self._mechanism.response_epsilon]
+        if not all(map(math.isfinite, parts)) or sum(map(Fraction, parts), Fraction(0)) > Fraction(promised):
+            raise PrivacyError(
+                f"privatize: {self._mechanism!r} claims epsilon = {promised!r}, but asks for counts and a response that "
+                f"cost {' + '.join(map(repr, parts))}. Nothing was drawn. Fix the mechanism's budget."
+            )
+
+
+def shares(counts: Any) -> npt.NDArray[np.float64]:
+    """Return noisy counts as probabilities: clipped at 0 and divided by their sum; nothing left means uniform.
+
+    >>> shares([[3, -1], [-2, 0]]).tolist()
+    [[1.0, 0.0], [0.5, 0.5]]
+    """
+    clipped = np.maximum(np.asarray(counts, dtype=np.float64), 0.0)
+    total = clipped.sum(axis=1, keepdims=True)
+    uniform = np.full(clipped.shape, 1.0 / clipped.shape[1])
+    return np.asarray(np.divide(clipped, total, out=uniform, where=total > 0), np.float64)

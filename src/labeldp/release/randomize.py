@@ -1,0 +1,270 @@
+"""`privatize`: the leaf of the door for labels. The only place where a raw label meets its noise.
+
+The door for a stream of labels: what `privatize` and `measure` do at once, done batch by batch.
+
+>>> from labeldp.random import NoiseKey
+>>> from labeldp.release import SensitiveLabels
+>>> counts = StreamedCounts(n_groups=1, n_classes=3)
+>>> for part in ([0, 1], [2, 2]):
+...     counts.add(SensitiveLabels(part, n_classes=3), np.zeros(2, np.int64))
+>>> counts
+<StreamedCounts: 4 labels of 3 classes in 1 groups, contents hidden>
+>>> counts.release(epsilon=1.0, key=NoiseKey.from_os()).value.shape
+(1, 3)
+
+Design notes. The answers are those of the calls in memory, bit for bit: counts are sums of integers, their noise comes
+from the same place of the same key, and a label's noise is found by its position. Charging is the caller's, once for
+the whole stream and before the first noise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import datetime, timezone
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from labeldp.channel import FiniteChannel
+from labeldp.errors import Described, PrivacyError, invalid
+from labeldp.guarantee import Guarantee
+from labeldp.mechanisms import MeasuringMechanism, Mechanism
+from labeldp.random import NoiseKey, as_key
+from labeldp.release.budget import charge
+from labeldp.release.labels import CLASSES_READ_OFF, SensitiveLabels, as_sensitive, codes_of
+from labeldp.release.measurement import Counter, LabelCounts, Measurement, _check_budget, _noise_for
+from labeldp.release.release import Release
+from labeldp.threads import over_spans
+from labeldp.validate import check_integer, code_dtype
+
+#: Examples per step: their words (1 MiB) and codes stay in a core's cache, and memory does not grow with n.
+STEP = 1 << 16
+#: The word stream of a key that draws labels (measurements use streams of child keys).
+LABEL_STREAM = 0
+
+
+def privatize(
+    labels: Any,
+    mechanism: Mechanism,
+    *,
+    prior: Any = None,
+    groups: Any = None,
+    rng: Any = None,
+    ledger: Any = None,
+    start: int = 0,
+) -> Release:
+    """Release labels: each one randomized by the mechanism's channel, from secure noise.
+
+    Parameters
+    ----------
+    labels : SensitiveLabels, or a column of labels
+        See `SensitiveLabels` for what the classes are taken to be.
+    mechanism : Mechanism
+        RandomizedResponse, RRTopK, RRWithPrior, ...
+    prior : array or batches of arrays, optional
+        What is believed about the labels without having seen them: (K,), (C, K) with `groups`, or (n, K).
+    groups : array of shape (n,), optional
+        The public group of each example.
+    rng : None, int or numpy.random.Generator
+        None draws a fresh key from the operating system. Anything else is reproducible, hence `seeded`: not private.
+    ledger : Ledger, optional
+        Charged before anything is drawn; a release over budget is refused.
+    start : int
+        The position of the first row, so that a data set given in pieces under one key is released exactly as if it
+        were given whole.
+
+    Guarantee
+    ---------
+    That of the mechanism. The channel's own epsilon is compared with it before anything is drawn.
+
+    Example
+    -------
+    >>> import labeldp
+    >>> release = labeldp.privatize(["a", "b", "b"], labeldp.RandomizedResponse(epsilon=2.0), rng=0)
+    >>> release.guarantee.epsilon(), release.seeded, len(release.labels)
+    (2.0, True, 3)
+    """
+    if not isinstance(mechanism, Mechanism):
+        raise invalid("privatize", "mechanism", "be a mechanism", got=mechanism, fix="For example RRWithPrior(1.0).")
+    first = check_integer("privatize", "start", start, least=0, most=(1 << 63) - 1)  # a block number has 64 bits
+    key = as_key("privatize", rng)
+    boxed = as_sensitive(labels, _known_n_classes(labels, mechanism, prior))
+    if isinstance(mechanism, MeasuringMechanism):
+        return _measured(boxed, mechanism, key, prior=prior, groups=groups, ledger=ledger, start=first)
+    channel = mechanism.channel(prior, groups=groups, n_classes=boxed.n_classes)
+    guarantee = _promise(mechanism, channel, boxed)
+    entry = charge(ledger, guarantee, boxed, mechanism=repr(mechanism), seeded=key.seeded, start=first)
+    return _released(boxed, mechanism, channel, guarantee, key, start=first, entry=entry)
+
+
+def _measured(
+    boxed: SensitiveLabels,
+    mechanism: MeasuringMechanism,
+    key: NoiseKey,
+    *,
+    prior: Any,
+    groups: Any,
+    ledger: Any,
+    start: int,
+) -> Release:
+    """Release by a mechanism that asks for noisy counts first; the whole guarantee is charged before the first one."""
+    guarantee = _stated(mechanism, boxed)
+
+    def pay() -> int | None:
+        return charge(ledger, guarantee, boxed, mechanism=repr(mechanism), seeded=key.seeded, start=start)
+
+    counter = Counter(boxed, mechanism, key, pay, start=start)
+    channel = mechanism.measured_channel(
+        counter, groups=groups, n_classes=boxed.n_classes, n_examples=len(boxed), prior=prior
+    )
+    _check_fit(channel, boxed)
+    _check_claim(mechanism, channel, claimed=mechanism.response_epsilon)
+    entry = counter.settle()
+    release = _released(boxed, mechanism, channel, guarantee, key, start=start, entry=entry)
+    if counter.shares is None:
+        return release
+    return replace(release, prior=counter.shares, prior_index=counter.groups)
+
+
+def _released(
+    boxed: SensitiveLabels,
+    mechanism: Mechanism,
+    channel: FiniteChannel,
+    guarantee: Guarantee,
+    key: NoiseKey,
+    *,
+    start: int,
+    entry: int | None,
+) -> Release:
+    """Draw, and state everything that belongs to the release."""
+    return Release(
+        codes=draw_codes(codes_of(boxed), channel, key, start=start),
+        classes=boxed.classes,
+        channel=channel,
+        guarantee=guarantee,
+        mechanism=repr(mechanism),
+        seeded=key.seeded,
+        start=start,
+        label_set=boxed.name,
+        created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        ledger_entry=entry,
+    )
+
+
+def draw_codes(
+    codes: npt.NDArray[Any], channel: FiniteChannel, key: NoiseKey, *, start: int
+) -> npt.NDArray[np.unsignedinteger[Any]]:
+    """Draw an output for every label, step by step; example i uses block start + i of the key, whatever the steps."""
+    out = np.empty(len(codes), code_dtype(channel.n_outputs))
+    channel.prepare()  # once, here: every part below shares it
+
+    def work(low: int, high: int) -> None:
+        words = key.words(start=start + low, count=high - low, stream=LABEL_STREAM)
+        part = codes[low:high].astype(np.int32)
+        out[low:high] = channel.take(slice(low, high)).draw(part, words)
+
+    over_spans(work, len(codes), step=STEP)
+    return out
+
+
+def _known_n_classes(labels: Any, mechanism: Mechanism, prior: Any) -> int | None:
+    """Return K if the mechanism or the prior says it; labels that are boxed already know it themselves."""
+    if isinstance(labels, SensitiveLabels):
+        return None
+    stated = getattr(mechanism, "n_classes", None)
+    if stated is None and prior is not None and not isinstance(prior, Iterator):
+        first = prior[0] if isinstance(prior, (list, tuple)) and len(prior) and np.ndim(prior[0]) == 2 else prior
+        stated = np.shape(first)[-1] if np.ndim(first) else None
+    return None if stated is None else int(stated)
+
+
+def _promise(mechanism: Mechanism, channel: FiniteChannel, labels: SensitiveLabels) -> Guarantee:
+    """Return the guarantee of this release, after checking that the channel keeps it and fits the labels."""
+    _check_fit(channel, labels)
+    _check_claim(mechanism, channel, claimed=mechanism.guarantee.epsilon())
+    return _stated(mechanism, labels)
+
+
+def _stated(mechanism: Mechanism, labels: SensitiveLabels) -> Guarantee:
+    """Return the mechanism's guarantee with what these labels add to its assumptions."""
+    guarantee = mechanism.guarantee
+    return guarantee.assuming(CLASSES_READ_OFF) if labels.classes_read_off else guarantee
+
+
+def _check_fit(channel: FiniteChannel, labels: SensitiveLabels) -> None:
+    """Refuse a channel for another number of labels."""
+    if channel.n_examples not in (None, len(labels)):
+        got = Described(f"{channel.n_examples} for {len(labels)} labels")
+        name = "groups" if channel.example_arrays().keys() == {"row"} else "prior"
+        raise invalid("privatize", name, "have one row per label", got=got)
+
+
+def _check_claim(mechanism: Mechanism, channel: FiniteChannel, *, claimed: float) -> None:
+    """Refuse a channel that reveals more than its mechanism claims for it."""
+    if not channel.epsilon <= claimed:
+        raise PrivacyError(
+            f"privatize: {mechanism!r} claims epsilon = {claimed!r}, but its channel has {channel.epsilon!r}."
+            " Nothing was drawn. Fix the mechanism's `channel` or its `guarantee`."
+        )
+
+
+class StreamedCounts:
+    """Labels counted by class in public groups, as they come; only the noisy counts come out.
+
+    Guarantee
+    ---------
+    That of ``measure(labels, LabelCounts(groups=...), epsilon=...)`` on all the labels at once: the same sensitivity
+    (2, or 1 for two classes), the same noise.
+    """
+
+    __slots__ = ("_exact", "_sizes", "n_classes", "n_groups")
+
+    def __init__(self, *, n_groups: int, n_classes: int) -> None:
+        self.n_groups, self.n_classes = n_groups, n_classes
+        self._exact = np.zeros((n_groups, 1 if n_classes == 2 else n_classes), np.int64)
+        self._sizes = np.zeros(n_groups, np.int64)
+
+    def __repr__(self) -> str:
+        size = f"{int(self._sizes.sum())} labels of {self.n_classes} classes in {self.n_groups} groups"
+        return f"<StreamedCounts: {size}, contents hidden>"
+
+    @property
+    def sizes(self) -> npt.NDArray[np.int64]:
+        """The public size of each group."""
+        return self._sizes.copy()
+
+    def add(self, labels: SensitiveLabels, groups: npt.NDArray[np.int64]) -> None:
+        """Count a batch."""
+        query = LabelCounts(groups=groups, n_groups=self.n_groups)
+        self._exact += query.exact(codes_of(labels), n_classes=self.n_classes)
+        self._sizes += np.bincount(groups, minlength=self.n_groups)
+
+    def joined(self, other: StreamedCounts) -> StreamedCounts:
+        """Return the counts of two disjoint sets of rows together: sums, in whatever order, of whole numbers."""
+        both = StreamedCounts(n_groups=self.n_groups, n_classes=self.n_classes)
+        both._exact += self._exact + other._exact
+        both._sizes += self._sizes + other._sizes
+        return both
+
+    def release(self, *, epsilon: float, key: NoiseKey) -> Measurement:
+        """Return the noisy counts (C, K); with two classes the first follows from the public group size."""
+        target, _ = _check_budget(epsilon, 0.0)
+        noise = _noise_for(LabelCounts().sensitivity(n_classes=self.n_classes), target, 0.0)
+        noisy = self._exact + noise.draw(key, self._exact.size).reshape(self._exact.shape)
+        if self.n_classes == 2:
+            noisy = np.stack([self._sizes - noisy[:, 0], noisy[:, 0]], axis=1)
+        return Measurement(value=noisy, guarantee=noise.guarantee, seeded=key.seeded, noise=noise.text)
+
+
+def draw_part(
+    labels: SensitiveLabels, channel: FiniteChannel, *, promise: Guarantee, key: NoiseKey, start: int
+) -> npt.NDArray[np.unsignedinteger[Any]]:
+    """Draw the outputs of labels `start` .. of a stream, after checking that their channel keeps the promise."""
+    if not channel.epsilon <= promise.epsilon():
+        raise PrivacyError(
+            f"draw_part: epsilon = {promise.epsilon()!r} is promised, but the channel of the rows from {start} on has "
+            f"{channel.epsilon!r}. They were not drawn. Fix the mechanism's `channel` or its `guarantee`."
+        )
+    return draw_codes(codes_of(labels), channel, key, start=start)

@@ -1,0 +1,98 @@
+"""`Release`: everything that leaves the door, and all that a learner needs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Hashable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from labeldp.channel import FiniteChannel
+from labeldp.errors import LabelDPError
+from labeldp.guarantee import Guarantee
+from labeldp.release.labels import decoded
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Release:
+    """Released labels, how they were randomized, and what that promises. Contains no raw label and no key.
+
+    Fields
+    ------
+    codes : unsigned integers, one per example
+        What came out of the channel: positions in `classes` (or in the channel's outputs, if those are not labels).
+    classes : tuple
+        The public list of classes.
+    channel, guarantee
+        How the labels were randomized, and the promise; the promise covers the channel.
+    mechanism : str
+        What was asked for, in words.
+    seeded : bool
+        True if the noise came from a seed: reproducible, and therefore not private.
+    start : int
+        The position of the first row in a data set given in pieces.
+    label_set, created, ledger_entry
+        The ledger's name for these labels, when (UTC), and the row of the ledger, if there is one.
+    stage : small integers, one per example, optional
+        In which stage of a multi-stage release each label was drawn.
+    prior : (C, K) probabilities, optional, and prior_index
+        A released belief that informed the first stage (a noisy histogram per cluster), and its row for each example.
+    """
+
+    codes: npt.NDArray[np.unsignedinteger[Any]]
+    classes: tuple[Hashable, ...]
+    channel: FiniteChannel
+    guarantee: Guarantee
+    mechanism: str
+    seeded: bool
+    start: int = 0
+    label_set: str = "labels"
+    created: str = ""
+    ledger_entry: int | None = None
+    stage: npt.NDArray[np.unsignedinteger[Any]] | None = None
+    prior: npt.NDArray[np.floating[Any]] | None = None
+    prior_index: npt.NDArray[np.integer[Any]] | None = None
+
+    @property
+    def labels(self) -> npt.NDArray[Any]:
+        """The released labels, as the classes they name."""
+        if not self.channel.outputs_are_labels:
+            raise LabelDPError(
+                "Release: this mechanism's outputs are not labels. Use release.codes and release.channel."
+            )
+        return decoded(self.codes, self.classes)
+
+    @property
+    def n_classes(self) -> int:
+        """K."""
+        return len(self.classes)
+
+    def expected_accuracy(self, prior: Any = None) -> float:
+        """Return the expected share of released labels that are the true ones, if labels follow `prior`."""
+        return float(np.mean(self.channel.expected_accuracy(prior)))
+
+    def take(self, rows: Any) -> Release:
+        """Return the release of a subset of examples; the promise is the same."""
+        return replace(
+            self,
+            codes=self.codes[rows],
+            channel=self.channel.take(rows),
+            stage=None if self.stage is None else self.stage[rows],
+            prior_index=None if self.prior_index is None else self.prior_index[rows],
+        )
+
+    def save(self, directory: str | os.PathLike[str]) -> None:
+        """Write the release into a new directory, at once or not at all: Parquet and JSON, with checksums."""
+        from labeldp.release.files import save_release
+
+        save_release(self, directory)
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def __repr__(self) -> str:
+        warning = "SEEDED, NOT PRIVATE; " if self.seeded else ""
+        return f"<Release: {warning}{len(self)} labels by {self.mechanism}; {self.guarantee}>"

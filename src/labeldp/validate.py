@@ -1,0 +1,124 @@
+"""Checks that many modules share; each returns the value in its normal form or raises in the one shape."""
+
+from __future__ import annotations
+
+import math
+import operator
+from typing import Any
+
+import numpy as np
+
+from labeldp.arrays import Floats
+from labeldp.errors import Described, LabelDPError, invalid
+
+#: A probability row may miss 1 by this much: what a softmax in that precision, summed in any order, leaves behind
+#: at 100,000 classes (rounding grows like sqrt(K) ulp: 2e-5 in float32, 4e-14 in float64), with room to spare.
+ROW_SUM_TOLERANCE = {np.dtype(np.float32): 1e-4, np.dtype(np.float64): 1e-6}
+
+
+def check_real(owner: str, name: str, value: Any, *, fix: str = "") -> float:
+    """Return `value` as a float; complex, text, arrays and booleans are refused."""
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, float, np.integer, np.floating)):
+        raise invalid(owner, name, "be a number", got=value, fix=fix)
+    return float(value)
+
+
+def check_epsilon(owner: str, epsilon: Any, *, name: str = "epsilon") -> float:
+    """Return epsilon as a float in [0, inf]."""
+    value = check_real(owner, name, epsilon)
+    if math.isnan(value) or value < 0:
+        raise invalid(owner, name, "be >= 0", got=epsilon, fix="Use math.inf for no privacy.")
+    return value
+
+
+def check_delta(owner: str, delta: Any, *, name: str = "delta") -> float:
+    """Return delta as a float in [0, 1)."""
+    value = check_real(owner, name, delta)
+    if not 0 <= value < 1:
+        raise invalid(owner, name, "be in [0, 1)", got=delta, fix="Use 0 for pure privacy.")
+    return value
+
+
+def check_positive(owner: str, name: str, value: Any, *, fix: str = "") -> float:
+    """Return a finite float > 0."""
+    number = check_real(owner, name, value, fix=fix)
+    if not (number > 0 and math.isfinite(number)):
+        raise invalid(owner, name, "be finite and > 0", got=value, fix=fix)
+    return number
+
+
+def check_integer(owner: str, name: str, value: Any, *, least: int, most: int | None = None, fix: str = "") -> int:
+    """Return an int in [least, most]; a float is refused even when it is whole."""
+    bounds = f"an integer >= {least}" if most is None else f"an integer in [{least}, {most}]"
+    try:
+        number = None if isinstance(value, (bool, np.bool_)) else operator.index(value)
+    except TypeError:
+        number = None
+    if number is None or number < least or (most is not None and number > most):
+        raise invalid(owner, name, f"be {bounds}", got=value, fix=fix)
+    return number
+
+
+def check_choice(owner: str, name: str, value: Any, choices: tuple[str, ...]) -> str:
+    """Return `value` if it is one of the named choices."""
+    if value not in choices:
+        listed = ", ".join(repr(c) for c in choices)
+        raise invalid(owner, name, f"be one of {listed}", got=value)
+    return str(value)
+
+
+def check_probability_rows(owner: str, name: str, rows: Any, *, first_row: int = 0) -> Floats:
+    """Return a C-contiguous float32/float64 matrix whose rows are probability vectors, or say which row is not.
+
+    Integers and other floats become float64. Nothing is renormalised: a caller who hands in something that is not
+    a distribution is told so. `first_row` is the number of the first row in the whole data set, for messages.
+    """
+    array = as_float_matrix(owner, name, rows)
+    bad = ~(np.isfinite(array).all(axis=1) & (array >= 0).all(axis=1))
+    if bad.any():
+        row = int(np.argmax(bad))
+        raise bad_row(owner, name, first_row + row, array[row])
+    sums = array.sum(axis=1, dtype=np.float64)
+    bad = np.abs(sums - 1.0) > ROW_SUM_TOLERANCE[array.dtype]
+    if bad.any():
+        row = int(np.argmax(bad))
+        raise bad_row(owner, name, first_row + row, array[row])
+    return array
+
+
+def bad_row(owner: str, name: str, row: int, values: Floats) -> LabelDPError:
+    """Return the error for a row that is not a probability vector, saying which row and why."""
+    total = float(values.sum(dtype=np.float64))
+    if np.isnan(values).any():
+        got, fix = f"NaN in row {row}", "Fill or drop missing probabilities first."
+    elif np.isinf(values).any():
+        got, fix = f"an infinite value in row {row}", "Pass probabilities, not logits."
+    elif (values < 0).any():
+        got, fix = f"{float(values.min()):g} in row {row}", "Probabilities are >= 0; pass probabilities, not logits."
+    elif total == 0:
+        got, fix = f"only zeros in row {row}", "Use a uniform row where nothing is known."
+    else:
+        got, fix = f"a sum of {total:.9g} in row {row}", "Divide each row by its sum."
+    return invalid(owner, name, "have rows of probabilities that sum to 1", got=Described(got), fix=fix)
+
+
+def as_float_matrix(owner: str, name: str, rows: Any) -> Floats:
+    """Return `rows` as a 2-d C-contiguous float32 or float64 array, without copying where it already is one."""
+    array = np.asarray(rows)
+    if array.ndim != 2 or array.shape[1] == 0:
+        got = Described(f"an array of shape {array.shape}")
+        raise invalid(owner, name, "be a matrix with a column per class", got=got)
+    if array.dtype.kind not in "fiub":
+        raise invalid(owner, name, "hold numbers", got=Described(f"dtype {array.dtype}"))
+    if array.dtype not in (np.float32, np.float64):
+        array = array.astype(np.float64)
+    return np.ascontiguousarray(array)
+
+
+def code_dtype(n_codes: int) -> np.dtype[Any]:
+    """Return the smallest unsigned dtype that holds 0 .. n_codes - 1.
+
+    >>> code_dtype(256), code_dtype(257)
+    (dtype('uint8'), dtype('uint16'))
+    """
+    return np.min_scalar_type(max(n_codes - 1, 0))
