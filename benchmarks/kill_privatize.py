@@ -46,7 +46,7 @@ def run(root: Path, target: str, begun: Any) -> None:
 def start(root: Path, target: str) -> Any:
     """Start a victim from a server that has everything imported and no threads, and wait until it begins."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["labeldp.engines", "labeldp.channel.kernels"])
+    context.set_forkserver_preload(["labeldp.engines", "labeldp.kernels"])
     begun = context.Event()
     process = context.Process(target=run, args=(root, target, begun))
     process.start()

@@ -1,4 +1,3 @@
-# ruff: noqa: INP001 (a script, not a package)
 """What the house looks like in numbers: files, lines, imports, and how many files six typical calls run through.
 
     python scripts/house.py            # the tree of this clone
@@ -40,7 +39,11 @@ def code_lines(path: Path) -> tuple[int, int, int]:
     for node in ast.walk(tree):
         if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)) and node.body:
             first = node.body[0]
-            if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str):
+            if (
+                isinstance(first, ast.Expr)
+                and isinstance(first.value, ast.Constant)
+                and isinstance(first.value.value, str)
+            ):
                 documented.update(range(first.lineno, (first.end_lineno or first.lineno) + 1))
         if isinstance(node, (ast.Import, ast.ImportFrom)):
             imported.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
@@ -158,7 +161,12 @@ def calls(folder: Path) -> dict[str, Callable[[int], object]]:
             *("privatize", str(table), "--label", "ill", "--epsilon", "1", "--to", str(release(number)), "--json")
         ),
         "SufficientStatistics(stages=3).fit": lambda _: SufficientStatistics(
-            **{"epsilon": 2.0, "delta": 1e-5, "stages": 3, "classes": [0, 1], "random_state": 0, "clip": 1.0},
+            epsilon=2.0,
+            delta=1e-5,
+            stages=3,
+            classes=[0, 1],
+            random_state=0,
+            clip=1.0,
             network=NetClassifier("mlp", hidden=8, random_state=0),
         ).fit(X.astype(np.float32), y),
         "command report": lambda number: command(

@@ -1,4 +1,3 @@
-# ruff: noqa: INP001 (a script, not a package)
 """Make the bundled Parquet of UCI Adult from the two files that UCI gives out (see ``--help``).
 
 Rows, their order and their values are kept. Changed: spaces around values and the dot after test labels are

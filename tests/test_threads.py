@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from labeldp import LabelDPError
-from labeldp.threads import over_spans, thread_count
+from labeldp.random import over_spans, thread_count
 
 
 @pytest.mark.parametrize("threads", ["1", "3"])

@@ -13,8 +13,9 @@ import numpy.typing as npt
 import pytest
 from scipy.stats import binom
 
+from labeldp import kernels
 from labeldp.arrays import Float64s, Words
-from labeldp.channel import CandidateChannel, Channel, FiniteChannel, MatrixChannel, kernels
+from labeldp.channel import CandidateChannel, Channel, FiniteChannel, MatrixChannel
 from labeldp.channel import finite as thresholds
 from labeldp.random import NoiseKey
 

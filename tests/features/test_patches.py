@@ -10,8 +10,8 @@ from sklearn.exceptions import NotFittedError
 
 from labeldp.errors import LabelDPError
 from labeldp.features import PRESETS, PatchFeatures
-from labeldp.features.kernels import bin_edges, pool_rectified
 from labeldp.features.transforms import Bank, learn_bank, patches_of, pooled_responses, signed_kmeans, whitening
+from labeldp.kernels import bin_edges, pool_rectified
 
 SMALL = {"filters": ((4, 6), (5, 3)), "n_components": 12, "random_state": 0}
 

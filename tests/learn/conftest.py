@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits
 
+from labeldp.release import door as _privatize
 from labeldp.release import measurement as _measure
-from labeldp.release import randomize as _privatize
 
 
 @dataclass(frozen=True)

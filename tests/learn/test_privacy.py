@@ -218,7 +218,7 @@ def test_the_ledger_is_charged_before_anything_is_drawn(problem, tmp_path, door,
     def crash(labels):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("labeldp.release.randomize.codes_of", crash)
+    monkeypatch.setattr("labeldp.release.door.codes_of", crash)
     monkeypatch.setattr("labeldp.release.measurement.codes_of", crash)
     with pytest.raises(KeyboardInterrupt):
         LabelPrivateClassifier(epsilon=1.0, prior=prior, ledger=ledger).fit(problem.X, problem.y)

@@ -10,7 +10,7 @@ import pytest
 from labeldp.mechanisms import RandomizedResponse, RRTopK, RRWithPrior
 from labeldp.random import NoiseKey
 from labeldp.release import SensitiveLabels, privatize
-from labeldp.release.randomize import STEP
+from labeldp.release.door import STEP
 
 CLASSES = (2, 10, 64, 65, 100, 1000)
 MECHANISMS = (RRWithPrior(1.0), RRTopK(1.0, k=2))
@@ -65,7 +65,7 @@ def test_threads_do_not_change_labels(mechanism: RRWithPrior | RRTopK, n_classes
     labels, prior = case(n_classes)
     whole = privatize(labels, mechanism, prior=prior, rng=1).codes
     # Small spans, so that even these few rows are divided among the threads.
-    monkeypatch.setattr("labeldp.release.randomize.STEP", 50)
+    monkeypatch.setattr("labeldp.release.door.STEP", 50)
     monkeypatch.setattr("labeldp.mechanisms.response._ENTRIES", 1)
     for threads in ("1", "2", "3"):
         monkeypatch.setenv("LABELDP_THREADS", threads)

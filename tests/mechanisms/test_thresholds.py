@@ -9,7 +9,8 @@ import mpmath
 import numpy as np
 import pytest
 
-from labeldp.channel import Channel, kernels, odds_to_keep, safe_odds
+from labeldp import kernels
+from labeldp.channel import Channel, odds_to_keep, safe_odds
 from labeldp.channel import finite as thresholds
 from labeldp.channel.finite import FULL_RANGE, HALF_RANGE
 

@@ -18,8 +18,7 @@ from labeldp.channel import Channel, MatrixChannel
 from labeldp.errors import BudgetError, LabelDPError, PrivacyError
 from labeldp.guarantee import Trust, Unit
 from labeldp.random import NoiseKey
-from labeldp.release import Release, SensitiveLabels, privatize
-from labeldp.release import randomize as door
+from labeldp.release import Release, SensitiveLabels, door, privatize
 
 RR = labeldp.RandomizedResponse
 N = 60

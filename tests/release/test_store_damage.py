@@ -35,14 +35,14 @@ def edit(directory: Path, change: Edit, *, honest: bool) -> None:
     manifest = json.loads(path.read_text())
     change(manifest)
     if honest:
-        manifest["sha256"] = store._digest(manifest)
+        manifest["sha256"] = files.digest(manifest)
     path.write_text(json.dumps(manifest))
 
 
 def replace_file(directory: Path, name: str, table: pa.Table) -> None:
     """Swap a Parquet file and recompute all checksums."""
     pq.write_table(table, directory / name)
-    edit(directory, lambda m: m["files"].update({name: store._file_facts(directory / name)}), honest=True)
+    edit(directory, lambda m: m["files"].update({name: store.file_facts(directory / name)}), honest=True)
 
 
 def test_the_release_is_sound_before_it_is_damaged(saved: Path) -> None:
@@ -205,7 +205,7 @@ def test_channel_rows_that_are_no_probabilities(saved: Path) -> None:
 
 def test_something_that_is_not_parquet(saved: Path) -> None:
     (saved / store.LABELS).write_bytes(b"\x80\x04}q\x00.")  # a pickle
-    edit(saved, lambda m: m["files"].update({store.LABELS: store._file_facts(saved / store.LABELS)}), honest=True)
+    edit(saved, lambda m: m["files"].update({store.LABELS: store.file_facts(saved / store.LABELS)}), honest=True)
     with pytest.raises(ReleaseError, match=r"is not a readable release"):
         load_release(saved)
 

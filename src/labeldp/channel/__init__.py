@@ -13,9 +13,8 @@ Three kinds, one interface: `Channel` (a few rows, shared or by group), `Candida
 example) and `MatrixChannel` (any K x M matrix per group).
 """
 
-from labeldp.channel.candidates import CandidateChannel
 from labeldp.channel.finite import FiniteChannel, check_row_index
-from labeldp.channel.labels import Channel, odds_to_keep, safe_odds
+from labeldp.channel.labels import CandidateChannel, Channel, odds_to_keep, safe_odds
 from labeldp.channel.matrix import MatrixChannel
 
 __all__ = [

@@ -111,7 +111,7 @@ class MatrixChannel(FiniteChannel):
 
     def draw(self, codes: Ints, words: Words) -> npt.NDArray[np.int32]:
         """Return an output for every true label, from the second of its two words."""
-        from labeldp.channel import kernels
+        from labeldp import kernels
 
         out = np.empty(len(codes), np.int32)
         kernels.draw_matrix(codes, words, self._groups(0, len(codes)), self._sums, out)

@@ -37,7 +37,7 @@ import labeldp
 from labeldp.engines.engine import Engine, Progress
 from labeldp.engines.job import CarriedKey
 from labeldp.errors import Described, LabelDPError, invalid
-from labeldp.threads import thread_count
+from labeldp.random import thread_count
 from labeldp.validate import check_integer
 
 Item = TypeVar("Item")

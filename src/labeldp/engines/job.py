@@ -72,12 +72,13 @@ from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 from labeldp.data.tables import Place, UrlPath, place_of
 from labeldp.engines.beliefs import Belief, Response
 from labeldp.engines.engine import Engine, Progress, prefetched
-from labeldp.engines.plan import OWNER, Plan, charged
+from labeldp.engines.plan import OWNER, Plan
 from labeldp.engines.rows import Rows, Span, changed, regrouped, released_column, released_schema
 from labeldp.errors import Described, LabelDPError, PrivacyError, invalid
 from labeldp.guarantee import Guarantee
 from labeldp.random import KEY_BYTES, NoiseKey
 from labeldp.release import Release
+from labeldp.release.door import draw_part
 from labeldp.release.files import (
     GROUP_ROWS,
     MANIFEST,
@@ -89,7 +90,6 @@ from labeldp.release.files import (
     write_manifest,
     write_shared,
 )
-from labeldp.release.randomize import draw_part
 from labeldp.validate import code_dtype
 
 #: Keys of unfinished jobs that this process keeps, by the job's name: in memory, and nowhere else.
@@ -121,7 +121,7 @@ class Job:
     def identity(self) -> str:
         """Return a digest of what is released and how; a resumed job must have the same."""
         facts = {
-            "label": [self.rows.label, self.plan.label_set, list(self.rows.classes), self.row_ids],
+            "label": [self.rows.label, self.plan.budget.labels.name, list(self.rows.classes), self.row_ids],
             "spans": [[span.name, count] for span, count in zip(self.rows.spans, self.rows.counts, strict=True)],
             "schema": str(self.rows.source.schema),
             "promise": self.plan.promise.to_json(),
@@ -186,7 +186,7 @@ def _entry(job: Job) -> int | None:
     if job.ledger is not None:
         entry = next((int(one.id) for one in job.ledger.entries() if getattr(one, "note", "") == name), None)
     if entry is None:
-        entry = charged(job.ledger, job.plan, job.rows, row_ids=job.row_ids, seeded=job.key.seeded, note=name)
+        entry = job.plan.budget.charge(job.plan.promise, mechanism=job.plan.words, note=name)
     job.staging.put(JOB, {**noted, "ledger_entry": entry})
     return entry
 
@@ -223,7 +223,7 @@ def _head(job: Job, response: Response, ledger_entry: int | None) -> Release:
         guarantee=job.plan.promise,
         mechanism=job.plan.words,
         seeded=job.key.seeded,
-        label_set=job.plan.label_set,
+        label_set=job.plan.budget.labels.name,
         created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
         ledger_entry=ledger_entry,
         prior=response.prior,

@@ -22,7 +22,7 @@ from labeldp.errors import Described, invalid, shorten
 from labeldp.guarantee import Guarantee, Trust
 from labeldp.mechanisms import Mechanism
 from labeldp.release.files import check_plain_classes
-from labeldp.release.labels import CLASSES_READ_OFF
+from labeldp.release.labels import Budget
 
 OWNER = "privatize_table"
 
@@ -35,7 +35,7 @@ class Plan:
     promise: Guarantee
     spent: float
     words: str
-    label_set: str
+    budget: Budget
 
 
 def chosen_belief(given: Mapping[str, Any], *, prior_epsilon: float | None, apart: Sequence[str]) -> Belief:
@@ -129,32 +129,41 @@ def check_columns(source: TableSource, *, label: str, row_ids: str | None, belie
         check_row_ids(source, row_ids)
 
 
-def planned(belief: Belief, budget: float, rows: Rows, *, label_set: str) -> Plan:
+def planned(belief: Belief, epsilon: float, budget: Budget) -> Plan:
     """Divide the budget between belief and response, rounding so that together they never exceed it."""
-    spent = belief.cost(budget, n_examples=rows.count, n_classes=len(rows.classes))
-    mechanism = belief.mechanism(what_is_left(budget, after=spent), n_classes=len(rows.classes))
+    n_classes = budget.labels.n_classes
+    spent = belief.cost(epsilon, n_examples=len(budget.labels), n_classes=n_classes)
+    mechanism = belief.mechanism(what_is_left(epsilon, after=spent), n_classes=n_classes)
     promise = mechanism.guarantee
     if spent > 0:
         histogram = Guarantee.pure(spent, trust=Trust.CURATOR).named("histograms of groups")
         promise = histogram.then(promise.named("response"))
-    for text in (belief.assumption, CLASSES_READ_OFF if rows.read_off else None):
-        promise = promise if text is None else promise.assuming(text)
+    promise = budget.state(promise, *([] if belief.assumption is None else [belief.assumption]))
     words = f"{mechanism!r}{belief.description}{f' at epsilon {spent:.4g}' if spent else ''}"
-    return Plan(mechanism=mechanism, promise=promise, spent=spent, words=words, label_set=label_set)
+    return Plan(mechanism=mechanism, promise=promise, spent=spent, words=words, budget=budget)
 
 
-def charged(ledger: Any, plan: Plan, rows: Rows, *, row_ids: str | None, seeded: bool, note: str = "") -> int | None:
-    """Write the release into the ledger, or raise BudgetError; without a ledger nothing is recorded."""
-    if ledger is None:
-        return None
-    entry = ledger.charge(
-        plan.promise,
-        label_set=plan.label_set,
-        rows=table_fingerprint(plan.label_set, rows, row_ids=row_ids),
-        n_rows=rows.count,
-        mechanism=plan.words,
-        parts=plan.promise.parts,
-        seeded=seeded,
-        note=note,
-    )
-    return int(entry.id)
+@dataclass(frozen=True, kw_only=True)
+class TableLabels:
+    """The label column of a table as a ledger knows it; its rows are named by their ids where the table has them."""
+
+    rows: Rows
+    name: str
+    row_ids: str | None
+
+    @property
+    def classes_read_off(self) -> bool:
+        """Whether the list of classes was read off the column."""
+        return self.rows.read_off
+
+    @property
+    def n_classes(self) -> int:
+        """K."""
+        return len(self.rows.classes)
+
+    def __len__(self) -> int:
+        return self.rows.count
+
+    def fingerprint(self, *, start: int = 0) -> str:
+        """Return what the ledger knows the rows by."""
+        return table_fingerprint(self.name, self.rows, row_ids=self.row_ids)

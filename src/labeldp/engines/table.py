@@ -21,12 +21,13 @@ from typing import Any
 from labeldp.data.tables import Place, TableSource, open_table, place_of
 from labeldp.engines.engine import Progress
 from labeldp.engines.job import Job, Staging, check_passphrase, resumed_key, run, staging_at
-from labeldp.engines.plan import OWNER, check_columns, checked_rows, chosen_belief, planned
+from labeldp.engines.plan import OWNER, TableLabels, check_columns, checked_rows, chosen_belief, planned
 from labeldp.engines.rows import BATCH_ROWS
 from labeldp.engines.train import TableRelease, opened_engine
 from labeldp.errors import Described, invalid
 from labeldp.random import NoiseKey, as_key
 from labeldp.release.files import check_target
+from labeldp.release.labels import Budget
 from labeldp.validate import check_epsilon, check_integer
 
 
@@ -140,7 +141,9 @@ def privatize_table(
         rows, dropped = checked_rows(table, label, classes=classes, missing=missing, engine=carrier)
         check_columns(table, label=label, row_ids=row_ids, belief=belief)
         belief.prepare(rows, carrier)
-        plan = planned(belief, budget, rows, label_set=label if label_set is None else str(label_set))
+        named = TableLabels(rows=rows, name=label if label_set is None else str(label_set), row_ids=row_ids)
+        purse = Budget(owner=OWNER, labels=named, ledger=ledger, seeded=key.seeded)
+        plan = planned(belief, budget, purse)
         job = Job(
             rows=rows,
             belief=belief,
@@ -165,7 +168,7 @@ def privatize_table(
         guarantee=plan.promise,
         mechanism=plan.words,
         seeded=key.seeded,
-        label_set=plan.label_set,
+        label_set=named.name,
         ledger_entry=entry,
         expected_accuracy=accuracy,
     )

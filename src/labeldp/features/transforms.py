@@ -219,7 +219,7 @@ class PatchFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
 
 def pooled_responses(images: Float32s, banks: Sequence[Bank]) -> Float32s:
     """Return (n, D) square roots of the rectified responses of all banks, pooled."""
-    from labeldp.features import kernels
+    from labeldp import kernels
 
     parts = []
     for bank in banks:

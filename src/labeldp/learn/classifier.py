@@ -29,11 +29,6 @@ UniformPrior()
 
 Trust: the histogram is counted by a curator who sees the labels, and the guarantee says so. `stages=2, prior=None` needs
 no one's trust.
-
-How a budget is divided between a prior and the response that it informs: one rule for every learner.
-
-The prior's promise and the response compose in sequence on the same labels. The response gets what is left, rounded so
-that together they never exceed the budget.
 """
 
 from __future__ import annotations
@@ -51,10 +46,8 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import get_tags
 from sklearn.utils.validation import _num_samples, check_is_fitted, validate_data
 
-from labeldp.accounting import what_is_left
 from labeldp.arrays import Floats
-from labeldp.errors import Described, PrivacyError, invalid
-from labeldp.guarantee import Guarantee
+from labeldp.errors import Described, invalid
 from labeldp.learn.checkpoint import PRIOR, Journal
 from labeldp.learn.corrections import checked_rows, split_pipeline
 from labeldp.learn.softmax import SoftmaxRegression
@@ -76,8 +69,7 @@ from labeldp.priors import ClusterPrior, Prior, PriorTable, StagedClusterPrior, 
 from labeldp.priors.staged import cluster_count
 from labeldp.random import NoiseKey, as_key
 from labeldp.release import Release, SensitiveLabels
-from labeldp.release.budget import charge
-from labeldp.release.labels import CLASSES_READ_OFF, boxed_labels
+from labeldp.release.labels import Budget, Split, box_labels
 from labeldp.validate import check_choice, check_epsilon
 
 
@@ -86,7 +78,8 @@ class Spending(NamedTuple):
 
     labels: SensitiveLabels
     key: NoiseKey
-    division: Division
+    budget: Budget
+    division: Split
     plan: Recipe
     journal: Journal
 
@@ -204,23 +197,21 @@ class LabelPrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         Everything that can be refused is refused before the ledger is charged, and nothing is drawn before that.
         """
         n_rows = _num_samples(X)
-        labels = boxed_labels(
-            "LabelPrivateClassifier", y, n_rows=n_rows, classes=self.classes, label_set=self.label_set
-        )
+        labels = box_labels("LabelPrivateClassifier", y, n_rows=n_rows, classes=self.classes, label_set=self.label_set)
         key = as_key("LabelPrivateClassifier", self.random_state)
         budget = check_epsilon("LabelPrivateClassifier", self.epsilon)
         sizes = {"n_examples": len(labels), "n_classes": labels.n_classes}
         last = split_pipeline(SoftmaxRegression() if self.estimator is None else self.estimator)[1]
         plan = recipe(budget, stages=self.stages, prior=self.prior, estimator=last, **sizes)
-        shared = divided if plan.shares else whole
-        division = shared("LabelPrivateClassifier", plan.prior, budget, labels)
+        purse = Budget(owner="LabelPrivateClassifier", labels=labels, ledger=self.ledger, seeded=key.seeded)
+        division = purse.split(budget, prior=plan.prior, response=bool(plan.shares))
         transformer, settings = settings_of(self, labels.classes, division.promise.epsilon(), silent=not plan.shares)
         features = self._fitted_features(transformer, settings, X)
         known = X if plan.prior.raw_features else features
         source = plan.prior.prepared(known, budget=budget, **sizes)
         journal = self._journal(labels, plan, seeded=key.seeded)
         made = partial(source.journaled(journal.table).table, known, labels, budget=budget, key=key)
-        spending = Spending(labels=labels, key=key, division=division, plan=plan, journal=journal)
+        spending = Spending(labels=labels, key=key, budget=purse, division=division, plan=plan, journal=journal)
         walked, release = self._spent(features, made, spending, settings, sees=source.sees_labels)
         return self._finish(walked, release, transformer, settings, plan)
 
@@ -232,9 +223,10 @@ class LabelPrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         table, journal = None if sees else made(), spending.journal
         split = partial(assign_stages, len(labels), plan.shares, key.child("split"))
         stage = journal.split(split if plan.shares else lambda: None)
-        promised = partial(charge, self.ledger, division.promise, labels, seeded=key.seeded)
+        promised = partial(spending.budget.charge, division.promise)
         entry = journal.charged(lambda run: promised(mechanism=self._description() + run), ledger=self.ledger)
-        table = within("LabelPrivateClassifier", division, journal.table(PRIOR, made) if table is None else table)
+        table = journal.table(PRIOR, made) if table is None else table
+        spending.budget.check_spent(table.guarantee, epsilon=division.spent)
         draw = drawn_by(labels, RRWithPrior(division.response), key, kept=journal.kept)
         walked = walk(features, stage, table, draw, settings)
         promise, words = division.promise, self._description()
@@ -423,53 +415,3 @@ def _histograms(epsilon: float, count: int, *, alone: bool, estimator: Any, n_ex
         shrink=SHRINK,
         whole_budget=alone,
     )
-
-
-class Division(NamedTuple):
-    """What the prior spends, what the labels' response gets, and the promise of the whole."""
-
-    spent: float
-    response: float
-    promise: Guarantee
-
-
-def divided(owner: str, source: Prior, budget: float, labels: SensitiveLabels) -> Division:
-    """Divide the budget, or say that the prior leaves nothing of it."""
-    before = source.promise(budget, n_examples=len(labels), n_classes=labels.n_classes)
-    spent = before.epsilon()
-    if spent > 0 and not spent < budget:
-        fix = "Give the learner a larger epsilon or the prior a smaller one."
-        raise invalid(owner, "epsilon", f"exceed the prior's cost {spent:g}", got=budget, fix=fix)
-    if labels.classes_read_off:
-        before = before.assuming(CLASSES_READ_OFF)
-    response = what_is_left(budget, after=spent)
-    return Division(spent, response, _promised(before, response))
-
-
-def whole(owner: str, source: Prior, budget: float, labels: SensitiveLabels) -> Division:
-    """Give the prior what it asks for, up to the whole budget: no label is released, and nothing is left for one."""
-    before = source.promise(budget, n_examples=len(labels), n_classes=labels.n_classes)
-    spent = before.epsilon()
-    if not spent <= budget:
-        raise invalid(owner, "epsilon", f"cover the prior's cost {spent:g}", got=budget)
-    if labels.classes_read_off:
-        before = before.assuming(CLASSES_READ_OFF)
-    return Division(spent, 0.0, before.named("prior") if spent > 0 else before)
-
-
-def within(owner: str, division: Division, table: PriorTable) -> PriorTable:
-    """Refuse beliefs that cost more than was planned and charged for them."""
-    if table.guarantee is not None and not table.guarantee.epsilon() <= division.spent:
-        raise PrivacyError(
-            f"{owner}: the prior said that it costs epsilon = {division.spent!r} and spent "
-            f"{table.guarantee.epsilon()!r}. No label was released. Fix its `cost`."
-        )
-    return table
-
-
-def _promised(before: Guarantee, response: float) -> Guarantee:
-    """Return the prior's promise and then the response's; a prior that cost nothing leaves its assumptions alone."""
-    answer = Guarantee.pure(response).named("response")
-    if before.epsilon() > 0:
-        return before.named("prior").then(answer)
-    return replace(answer, assumptions=before.assumptions)

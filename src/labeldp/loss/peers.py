@@ -51,7 +51,7 @@ from labeldp.arrays import Float64s
 from labeldp.errors import PrivacyError, invalid
 from labeldp.loss.curves import Profile
 from labeldp.loss.rounding import UNIT, quotient_up
-from labeldp.threads import over_spans
+from labeldp.random import over_spans
 from labeldp.validate import check_delta, check_real
 
 __all__ = [
@@ -105,7 +105,7 @@ def _adder(
     sums: Float64s, table: Float64s, total: Float64s, *, factors: Float64s, weight: float, slip: float
 ) -> Callable[[int, int], None]:
     """Return the work on a span of neighbouring pairs: their laws of reports, and the profiles of those."""
-    from labeldp.loss import kernels
+    from labeldp import kernels
 
     def work(low: int, high: int) -> None:
         rows = sums[low : high + 1]
@@ -146,7 +146,7 @@ def blanket_deltas(epsilons: Float64s, *, n: int, alpha: float, grid: int = 65) 
     A ~ Bin(C, 1/2), C ~ Bin(n - 1, 2 alpha): this bounds every n1. One more coin is post-processing, so a value of C
     may stand for those above it.
     """
-    from labeldp.loss import kernels
+    from labeldp import kernels
 
     order = np.argsort(-epsilons)
     factors = np.exp(epsilons[order]) * (1 - 4 * UNIT)
@@ -246,7 +246,7 @@ def binomial(n: int, probability: float, factorials: Float64s) -> Float64s:
 
 def noisy_sums(n: int, alpha: float, *, rows: int, factorials: Float64s) -> Float64s:
     """Return the law of X for n1 = 0 .. rows - 1 positives among n users, one per row."""
-    from labeldp.loss import kernels
+    from labeldp import kernels
 
     out = np.zeros((rows, n + 1))
 
@@ -271,7 +271,7 @@ def window(laws: Float64s) -> tuple[int, int]:
 
 def report_table(n: int, m: int, factorials: Float64s) -> Float64s:
     """Return Pr[Bin(m, x / n) = k] for x = 0 .. n and k = 0 .. m."""
-    from labeldp.loss import kernels
+    from labeldp import kernels
 
     out = np.zeros((n + 1, m + 1))
     with np.errstate(divide="ignore"):

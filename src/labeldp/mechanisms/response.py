@@ -31,7 +31,7 @@ from labeldp.arrays import Floats
 from labeldp.channel import CandidateChannel, Channel, FiniteChannel, check_row_index, odds_to_keep, safe_odds
 from labeldp.errors import Described, invalid
 from labeldp.guarantee import Guarantee
-from labeldp.threads import over_spans
+from labeldp.random import over_spans
 from labeldp.validate import (
     ROW_SUM_TOLERANCE,
     as_float_matrix,
@@ -353,7 +353,7 @@ def likeliest_sets(owner: str, prior: Floats, *, odds: float, first_row: int = 0
 
     `first_row` is the number of the first row in the whole data set, for messages.
     """
-    from labeldp.mechanisms import kernels
+    from labeldp import kernels
 
     n, n_classes = prior.shape
     if math.isinf(odds):  # nothing is hidden: every label is kept, also one the prior thinks impossible

@@ -34,7 +34,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from labeldp.arrays import Floats
 from labeldp.errors import Described, PrivacyError, invalid
 from labeldp.random import as_key
-from labeldp.release.labels import boxed_labels
+from labeldp.release.labels import box_labels
 from labeldp.release.vectors import curate
 from labeldp.validate import check_delta, check_epsilon, check_integer, check_positive
 
@@ -121,7 +121,7 @@ class DPSGDClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         """Calibrate, charge, train inside the door, and keep what comes out of it."""
         training = importlib.import_module("labeldp.nn.dpsgd_train")
         rows = validate_data(self, X, accept_sparse="csr", dtype=[np.float32, np.float64], reset=True)
-        labels = boxed_labels(OWNER, y, n_rows=rows.shape[0], classes=self.classes, label_set=self.label_set)
+        labels = box_labels(OWNER, y, n_rows=rows.shape[0], classes=self.classes, label_set=self.label_set)
         key = as_key(OWNER, self.random_state)
         widths = self._widths(rows.shape[1], labels.n_classes)
         settings = self._settings(training, rows.shape[0], widths)

@@ -30,7 +30,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
 from functools import partial
 from typing import Any
 
@@ -44,6 +43,7 @@ from labeldp.priors.base import Kept, Prior, PriorTable, flat_features, model_pr
 from labeldp.priors.cluster import ClusterPrior
 from labeldp.random import NoiseKey
 from labeldp.release import SensitiveLabels
+from labeldp.release.labels import equal_parts
 from labeldp.validate import check_epsilon, check_integer
 
 OWNER = "StagedClusterPrior"
@@ -222,18 +222,6 @@ def half_white(space: npt.NDArray[np.float64], *, n_components: int) -> npt.NDAr
     top = slice(max(0, len(values) - n_components), None)
     damped = np.maximum(values[top], 1e-3 * max(float(values[-1]), np.finfo(np.float64).tiny))
     return np.asarray((centred @ axes[:, top]) / damped**0.25, np.float32)
-
-
-def equal_parts(spent: float, count: int) -> float:
-    """Return the largest float of which `count` add up, exactly, to no more than `spent`.
-
-    >>> equal_parts(0.5, 2), 3 * Fraction(equal_parts(0.1, 3)) <= Fraction(0.1)
-    (0.25, True)
-    """
-    part = spent / count
-    while Fraction(part) * count > Fraction(spent):
-        part = math.nextafter(part, 0.0)
-    return part
 
 
 def _promised(counts: list[PriorTable], *, each: float, spent: float) -> Guarantee:

@@ -10,9 +10,9 @@ labeldp touches a raw label, and both charge the same ledger.
 
 from typing import TYPE_CHECKING
 
+from labeldp.release.door import privatize
 from labeldp.release.labels import SensitiveLabels
 from labeldp.release.measurement import LabelCounts, LabelSums, Measurement, Query, Sensitivity, measure
-from labeldp.release.randomize import privatize
 from labeldp.release.release import Release
 
 if TYPE_CHECKING:  # a type checker does not see __getattr__ through: without this, load_release is just an object

@@ -1,4 +1,4 @@
-"""`SensitiveLabels`: raw labels on their way to the door, showing nothing of themselves.
+"""Raw labels on their way to the door: boxed so that they show nothing, checked, and accounted for.
 
 >>> SensitiveLabels(["yes", "no", "no"], classes=["no", "yes"])
 <SensitiveLabels 'labels': 3 labels of 2 classes, contents hidden>
@@ -7,23 +7,27 @@ Labels of any hashable kind become codes 0 .. K-1 by a public list of classes. W
 dtype says what the classes are, integers are taken as 0 .. K-1 when K is known, and otherwise the list is read off the
 labels themselves: which classes occur is then taken to be public, and the guarantee says so among its assumptions.
 
-From columns of any library to codes: what pandas, polars, pyarrow and NumPy call the same thing.
-
-Labels on their way into a learner: checked as scikit-learn checks them, and boxed. Every learner takes y this way.
+Design notes. `SensitiveLabels` is the box, `box_labels` the way in for every learner, `codes_of` the only way out, used by
+the door alone. `Budget` is the other half of the same thing: whoever releases anything about labels states what the
+release stands on, divides epsilon and charges the ledger through it. Nothing else in the house writes an assumption or
+charges a ledger, so that what one path knows no other path can forget.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Sequence
-from typing import Any, NoReturn
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import reduce
+from typing import Any, NamedTuple, NoReturn, Protocol
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _assert_all_finite, column_or_1d
 
 from labeldp.arrays import Codes
-from labeldp.errors import Described, LabelDPError, invalid, nearest
+from labeldp.errors import Described, LabelDPError, PrivacyError, invalid, nearest
+from labeldp.guarantee import Guarantee, Trust
 from labeldp.validate import check_integer, code_dtype
 
 CLASSES_READ_OFF = "the list of classes is public (it was read off the labels)"
@@ -97,6 +101,12 @@ class SensitiveLabels:
 
     def __reduce__(self) -> NoReturn:
         raise LabelDPError("SensitiveLabels: labels are not pickled. Privatize them first and share the release.")
+
+    def fingerprint(self, *, start: int = 0) -> str:
+        """Return what a ledger knows these rows by, without a word about their labels."""
+        from labeldp.accounting import fingerprint
+
+        return fingerprint(self.name, n_rows=len(self), start=start, row_ids=self.row_ids)
 
     def take(self, rows: Any) -> SensitiveLabels:
         """Return the labels of a subset of rows (a stage, a part), under the same name and classes."""
@@ -305,7 +315,7 @@ def decoded(codes: npt.NDArray[Any], classes: tuple[Hashable, ...]) -> npt.NDArr
     return named
 
 
-def boxed_labels(owner: str, y: Any, *, n_rows: int, classes: Sequence[Any] | None, label_set: str) -> SensitiveLabels:
+def box_labels(owner: str, y: Any, *, n_rows: int, classes: Sequence[Any] | None, label_set: str) -> SensitiveLabels:
     """Return one boxed label for each of the rows, of two classes or more."""
     if y is None:
         fix = "This learner requires y to be passed, but the target y is None."
@@ -321,6 +331,9 @@ def boxed_labels(owner: str, y: Any, *, n_rows: int, classes: Sequence[Any] | No
 
 
 def _boxed(owner: str, y: Any, classes: Sequence[Any] | None, label_set: str) -> SensitiveLabels:
+    from sklearn.utils.multiclass import check_classification_targets
+    from sklearn.utils.validation import _assert_all_finite, column_or_1d
+
     plain = y
     if not hasattr(y, "dtype") or isinstance(y, np.ndarray):
         plain = column_or_1d(y, warn=True)
@@ -336,3 +349,178 @@ def _agreed(owner: str, labels: SensitiveLabels, classes: Sequence[Any] | None) 
         fix = "Leave classes out: SensitiveLabels know theirs."
         raise invalid(owner, "classes", "be those of the labels", got=got, fix=fix)
     return labels
+
+
+# ------------------------------------------------------------------------------------------------ what may be spent
+
+
+class LabelSet(Protocol):
+    """Labels as a ledger knows them: `SensitiveLabels` in memory, or the rows of a table."""
+
+    @property
+    def name(self) -> str:
+        """What the ledger calls them; a budget belongs to a name."""
+
+    @property
+    def classes_read_off(self) -> bool:
+        """Whether the list of classes was read off the labels."""
+
+    @property
+    def n_classes(self) -> int:
+        """K."""
+
+    def __len__(self) -> int: ...
+
+    def fingerprint(self, *, start: int = 0) -> str:
+        """Return what the ledger knows these rows by."""
+
+
+class Costly(Protocol):
+    """A source of beliefs that says beforehand what it costs (a `labeldp.priors.Prior`)."""
+
+    def promise(self, budget: float, *, n_examples: int, n_classes: int) -> Guarantee:
+        """Return what the beliefs will cost of `budget`, with their trust and assumptions."""
+
+
+class Split(NamedTuple):
+    """A budget divided: what the prior spends, what the response to labels gets, and the promise of both together."""
+
+    spent: float
+    response: float
+    promise: Guarantee
+
+
+class Shares(NamedTuple):
+    """A budget divided evenly over stages: (epsilon, delta) of each one, and the promise of all together."""
+
+    epsilon: float
+    delta: float
+    promise: Guarantee
+
+
+#: Room, relatively, for the rounding of a sum of equal shares and for the calibration of each of them.
+ROOM = 1e-9
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Budget:
+    """What is spent on one set of labels: divided, stated with all that it stands on, and charged once.
+
+    Parameters
+    ----------
+    owner : str
+        Who spends, for messages.
+    labels : LabelSet
+        Whose budget it is.
+    ledger : Ledger, optional
+        Where it is written down, before anything is drawn. Without one nothing is recorded.
+    seeded : bool
+        Whether the noise will come from a seed: the ledger says so.
+    start : int
+        The position of the first row in a data set given in pieces.
+
+    Guarantee
+    ---------
+    The parts of a split never exceed the whole: `what_is_left` and equal shares round down, and the promise of a split is
+    evaluated against the budget before it is returned. `state` adds what the labels themselves assume; it is the only
+    place that knows.
+
+    Example
+    -------
+    >>> labels = SensitiveLabels(["a", "b"])
+    >>> budget = Budget(owner="example", labels=labels)
+    >>> print(budget.state(Guarantee.pure(1.0)).assumptions[0])
+    the list of classes is public (it was read off the labels)
+    >>> budget.share(1.0, 0.0, stages=4, name="count").promise.epsilon() <= 1.0
+    True
+    """
+
+    owner: str
+    labels: LabelSet
+    ledger: Any = None
+    seeded: bool = False
+    start: int = 0
+
+    def state(self, promise: Guarantee, *assumptions: str) -> Guarantee:
+        """Return the promise with what it stands on: the given assumptions, and those of the labels."""
+        known = (*assumptions, CLASSES_READ_OFF) if self.labels.classes_read_off else assumptions
+        for text in known:
+            promise = promise if text in promise.assumptions else promise.assuming(text)
+        return promise
+
+    def split(self, epsilon: float, *, prior: Costly, response: bool = True) -> Split:
+        """Divide epsilon between a prior and the response that it informs; they compose in sequence on the same labels.
+
+        The prior says what it costs, and the response gets what is left. Without a response (no label is released) the
+        prior may take all of it.
+        """
+        from labeldp.accounting import what_is_left
+
+        before = prior.promise(epsilon, n_examples=len(self.labels), n_classes=self.labels.n_classes)
+        spent = before.epsilon()
+        if not response:
+            if not spent <= epsilon:
+                raise invalid(self.owner, "epsilon", f"cover the prior's cost {spent:g}", got=epsilon)
+            return Split(spent, 0.0, self.state(before.named("prior") if spent > 0 else before))
+        if spent > 0 and not spent < epsilon:
+            fix = "Give it a larger epsilon or the prior a smaller one."
+            raise invalid(self.owner, "epsilon", f"exceed the prior's cost {spent:g}", got=epsilon, fix=fix)
+        left = what_is_left(epsilon, after=spent)
+        answer = Guarantee.pure(left).named("response")
+        # A prior that costs nothing leaves its assumptions behind, and no part of the promise.
+        whole = before.named("prior").then(answer) if spent > 0 else replace(answer, assumptions=before.assumptions)
+        return Split(spent, left, self.state(whole))
+
+    def share(self, epsilon: float, delta: float, *, stages: int, name: str) -> Shares:
+        """Divide (epsilon, delta) evenly over stages of a curator's measurements that compose in sequence."""
+        from labeldp.accounting import zcdp_rho
+
+        if math.isinf(epsilon) or delta == 0:
+            each = epsilon if math.isinf(epsilon) else math.nextafter(epsilon / stages * (1 - ROOM), 0.0)
+            part = Guarantee.pure(each, trust=Trust.CURATOR)
+        else:
+            each = Guarantee.zcdp(zcdp_rho(epsilon=epsilon, delta=delta) / stages * (1 - ROOM)).epsilon(delta)
+            # `measure` will find the rho that implies this share; its own rounding is a few units of the last place.
+            part = Guarantee.zcdp(zcdp_rho(epsilon=each, delta=delta) * (1 + 1e-12), trust=Trust.CURATOR)
+        parts = [part.named(f"{name} of stage {number + 1}") for number in range(stages)]
+        promise = reduce(lambda whole, one: whole.then(one), parts)
+        if not promise.epsilon(delta) <= epsilon:
+            got = Described(f"{promise.epsilon(delta)!r} at delta {delta:g}")
+            raise invalid(self.owner, "epsilon", f"be kept by {stages} stages", got=got)
+        return Shares(each, delta, self.state(promise))
+
+    def check_spent(self, measured: Guarantee | None, *, epsilon: float, delta: float = 0.0) -> None:
+        """Stop where a part spent more than was charged for it: the proof by evaluation."""
+        if measured is not None and not measured.epsilon(delta) <= epsilon:
+            raise PrivacyError(
+                f"{self.owner}: epsilon = {epsilon!r} was charged for a part that spent {measured.epsilon(delta)!r}. "
+                "Nothing more was released. Fix what it says it costs."
+            )
+
+    def charge(self, promise: Guarantee, *, mechanism: str, note: str = "") -> int | None:
+        """Write the release into the ledger, or raise BudgetError; return the entry's number, None without a ledger."""
+        if self.ledger is None:
+            return None
+        entry = self.ledger.charge(
+            promise,
+            label_set=self.labels.name,
+            rows=self.labels.fingerprint(start=self.start),
+            n_rows=len(self.labels),
+            mechanism=mechanism,
+            parts=promise.parts,
+            seeded=self.seeded,
+            note=note,
+        )
+        return int(entry.id)
+
+
+def equal_parts(spent: float, count: int) -> float:
+    """Return the largest float of which `count` add up, exactly, to no more than `spent`.
+
+    >>> equal_parts(0.5, 2), 3 * Fraction(equal_parts(0.1, 3)) <= Fraction(0.1)
+    (0.25, True)
+    """
+    part = spent / count
+    while Fraction(part) * count > Fraction(spent):
+        part = math.nextafter(part, 0.0)
+    return part

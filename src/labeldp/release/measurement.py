@@ -29,8 +29,7 @@ from labeldp.errors import Described, PrivacyError, invalid
 from labeldp.guarantee import Guarantee, Trust
 from labeldp.mechanisms import MeasuringMechanism
 from labeldp.random import BitStream, NoiseKey, as_key
-from labeldp.release.budget import charge
-from labeldp.release.labels import CLASSES_READ_OFF, SensitiveLabels, as_sensitive, codes_of
+from labeldp.release.labels import Budget, SensitiveLabels, as_sensitive, codes_of
 from labeldp.samplers import discrete_gaussian, discrete_laplace, rate_below, variance_above
 from labeldp.validate import check_delta, check_epsilon, check_integer
 
@@ -91,11 +90,10 @@ def measure(
     boxed = as_sensitive(labels, None)
     key = as_key("measure", rng)
     noise = _noise_for(query.sensitivity(n_classes=boxed.n_classes), target, failure)
-    guarantee = noise.guarantee
-    if boxed.classes_read_off:
-        guarantee = guarantee.assuming(CLASSES_READ_OFF)
+    budget = Budget(owner="measure", labels=boxed, ledger=ledger, seeded=key.seeded)
+    guarantee = budget.state(noise.guarantee)
     exact = query.exact(codes_of(boxed), n_classes=boxed.n_classes)
-    entry = charge(ledger, guarantee, boxed, mechanism=f"{type(query).__name__}, {noise.text}", seeded=key.seeded)
+    entry = budget.charge(guarantee, mechanism=f"{type(query).__name__}, {noise.text}")
     noisy = exact + noise.draw(key, exact.size).reshape(exact.shape)
     value = query.present(noisy, n_examples=len(boxed), n_classes=boxed.n_classes)
     return Measurement(value=value, guarantee=guarantee, seeded=key.seeded, noise=noise.text, ledger_entry=entry)

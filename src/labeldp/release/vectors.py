@@ -39,8 +39,7 @@ from labeldp.arrays import Float64s
 from labeldp.errors import Described, PrivacyError, invalid
 from labeldp.guarantee import Guarantee, Trust, Unit
 from labeldp.random import BitStream, as_key
-from labeldp.release.budget import charge
-from labeldp.release.labels import CLASSES_READ_OFF, SensitiveLabels, as_sensitive, codes_of
+from labeldp.release.labels import Budget, SensitiveLabels, as_sensitive, codes_of
 from labeldp.validate import check_delta, check_epsilon
 
 FLOATING_POINT = "noise and statistic are floating-point numbers, taken for real ones"
@@ -172,9 +171,9 @@ def _through_the_door(
 ) -> VectorMeasurement:
     """Charge, then hand the raw codes and the noise to the work, and box its answer."""
     key = as_key("measure_vector", rng)
-    if boxed.classes_read_off:
-        promise = promise.assuming(CLASSES_READ_OFF)
-    entry = charge(ledger, promise, boxed, mechanism=text, seeded=key.seeded)
+    budget = Budget(owner="measure_vector", labels=boxed, ledger=ledger, seeded=key.seeded)
+    promise = budget.state(promise)
+    entry = budget.charge(promise, mechanism=text)
     value = work(codes_of(boxed), BitStream(key.child("measure vector")))
     if not np.isfinite(value).all():
         raise PrivacyError(f"measure_vector: {text} is not finite. Nothing was released; check features and labels.")

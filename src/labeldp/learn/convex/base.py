@@ -28,7 +28,7 @@ from labeldp.errors import invalid
 from labeldp.guarantee import Guarantee
 from labeldp.learn.convex.losses import Loss
 from labeldp.release import SensitiveLabels
-from labeldp.release.labels import boxed_labels
+from labeldp.release.labels import box_labels
 from labeldp.validate import check_positive, check_real
 
 
@@ -48,7 +48,7 @@ class ConvexClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         owner = type(self).__name__
         self._rows = self._row_map()
         X = self._checked(X, reset=True)
-        labels = boxed_labels(owner, y, n_rows=X.shape[0], classes=self.classes, label_set=self.label_set)
+        labels = box_labels(owner, y, n_rows=X.shape[0], classes=self.classes, label_set=self.label_set)
         return self._rows.apply(X), labels
 
     def _row_map(self) -> RowMap:

@@ -69,14 +69,13 @@ import numpy.typing as npt
 
 from labeldp.arrays import Floats
 from labeldp.errors import invalid
-from labeldp.learn.classifier import divided, within
 from labeldp.learn.convex.base import ConvexClassifier
 from labeldp.learn.convex.losses import Loss, chosen_loss, one_hot
 from labeldp.mechanisms import Mechanism, RandomizedResponse, RRWithPrior
 from labeldp.priors import Prior
 from labeldp.random import NoiseKey, as_key
 from labeldp.release import Release, SensitiveLabels, privatize
-from labeldp.release.budget import charge
+from labeldp.release.labels import Budget
 from labeldp.release.vectors import VectorQuery, measure_vector
 from labeldp.validate import check_delta, check_epsilon, check_integer, check_positive
 
@@ -251,9 +250,11 @@ class LPRRSGD(ConvexClassifier):
         if self.prior is None:
             mechanism: Mechanism = RandomizedResponse(epsilon=budget, n_classes=labels.n_classes)
             return privatize(labels, mechanism, rng=key, ledger=self.ledger)
-        plan = divided("LPRRSGD", self.prior, budget, labels)
-        entry = charge(self.ledger, plan.promise, labels, mechanism=f"LPRRSGD, {self.prior!r}", seeded=key.seeded)
-        table = within("LPRRSGD", plan, self.prior.table(X, labels, budget=budget, key=key))
+        purse = Budget(owner="LPRRSGD", labels=labels, ledger=self.ledger, seeded=key.seeded)
+        plan = purse.split(budget, prior=self.prior)
+        entry = purse.charge(plan.promise, mechanism=f"LPRRSGD, {self.prior!r}")
+        table = self.prior.table(X, labels, budget=budget, key=key)
+        purse.check_spent(table.guarantee, epsilon=plan.spent)
         release = privatize(labels, RRWithPrior(plan.response), prior=table.probabilities(), rng=key)
         return replace(release, guarantee=plan.promise, ledger_entry=entry)
 

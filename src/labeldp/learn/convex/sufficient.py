@@ -38,8 +38,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import reduce
 from typing import Any, Protocol
 
 import numpy as np
@@ -48,10 +46,8 @@ import scipy.sparse
 from sklearn.base import clone
 from sklearn.utils import get_tags
 
-from labeldp.accounting import zcdp_rho
 from labeldp.arrays import Floats
-from labeldp.errors import Described, PrivacyError, invalid
-from labeldp.guarantee import Guarantee, Trust
+from labeldp.errors import invalid
 from labeldp.learn.convex.base import UNIT_NORM, ConvexClassifier, check_penalty, row_map
 from labeldp.learn.convex.losses import Softmax, Squared
 from labeldp.learn.convex.moments import (
@@ -69,8 +65,7 @@ from labeldp.learn.corrections import checked_rows
 from labeldp.priors import model_probabilities
 from labeldp.random import NoiseKey, as_key
 from labeldp.release import Measurement, SensitiveLabels, Sensitivity, measure
-from labeldp.release.budget import charge
-from labeldp.release.labels import CLASSES_READ_OFF, boxed_labels
+from labeldp.release.labels import Budget, box_labels
 from labeldp.validate import check_choice, check_delta, check_epsilon, check_integer
 
 #: A ridge score is read as a probability no smaller than this.
@@ -194,11 +189,11 @@ class SufficientStatistics(ConvexClassifier):
         check_network(self.network)
         X = checked_rows(self, X, inner=self.network, reset=True)
         self._rows = self._row_map()
-        labels = boxed_labels(owner, y, n_rows=len(X), classes=self.classes, label_set=self.label_set)
-        plan = planned(stages, epsilon=budget[0], delta=budget[1])
-        promise = plan.promise.assuming(CLASSES_READ_OFF) if labels.classes_read_off else plan.promise
+        labels = box_labels(owner, y, n_rows=len(X), classes=self.classes, label_set=self.label_set)
+        purse = Budget(owner=owner, labels=labels, ledger=self.ledger, seeded=key.seeded)
+        plan = purse.share(*budget, stages=stages, name="moments")
         belief, rows = checked_centre(centre, len(X), labels.n_classes), self._rows.apply(flat_views(X))
-        charge(self.ledger, promise, labels, mechanism=f"{owner}, {stages} stages", seeded=key.seeded)
+        purse.charge(plan.promise, mechanism=f"{owner}, {stages} stages")
         network: Any = None
         for number in range(stages):
             if number:
@@ -209,12 +204,12 @@ class SufficientStatistics(ConvexClassifier):
             cut, measured = self._measured(
                 rows, labels, epsilon=plan.epsilon, delta=plan.delta, key=stage_key, ledger=None
             )
-            within_plan(measured.guarantee, plan)
+            purse.check_spent(measured.guarantee, epsilon=plan.epsilon, delta=plan.delta)
             weights = self._solved(cut, belief, n_classes=labels.n_classes)
             targets = soft_targets(self._scored(cut, weights, belief))
             network = trained(self.network, X, targets, classes=labels.classes, number=number, params=self.stage_params)
         self.network_, self.classes_ = network, np.asarray(labels.classes)
-        self.guarantee_, self.seeded_, self.centre_ = promise, key.seeded, None
+        self.guarantee_, self.seeded_, self.centre_ = plan.promise, key.seeded, None
         for name in ("coef_", "intercept_"):
             self.__dict__.pop(name, None)  # of an earlier fit in one stage
         return self
@@ -323,40 +318,6 @@ class Network(Protocol):
 
     def hidden_features(self, X: Any) -> Floats:
         """Return what feeds the last layer."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Plan:
-    """What one stage may spend, as `measure` takes it, and the promise of all of them."""
-
-    epsilon: float
-    delta: float
-    promise: Guarantee
-
-
-def planned(stages: int, *, epsilon: float, delta: float) -> Plan:
-    """Divide the budget evenly, and compose what the stages will promise."""
-    if math.isinf(epsilon) or delta == 0:
-        share = epsilon if math.isinf(epsilon) else math.nextafter(epsilon / stages * (1 - ROOM), 0.0)
-        each = Guarantee.pure(share, trust=Trust.CURATOR)
-    else:
-        share = Guarantee.zcdp(zcdp_rho(epsilon=epsilon, delta=delta) / stages * (1 - ROOM)).epsilon(delta)
-        # `measure` will find the rho that implies `share`; its own rounding is within a few units of the last place.
-        each = Guarantee.zcdp(zcdp_rho(epsilon=share, delta=delta) * (1 + 1e-12), trust=Trust.CURATOR)
-    parts = [each.named(f"moments of stage {number + 1}") for number in range(stages)]
-    promise = reduce(lambda whole, part: whole.then(part), parts)
-    if not promise.epsilon(delta) <= epsilon:
-        got = Described(f"{promise.epsilon(delta)!r} at delta {delta:g}")
-        raise invalid(OWNER, "epsilon", f"be kept by {stages} stages", got=got)
-    return Plan(epsilon=share, delta=delta, promise=promise)
-
-
-def within_plan(measured: Guarantee, plan: Plan) -> None:
-    """Refuse to go on if a stage promised less than was charged for it: the proof by evaluation."""
-    if not measured.epsilon(plan.delta) <= plan.epsilon:
-        raise PrivacyError(
-            f"{OWNER}: a stage spent epsilon = {measured.epsilon(plan.delta)!r} of {plan.epsilon!r}. Stopped there."
-        )
 
 
 def check_network(network: Any) -> None:

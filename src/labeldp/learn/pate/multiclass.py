@@ -12,6 +12,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -39,8 +40,7 @@ from labeldp.learn.softmax import SoftmaxRegression
 from labeldp.priors import model_probabilities
 from labeldp.random import BitStream, NoiseKey, as_key
 from labeldp.release import SensitiveLabels
-from labeldp.release.budget import charge
-from labeldp.release.labels import CLASSES_READ_OFF, boxed_labels, codes_of
+from labeldp.release.labels import Budget, box_labels, codes_of
 from labeldp.validate import check_choice, check_integer, check_real
 
 
@@ -255,13 +255,15 @@ class PATE(TeacherEnsemble):
         """Teach the teachers on X and y, let them vote on X_public, and teach the student what was answered."""
         teacher = SoftmaxRegression() if self.teacher is None else self.teacher
         private, public = self._rows(X, X_public, teacher)
-        labels = boxed_labels("PATE", y, n_rows=private.shape[0], classes=self.classes, label_set=self.label_set)
-        plan = self._plan(public.shape[0], labels)
+        labels = box_labels("PATE", y, n_rows=private.shape[0], classes=self.classes, label_set=self.label_set)
+        plan = self._plan(public.shape[0])
         level = self._level()
         key = as_key("PATE", self.random_state)
         bits = BitStream(key.claim("PATE"))
         ballot = self._polled(vote_for_class, teacher, private, codes_of(labels).astype(np.int64), public, key=key)
-        entry = charge(self.ledger, plan.guarantee, labels, mechanism=self._description(plan), seeded=key.seeded)
+        budget = Budget(owner="PATE", labels=labels, ledger=self.ledger, seeded=key.seeded)
+        plan = replace(plan, assumptions=budget.state(plan.guarantee).assumptions)
+        entry = budget.charge(plan.guarantee, mechanism=self._description(plan))
         counts = count_classes(ballot.votes, n_classes=labels.n_classes)
         found = answer_classes(counts, plan, level=level, bits=bits)
         some_answers("PATE", found.rows.size, found.n_asked, ballot.close)
@@ -270,7 +272,7 @@ class PATE(TeacherEnsemble):
         ballot.close()
         return self
 
-    def _plan(self, n_queries: int, labels: SensitiveLabels) -> VotePlan:
+    def _plan(self, n_queries: int) -> VotePlan:
         """Return the noise of the run."""
         tested = check_choice("PATE", "aggregation", self.aggregation, AGGREGATIONS) == "confident-gnmax"
         if not tested and self.n_answers not in (None, n_queries):
@@ -284,7 +286,7 @@ class PATE(TeacherEnsemble):
             n_answers=by_default if self.n_answers is None else self.n_answers,
             threshold_share=check_share("PATE", "threshold_share", self.threshold_share) if tested else None,
             unit=self._unit(),
-            assumptions=(*ASSUMPTIONS, CLASSES_READ_OFF) if labels.classes_read_off else ASSUMPTIONS,
+            assumptions=ASSUMPTIONS,
         )
 
     def _level(self) -> float:

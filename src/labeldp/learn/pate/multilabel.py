@@ -31,7 +31,7 @@ from labeldp.learn.pate.votes import (
 from labeldp.learn.softmax import SoftmaxRegression
 from labeldp.random import BitStream, NoiseKey, as_key
 from labeldp.release import SensitiveLabels
-from labeldp.release.budget import charge
+from labeldp.release.labels import Budget
 from labeldp.selection import StablePlan
 from labeldp.validate import check_choice, check_integer
 
@@ -207,7 +207,9 @@ class MultiLabelPATE(TeacherEnsemble):
         """Charge the ledger, to which labels are a name and a number of rows."""
         stand_in = SensitiveLabels(np.zeros(n_rows, np.int64), n_classes=1, name=self.label_set)
         text = f"MultiLabelPATE({self.aggregation}, {self.n_teachers} teachers)"
-        return charge(self.ledger, promise, stand_in, mechanism=text, seeded=seeded)
+        return Budget(owner="MultiLabelPATE", labels=stand_in, ledger=self.ledger, seeded=seeded).charge(
+            promise, mechanism=text
+        )
 
     def _answered(self, counts: Int64s, plan: VotePlan | StablePlan, key: NoiseKey) -> SetAnswers:
         if isinstance(plan, StablePlan):

@@ -60,8 +60,7 @@ from labeldp.mechanisms.optimal import stacked
 from labeldp.priors.cluster import cluster
 from labeldp.random import NoiseKey, as_key
 from labeldp.release import LabelSums, Query, Release, SensitiveLabels, Sensitivity, measure, privatize
-from labeldp.release.budget import charge
-from labeldp.release.labels import CLASSES_READ_OFF
+from labeldp.release.labels import Budget
 from labeldp.release.measurement import check_groups
 from labeldp.validate import check_epsilon, check_integer, check_real
 
@@ -151,8 +150,9 @@ class LabelPrivateRatings(RegressorMixin, BaseEstimator):  # type: ignore[misc] 
         learner, family = self._prepared(table, labels, plan)
         stage = assign_stages(len(table), self._shares(len(table), plan), key.child("split"))
         features = table.features(learner.pair_features)
-        promise = plan.promise.assuming(CLASSES_READ_OFF) if labels.classes_read_off else plan.promise
-        entry = charge(self.ledger, promise, labels, mechanism=self._description(), seeded=key.seeded)
+        budget = Budget(owner="LabelPrivateRatings", labels=labels, ledger=self.ledger, seeded=key.seeded)
+        promise = budget.state(plan.promise)
+        entry = budget.charge(promise, mechanism=self._description())
         evidence = self._summed(table, labels, features, family, plan=plan, key=key)
         released = None
         if plan.response > 0:

@@ -15,6 +15,8 @@ The door for a stream of labels: what `privatize` and `measure` do at once, done
 Design notes. The answers are those of the calls in memory, bit for bit: counts are sums of integers, their noise comes
 from the same place of the same key, and a label's noise is found by its position. Charging is the caller's, once for
 the whole stream and before the first noise.
+
+Charging a ledger before anything is drawn: one call for both leaves of the door.
 """
 
 from __future__ import annotations
@@ -31,12 +33,10 @@ from labeldp.channel import FiniteChannel
 from labeldp.errors import Described, PrivacyError, invalid
 from labeldp.guarantee import Guarantee
 from labeldp.mechanisms import MeasuringMechanism, Mechanism
-from labeldp.random import NoiseKey, as_key
-from labeldp.release.budget import charge
-from labeldp.release.labels import CLASSES_READ_OFF, SensitiveLabels, as_sensitive, codes_of
+from labeldp.random import NoiseKey, as_key, over_spans
+from labeldp.release.labels import Budget, SensitiveLabels, as_sensitive, codes_of
 from labeldp.release.measurement import Counter, LabelCounts, Measurement, _check_budget, _noise_for
 from labeldp.release.release import Release
-from labeldp.threads import over_spans
 from labeldp.validate import check_integer, code_dtype
 
 #: Examples per step: their words (1 MiB) and codes stay in a core's cache, and memory does not grow with n.
@@ -91,11 +91,14 @@ def privatize(
     first = check_integer("privatize", "start", start, least=0, most=(1 << 63) - 1)  # a block number has 64 bits
     key = as_key("privatize", rng)
     boxed = as_sensitive(labels, _known_n_classes(labels, mechanism, prior))
+    budget = Budget(owner="privatize", labels=boxed, ledger=ledger, seeded=key.seeded, start=first)
     if isinstance(mechanism, MeasuringMechanism):
-        return _measured(boxed, mechanism, key, prior=prior, groups=groups, ledger=ledger, start=first)
+        return _measured(boxed, mechanism, key, budget, prior=prior, groups=groups)
     channel = mechanism.channel(prior, groups=groups, n_classes=boxed.n_classes)
-    guarantee = _promise(mechanism, channel, boxed)
-    entry = charge(ledger, guarantee, boxed, mechanism=repr(mechanism), seeded=key.seeded, start=first)
+    _check_fit(channel, boxed)
+    _check_claim(mechanism, channel, claimed=mechanism.guarantee.epsilon())
+    guarantee = budget.state(mechanism.guarantee)
+    entry = budget.charge(guarantee, mechanism=repr(mechanism))
     return _released(boxed, mechanism, channel, guarantee, key, start=first, entry=entry)
 
 
@@ -103,19 +106,14 @@ def _measured(
     boxed: SensitiveLabels,
     mechanism: MeasuringMechanism,
     key: NoiseKey,
+    budget: Budget,
     *,
     prior: Any,
     groups: Any,
-    ledger: Any,
-    start: int,
 ) -> Release:
     """Release by a mechanism that asks for noisy counts first; the whole guarantee is charged before the first one."""
-    guarantee = _stated(mechanism, boxed)
-
-    def pay() -> int | None:
-        return charge(ledger, guarantee, boxed, mechanism=repr(mechanism), seeded=key.seeded, start=start)
-
-    counter = Counter(boxed, mechanism, key, pay, start=start)
+    guarantee, start = budget.state(mechanism.guarantee), budget.start
+    counter = Counter(boxed, mechanism, key, lambda: budget.charge(guarantee, mechanism=repr(mechanism)), start=start)
     channel = mechanism.measured_channel(
         counter, groups=groups, n_classes=boxed.n_classes, n_examples=len(boxed), prior=prior
     )
@@ -178,19 +176,6 @@ def _known_n_classes(labels: Any, mechanism: Mechanism, prior: Any) -> int | Non
         first = prior[0] if isinstance(prior, (list, tuple)) and len(prior) and np.ndim(prior[0]) == 2 else prior
         stated = np.shape(first)[-1] if np.ndim(first) else None
     return None if stated is None else int(stated)
-
-
-def _promise(mechanism: Mechanism, channel: FiniteChannel, labels: SensitiveLabels) -> Guarantee:
-    """Return the guarantee of this release, after checking that the channel keeps it and fits the labels."""
-    _check_fit(channel, labels)
-    _check_claim(mechanism, channel, claimed=mechanism.guarantee.epsilon())
-    return _stated(mechanism, labels)
-
-
-def _stated(mechanism: Mechanism, labels: SensitiveLabels) -> Guarantee:
-    """Return the mechanism's guarantee with what these labels add to its assumptions."""
-    guarantee = mechanism.guarantee
-    return guarantee.assuming(CLASSES_READ_OFF) if labels.classes_read_off else guarantee
 
 
 def _check_fit(channel: FiniteChannel, labels: SensitiveLabels) -> None:

@@ -1,0 +1,478 @@
+"""Compiled loops that turn a prior into candidate sets, without a sort.
+
+max_k w_k is a fractional program: max over sets S of p(S) / (e^epsilon - 1 + |S|). Dinkelbach's iteration climbs to
+it: tau <- p(S) / (odds + |S|), S <- {i : p_i > tau}, with odds = e^epsilon - 1. Each step either shrinks S or stops, and
+w is unimodal in k, so it stops at the optimum; the candidate set is {i : p_i > tau}. Any lower bound on the optimum
+starts it: both S = all labels and S = {the likeliest} are used.
+
+Where odds is so small that p > p / (odds + 1) fails in floating point (epsilon = 0 in particular), no label passes, and
+the likeliest label, the first of them at a tie, is the set.
+
+The kernels check as they go: a row with a negative, a NaN or an infinite entry, or that does not sum to one within the
+tolerance, is reported by number and its set is not to be used. Two shapes of one algorithm: few classes work on tiles
+of 64 rows, transposed, so that the processor's lanes hold rows; many classes work along the row.
+
+Compiled loops that draw outputs from a channel: two words per example, nothing shared between examples.
+
+Example r of a batch uses words[r] alone, so the answer does not depend on batches, threads or order. The loops release
+the interpreter's lock; `labeldp.random` runs them side by side on spans of rows.
+
+Compiled loops of the peer-to-peer accountant: laws of noisy sums, and profiles of neighbouring laws.
+
+Compiled loops of the patch features: responses are rectified, both signs, and pooled in one pass.
+
+>>> import numpy as np
+>>> edges = bin_edges(23, 4)
+>>> edges.tolist()
+[[0, 6], [5, 12], [11, 18], [17, 23]]
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+#: Rows per tile, and the largest K that is worked on in tiles (a set then fits one 64-bit word).
+LANES = 64
+#: Sums may be reassociated (so that they vectorise); NaN and infinity keep their meaning, since rows are checked here.
+_FAST = {"reassoc", "contract", "nsz", "arcp"}
+_JIT_SETS: dict[str, Any] = {
+    "cache": True,
+    "nogil": True,
+    "boundscheck": False,
+    "error_model": "numpy",
+    "fastmath": _FAST,
+}
+_BLOCK = 16
+
+
+@numba.njit(**_JIT_SETS)
+def select_tiles(prior: Any, odds: Any, tolerance: Any, members: Any, sizes: Any) -> Any:  # pragma: no cover - compiled
+    """Write the candidate sets of rows with at most 64 classes; return the first bad row, or the number of rows."""
+    n, n_classes = prior.shape
+    kind = prior.dtype
+    tile = np.empty((n_classes, LANES), kind)
+    most, least, total = np.empty(LANES, kind), np.empty(LANES, kind), np.empty(LANES, kind)
+    tau, mass, count = np.empty(LANES, kind), np.empty(LANES, kind), np.empty(LANES, kind)
+    first_bad = n
+    for begin in range(0, n, LANES):
+        rows = min(LANES, n - begin)
+        for lane in range(LANES):
+            # A short last tile repeats its last row, so that every row goes through the same arithmetic.
+            row = begin + min(lane, rows - 1)
+            for k in range(n_classes):
+                tile[k, lane] = prior[row, k]
+        _survey_lanes(tile, most, least, total)
+        _climb_lanes(tile, kind.type(odds), most, total, tau, mass, count)
+        for lane in range(rows):
+            if not (abs(total[lane] - kind.type(1)) <= tolerance) or least[lane] < kind.type(0):
+                first_bad = min(first_bad, begin + lane)
+        _write_lanes(tile, tau, most, count, members[begin : begin + rows], sizes[begin : begin + rows])
+    return first_bad
+
+
+@numba.njit(inline="always", fastmath=_FAST)
+def _survey_lanes(tile: Any, most: Any, least: Any, total: Any) -> None:  # pragma: no cover - compiled
+    """Take the largest entry, the smallest and the sum of each lane."""
+    for lane in range(LANES):
+        most[lane] = tile[0, lane]
+        least[lane] = tile[0, lane]
+        total[lane] = tile[0, lane]
+    for k in range(1, tile.shape[0]):
+        for lane in range(LANES):
+            value = tile[k, lane]
+            most[lane] = value if value > most[lane] else most[lane]
+            least[lane] = value if value < least[lane] else least[lane]
+            total[lane] += value
+
+
+@numba.njit(inline="always", fastmath=_FAST)
+def _climb_lanes(
+    tile: Any, odds: Any, most: Any, total: Any, tau: Any, mass: Any, count: Any
+) -> None:  # pragma: no cover - compiled
+    """Run Dinkelbach's iteration in all lanes until none moves."""
+    zero, one, size = tile.dtype.type(0), tile.dtype.type(1), tile.dtype.type(tile.shape[0])
+    for lane in range(LANES):
+        alone = most[lane] / (odds + one)
+        everyone = total[lane] / (odds + size)
+        tau[lane] = alone if alone > everyone else everyone
+    moved = 1
+    while moved > 0:
+        for lane in range(LANES):
+            mass[lane] = zero
+            count[lane] = zero
+        for k in range(tile.shape[0]):
+            for lane in range(LANES):
+                value = tile[k, lane]
+                inside = value > tau[lane]
+                mass[lane] += value if inside else zero
+                count[lane] += one if inside else zero
+        moved = 0
+        for lane in range(LANES):
+            higher = mass[lane] / (odds + count[lane])
+            up = (higher > tau[lane]) & (count[lane] > one)
+            tau[lane] = higher if up else tau[lane]
+            moved += 1 if up else 0
+
+
+@numba.njit(inline="always")
+def _write_lanes(tile: Any, tau: Any, most: Any, count: Any, members: Any, sizes: Any) -> None:  # pragma: no cover
+    """Pack each lane's set into bytes; an empty one becomes the first likeliest label."""
+    words = np.zeros(LANES, np.uint64)
+    for k in range(tile.shape[0]):
+        flag = np.uint64(1) << np.uint64(k)
+        for lane in range(LANES):
+            words[lane] |= flag if tile[k, lane] > tau[lane] else np.uint64(0)
+    for lane in range(members.shape[0]):
+        word = words[lane]
+        if word == np.uint64(0):
+            for k in range(tile.shape[0] - 1, -1, -1):
+                word = np.uint64(1) << np.uint64(k) if tile[k, lane] == most[lane] else word
+        sizes[lane] = max(np.int64(count[lane]), 1)
+        for byte in range(members.shape[1]):
+            members[lane, byte] = np.uint8(word & np.uint64(0xFF))
+            word >>= np.uint64(8)
+
+
+@numba.njit(**_JIT_SETS)
+def select_rows(prior: Any, odds: Any, tolerance: Any, members: Any, sizes: Any) -> Any:  # pragma: no cover - compiled
+    """Write the candidate sets of rows with many classes; return the first bad row, or the number of rows.
+
+    One pass over the row takes its sum and the peak of each block. The climb among the peaks alone already ends close
+    to the optimum, from below; only blocks whose peak passes that threshold are read again, and the labels that pass
+    are copied aside for the rest of the climb.
+    """
+    n, n_classes = prior.shape
+    kind = prior.dtype.type
+    zero, one, odds_ = kind(0), kind(1), kind(odds)
+    ahead = np.empty(n_classes + 1, prior.dtype)
+    label = np.empty(n_classes + 1, np.int32)
+    peak = np.empty((n_classes + _BLOCK - 1) // _BLOCK, prior.dtype)
+    for row in range(n):
+        values = prior[row]
+        most, least, total = _survey_row(values, peak)
+        if not (abs(total - one) <= tolerance) or least < zero:
+            return row
+        alone, everyone = most / (odds_ + one), kind(total / (odds_ + kind(n_classes)))
+        tau = _climb(peak, alone if alone > everyone else everyone, odds_)
+        left = 0
+        for block in range(peak.shape[0]):
+            if peak[block] > tau:
+                for k in range(block * _BLOCK, min(n_classes, (block + 1) * _BLOCK)):
+                    ahead[left] = values[k]  # without a branch: the next one overwrites a label that did not pass
+                    label[left] = k
+                    left += 1 if values[k] > tau else 0
+        tau = _climb(ahead[:left], tau, odds_)
+        sizes[row] = _write(ahead[:left], label, tau, values, most, members[row])
+    return n
+
+
+@numba.njit(inline="always", fastmath=_FAST)
+def _survey_row(values: Any, peak: Any) -> Any:  # pragma: no cover - compiled
+    """Return the largest entry, the smallest and the sum of a row, and write the peak of each block.
+
+    The sum is taken in double over blocks: 100,000 equal single-precision terms would drift by 1e-3.
+    """
+    n_classes = values.shape[0]
+    most, least, total = values[0], values[0], 0.0
+    for block in range(peak.shape[0]):
+        high, low, part = values[block * _BLOCK], values[block * _BLOCK], values.dtype.type(0)
+        for k in range(block * _BLOCK, min(n_classes, (block + 1) * _BLOCK)):
+            value = values[k]
+            part += value
+            high = value if value > high else high
+            low = value if value < low else low
+        total += part
+        peak[block] = high
+        most = high if high > most else most
+        least = low if low < least else least
+    return most, least, total
+
+
+@numba.njit(inline="always", fastmath=_FAST)
+def _climb(ahead: Any, tau: Any, odds: Any) -> Any:  # pragma: no cover - compiled
+    """Return the threshold at which Dinkelbach's iteration stops; the mass is summed in double, as the row's is."""
+    zero, one = ahead.dtype.type(0), ahead.dtype.type(1)
+    while True:
+        total, count = 0.0, zero
+        for j in range(ahead.shape[0]):
+            value = ahead[j]
+            inside = one if value > tau else zero
+            total += value * inside  # a product vectorises where a choice does not
+            count += inside
+        higher = ahead.dtype.type(total / (odds + count))
+        if not (higher > tau and count > one):
+            return tau
+        tau = higher
+
+
+@numba.njit(inline="always")
+def _write(ahead: Any, label: Any, tau: Any, values: Any, most: Any, bits: Any) -> Any:  # pragma: no cover - compiled
+    """Set the bits of the labels above tau, or of the first likeliest label if there is none; return how many."""
+    for byte in range(bits.shape[0]):
+        bits[byte] = 0
+    size = 0
+    for j in range(ahead.shape[0]):
+        if ahead[j] > tau:
+            bits[label[j] >> 3] |= np.uint8(1 << (label[j] & 7))
+            size += 1
+    if size > 0:
+        return size
+    for k in range(values.shape[0]):
+        if values[k] == most:
+            bits[k >> 3] = np.uint8(1 << (k & 7))
+            break
+    return 1
+
+
+# Numba functions are untyped for mypy; the callers in this package state the shapes.
+_JIT: dict[str, Any] = {"cache": True, "nogil": True, "boundscheck": False, "error_model": "numpy"}
+_ONE = np.uint64(1)
+_LOW = np.uint64(0xFFFFFFFF)
+_HALF = np.uint64(32)
+#: Up to this many labels, comparing with all of them beats a binary search.
+_FEW = 16
+
+
+@numba.njit(inline="always")
+def scaled(word: Any, size: Any) -> Any:
+    """Return floor(word * size / 2^64) for size < 2^32, without 128-bit integers."""
+    low = (word & _LOW) * size
+    return ((word >> _HALF) * size + (low >> _HALF)) >> _HALF
+
+
+@numba.njit(inline="always")
+def located(cumulative: Any, word: Any) -> Any:
+    """Return the first j with word < cumulative[j] (a binary search)."""
+    low, high = 0, cumulative.shape[0] - 1
+    while low < high:
+        middle = (low + high) >> 1
+        if word < cumulative[middle]:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+def _byte_tables() -> tuple[Any, Any]:
+    """Return the number of set bits of each byte, and the position of each byte's r-th set bit."""
+    ones = np.zeros(256, np.uint8)
+    places = np.zeros((256, 8), np.uint8)
+    for byte in range(256):
+        found = [bit for bit in range(8) if byte >> bit & 1]
+        ones[byte] = len(found)
+        places[byte, : len(found)] = found
+    return ones, places
+
+
+ONES, PLACES = _byte_tables()
+
+
+@numba.njit(inline="always")
+def nth_member(bits: Any, rank: Any) -> Any:
+    """Return the position of the rank-th set bit (rank from 0), counting from the lowest bit of the first byte."""
+    for byte in range(bits.shape[0]):
+        count = np.int64(ONES[bits[byte]])
+        if rank < count:
+            return byte * 8 + np.int64(PLACES[bits[byte], rank])
+        rank -= count
+    return -1
+
+
+@numba.njit(**_JIT)
+def count_members(members: Any, out: Any) -> None:  # pragma: no cover - compiled
+    """Write the size of each packed set."""
+    for r in range(members.shape[0]):
+        total = np.uint32(0)
+        for byte in range(members.shape[1]):
+            total += np.uint32(ONES[members[r, byte]])
+        out[r] = total
+
+
+@numba.njit(**_JIT)
+def draw_uniform(codes: Any, words: Any, keep: Any, size: Any, out: Any) -> None:  # pragma: no cover - compiled
+    """One row for all, uniform over all labels: no search."""
+    for r in range(codes.shape[0]):
+        drawn = scaled(words[r, 1], size)
+        out[r] = codes[r] if (words[r, 0] >> _ONE) < keep else np.int32(drawn)
+
+
+@numba.njit(**_JIT)
+def draw_rows(
+    codes: Any, words: Any, index: Any, keep: Any, inside: Any, cumulative: Any, out: Any
+) -> None:  # pragma: no cover - compiled
+    """A row per group: keep, or look the second word up in the row's cumulative weights."""
+    few = cumulative.shape[1] <= _FEW
+    for r in range(codes.shape[0]):
+        row = index[r]
+        code = codes[r]
+        if inside[row, code] and (words[r, 0] >> _ONE) < keep[row]:
+            out[r] = code
+        elif few:
+            word, label = words[r, 1] >> _ONE, np.int32(0)
+            for j in range(cumulative.shape[1] - 1):  # without a branch to mispredict, unlike a search
+                label += np.int32(word >= cumulative[row, j])
+            out[r] = label
+        else:
+            out[r] = located(cumulative[row], words[r, 1] >> _ONE)
+
+
+@numba.njit(**_JIT)
+def draw_candidates(
+    codes: Any, words: Any, members: Any, sizes: Any, keep: Any, out: Any
+) -> None:  # pragma: no cover - compiled
+    """A candidate set per example: keep a member, or pick one of the set."""
+    for r in range(codes.shape[0]):
+        code = codes[r]
+        size = np.uint64(sizes[r])
+        inside = (members[r, code >> 3] >> (code & 7)) & 1
+        if inside and (words[r, 0] >> _ONE) < keep[size]:
+            out[r] = code
+        else:
+            out[r] = nth_member(members[r], np.int64(scaled(words[r, 1], size)))
+
+
+@numba.njit(**_JIT)
+def draw_few_candidates(
+    codes: Any, words: Any, members: Any, sizes: Any, keep: Any, out: Any
+) -> None:  # pragma: no cover
+    """`draw_candidates` for sets of two bytes, without a branch: coins and ranks are random, so branches mispredict."""
+    for r in range(codes.shape[0]):
+        code = codes[r]
+        size = np.uint64(sizes[r])
+        low, high = np.int64(members[r, 0]), np.int64(members[r, 1])
+        rank = np.int64(scaled(words[r, 1], size))
+        before = np.int64(ONES[low])
+        second = rank >= before
+        byte = high if second else low
+        drawn = np.int64(PLACES[byte, rank - (before if second else 0)]) + (8 if second else 0)
+        kept = (((low | (high << 8)) >> code) & 1) & np.int64((words[r, 0] >> _ONE) < keep[size])
+        out[r] = code if kept else np.int32(drawn)
+
+
+@numba.njit(**_JIT)
+def draw_matrix(codes: Any, words: Any, index: Any, cumulative: Any, out: Any) -> None:  # pragma: no cover - compiled
+    """A general channel: look the second word up in the cumulative weights of (group, label)."""
+    for r in range(codes.shape[0]):
+        out[r] = located(cumulative[index[r], codes[r]], words[r, 1] >> _ONE)
+
+
+_JIT_LOSS: dict[str, Any] = {"cache": True, "nogil": True, "boundscheck": False, "error_model": "numpy"}
+
+
+@numba.njit(**_JIT_LOSS)
+def convolve_rows(
+    kept: Any, starts: Any, flipped: Any, starts_flipped: Any, out: Any
+) -> None:  # pragma: no cover - compiled
+    """Write row r = the law of a sum of two independent counts, given by their nonzero windows."""
+    for r in range(out.shape[0]):
+        for a in range(starts[r, 0], starts[r, 1]):
+            weight = kept[r, a]
+            for b in range(starts_flipped[r, 0], starts_flipped[r, 1]):
+                out[r, a + b] += weight * flipped[r, b]
+
+
+@numba.njit(fastmath={"contract"}, **_JIT_LOSS)
+def multiply(left: Any, right: Any, out: Any) -> None:  # pragma: no cover - compiled
+    """Add left @ right to out, four rows of `right` at a time.
+
+    Not BLAS: its threads wait for each other, which on a busy machine made this ten times slower.
+    """
+    inner, width = right.shape
+    for r in range(left.shape[0]):
+        for x in range(0, inner - inner % 4, 4):
+            a, b, c, d = left[r, x], left[r, x + 1], left[r, x + 2], left[r, x + 3]
+            for k in range(width):
+                out[r, k] += (a * right[x, k] + b * right[x + 1, k]) + (c * right[x + 2, k] + d * right[x + 3, k])
+        for x in range(inner - inner % 4, inner):
+            for k in range(width):
+                out[r, k] += left[r, x] * right[x, k]
+
+
+@numba.njit(**_JIT_LOSS)
+def add_profiles(laws: Any, factors: Any, weight: Any, slip: Any, least: Any, out: Any) -> None:  # pragma: no cover
+    """Add weight * hockey-stick(laws[i + 1] against laws[i]) to out[i, 0, :], and the other way to out[i, 1, :].
+
+    `factors` are e^epsilon, falling. The ratio of neighbouring laws rises with k, so the set {ratio > factor} is a tail
+    that grows as the factor falls: one walk from the end serves all factors. Numerators are raised by `slip` and
+    denominators lowered, so that the sum bounds the exact one; numerators below `least` are the caller's to add.
+    """
+    width = laws.shape[1]
+    above, below = 1.0 + slip, 1.0 - slip
+    for i in range(laws.shape[0] - 1):
+        for direction in range(2):
+            top, bottom = (i + 1, i) if direction == 0 else (i, i + 1)
+            step = -1 if direction == 0 else 1
+            k = width - 1 if direction == 0 else 0
+            while 0 <= k < width and laws[top, k] < least:
+                k += step
+            gained, paid = 0.0, 0.0
+            for j in range(factors.shape[0]):
+                factor = factors[j]
+                while 0 <= k < width and laws[top, k] * above > factor * (laws[bottom, k] * below):
+                    gained += laws[top, k] * above
+                    paid += laws[bottom, k] * below
+                    k += step
+                excess = gained - factor * paid
+                if excess > 0.0:
+                    out[i, direction, j] += weight * excess
+
+
+@numba.njit(**_JIT_LOSS)
+def binomial_rows(
+    log_choose: Any, log_success: Any, log_failure: Any, least: Any, out: Any
+) -> None:  # pragma: no cover
+    """Write out[x, k] = exp(log_choose[k] + k log_success[x] + (m - k) log_failure[x]); 0 below e^least."""
+    m = log_choose.shape[0] - 1
+    for x in range(out.shape[0]):
+        for k in range(m + 1):
+            value = log_choose[k]
+            if k > 0:
+                value += k * log_success[x]
+            if k < m:
+                value += (m - k) * log_failure[x]
+            out[x, k] = np.exp(value) if value > least else 0.0
+
+
+def bin_edges(length: int, bins: int) -> npt.NDArray[np.int64]:
+    """Return [first, last + 1) of each pooling bin: equal shares of the length, rounded outwards so that none is empty."""
+    at = np.arange(bins, dtype=np.int64)
+    return np.stack([at * length // bins, -(-(at + 1) * length // bins)], axis=1)
+
+
+@numba.njit(cache=True, nogil=True, fastmath=True)
+def pool_rectified(
+    responses: npt.NDArray[np.float32],
+    threshold: np.float32,
+    rows: npt.NDArray[np.int64],
+    columns: npt.NDArray[np.int64],
+    out: npt.NDArray[np.float32],
+) -> None:
+    """Add to out (n, bins, bins, 2, M) the means over each bin of max(z - t, 0) and max(-z - t, 0).
+
+    `responses` is (n, height, width, M). Rows are summed over the column bins first, so that a response is read once.
+    """
+    n, height, width, filters = responses.shape
+    bins = rows.shape[0]
+    line = np.empty((bins, 2, filters), np.float32)
+    for image in range(n):
+        for r in range(height):
+            line[:] = 0.0
+            for c in range(width):
+                for b in range(bins):
+                    if columns[b, 0] <= c < columns[b, 1]:
+                        for m in range(filters):
+                            z = responses[image, r, c, m]
+                            line[b, 0, m] += max(z - threshold, np.float32(0.0))
+                            line[b, 1, m] += max(-z - threshold, np.float32(0.0))
+            for a in range(bins):
+                if rows[a, 0] <= r < rows[a, 1]:
+                    for b in range(bins):
+                        size = (rows[a, 1] - rows[a, 0]) * (columns[b, 1] - columns[b, 0])
+                        share = np.float32(1.0) / np.float32(size)
+                        for m in range(filters):
+                            out[image, a, b, 0, m] += line[b, 0, m] * share
+                            out[image, a, b, 1, m] += line[b, 1, m] * share
