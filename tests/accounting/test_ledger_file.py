@@ -258,7 +258,7 @@ SOURCE = str(Path(__file__).resolve().parents[2] / "src")
 HEADER = """
 import os, resource, signal, sys
 import labeldp.loss.base
-from labeldp.accounting import _ledger_file
+from labeldp.accounting import ledger_file
 from labeldp.accounting.ledger import Ledger, fingerprint
 from labeldp.errors import LabelDPError
 from labeldp.guarantee import Guarantee
@@ -336,13 +336,13 @@ def test_a_file_that_cannot_grow_keeps_what_it_has(ledger, path):
 
 
 KILLED = """
-append = _ledger_file.Table.append
+append = ledger_file.Table.append
 def die(self, draft):
     append(self, draft)
     os.kill(os.getpid(), signal.SIGKILL)
 ledger = Ledger(sys.argv[1])
 if sys.argv[2] == "before the commit":
-    _ledger_file.Table.append = die
+    ledger_file.Table.append = die
 charge(ledger)
 os.kill(os.getpid(), signal.SIGKILL)
 """

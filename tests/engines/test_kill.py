@@ -42,7 +42,6 @@ import os, signal, sys
 from pathlib import Path
 import labeldp
 from labeldp.engines import privatize_table
-from labeldp.release import _writer
 
 root, where = Path(sys.argv[1]), sys.argv[2]
 die = lambda *arguments: os.kill(os.getpid(), signal.SIGKILL)

@@ -26,7 +26,7 @@ import numpy as np
 from labeldp.accounting import Ledger
 from labeldp.learn import LabelPrivateClassifier, SoftmaxRegression
 from labeldp.priors import ClusterPrior
-from labeldp.release import _measure, _privatize
+from labeldp.release import door, measurement
 
 root, kill_at, seed = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
 fits = 0
@@ -39,8 +39,8 @@ def counting(module, name):
         return opened(labels)
     module.codes_of = codes_of
 
-counting(_privatize, "drawn")
-counting(_measure, "measured")
+counting(door, "drawn")
+counting(measurement, "measured")
 
 class Mortal(SoftmaxRegression):
     def fit_targets(self, X, targets, *, classes):

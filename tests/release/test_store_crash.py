@@ -105,7 +105,6 @@ import pyarrow.parquet
 from labeldp.channel import Channel
 from labeldp.guarantee import Guarantee
 from labeldp.release import Release
-from labeldp.release import _store
 
 release = Release(
     codes=(np.arange(3000) % 3).astype(np.uint8), classes=("a", "b", "c"), channel=Channel(keep=0.1, base=[0.2, 0.5, 0.3]),

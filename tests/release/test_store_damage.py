@@ -35,7 +35,7 @@ def edit(directory: Path, change: Edit, *, honest: bool) -> None:
     manifest = json.loads(path.read_text())
     change(manifest)
     if honest:
-        manifest["sha256"] = files.digest(manifest)
+        manifest["sha256"] = store.digest(manifest)
     path.write_text(json.dumps(manifest))
 
 
