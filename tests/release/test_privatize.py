@@ -136,7 +136,7 @@ def test_the_ledger_is_charged_with_what_is_released(recorder: Callable[..., Any
     release = privatize(labels, RR(1.25), ledger=ledger, rng=1, start=4)
     rows = fingerprint("opinion", n_rows=N, start=4, row_ids=np.arange(100, 100 + N))
     expected = {"guarantee": release.guarantee, "label_set": "opinion", "rows": rows, "n_rows": N, "seeded": True}
-    assert ledger.charges == [{**expected, "mechanism": repr(RR(1.25)), "parts": ()}]
+    assert ledger.charges == [{**expected, "mechanism": repr(RR(1.25)), "parts": (), "note": ""}]
     assert release.ledger_entry == 42
 
 

@@ -34,15 +34,14 @@ def head(**facts: Any) -> Release:
 
 def write_table_release(root: Path, batches: list[pa.RecordBatch], **facts: Any) -> None:
     """Write a table's release by the parts that the engine uses."""
-    with writer.staged(root, owner="test") as partial:
+    with writer.stage_directory(root, owner="test") as partial:
         stream = writer.LabelsStream(partial, batches[0].schema)
         for batch in batches:
             stream.write(batch)
-        files = {writer.LABELS: stream.close(), **writer.write_shared(head(), partial)}
+        files = {writer.LABELS: stream.close()}
         rows = sum(batch.num_rows for batch in batches)
-        writer.write_manifest(
-            head(), partial, files=files, n_examples=rows, **{"label_column": "truth of the matter", **facts}
-        )
+        made = head(**{"label_column": "truth of the matter", **facts})
+        writer.finish_release(made, partial, label_files=files, n_examples=rows)
 
 
 def batch(n: int = 10) -> pa.RecordBatch:
@@ -52,7 +51,7 @@ def batch(n: int = 10) -> pa.RecordBatch:
 class TestStaged:
     def test_an_error_leaves_nothing(self, tmp_path: Path) -> None:
         def half() -> None:
-            with writer.staged(tmp_path / "out", owner="test") as partial:
+            with writer.stage_directory(tmp_path / "out", owner="test") as partial:
                 (partial / "half").write_text("half")
                 raise ZeroDivisionError
 
@@ -61,7 +60,7 @@ class TestStaged:
         assert list(tmp_path.iterdir()) == []
 
     def test_what_is_staged_is_hidden_until_the_end(self, tmp_path: Path) -> None:
-        with writer.staged(tmp_path / "out", owner="test") as partial:
+        with writer.stage_directory(tmp_path / "out", owner="test") as partial:
             (partial / "file").write_text("whole")
             assert [path.name[0] for path in tmp_path.iterdir()] == ["."]
         assert (tmp_path / "out" / "file").read_text() == "whole"
@@ -69,7 +68,7 @@ class TestStaged:
 
     def test_a_target_that_appears_meanwhile_is_not_overwritten(self, tmp_path: Path) -> None:
         def late() -> None:
-            with writer.staged(tmp_path / "out", owner="test"):
+            with writer.stage_directory(tmp_path / "out", owner="test"):
                 (tmp_path / "out").mkdir()
                 (tmp_path / "out" / "other").write_text("someone else's")
 

@@ -37,7 +37,7 @@ from labeldp.arrays import Floats
 from labeldp.audit.results import Check
 from labeldp.errors import LabelDPError
 from labeldp.release import Release, load_release
-from labeldp.release.files import label_files
+from labeldp.release.files import read_manifest
 
 if TYPE_CHECKING:
     from labeldp.accounting import Ledger
@@ -94,8 +94,6 @@ def private_check(release: Release) -> Check:
 
 def directory_check(directory: str | os.PathLike[str]) -> Check:
     """A release directory holds the files that its manifest names and nothing under a secret's name."""
-    import json
-
     root = Path(directory)
     manifest = json.loads((root / "release.json").read_text(encoding="utf-8"))
     known = {"release.json", *manifest["files"]}
@@ -207,8 +205,7 @@ def raw_label_check(directory: str | os.PathLike[str], release: Release, *, labe
     rows = np.arange(0, len(release), step)
     part = release.take(rows)
     suspects, looked = [], 0
-    manifest = json.loads((Path(directory) / "release.json").read_text(encoding="utf-8"))
-    paths = [Path(directory) / name for name in label_files(manifest)]
+    paths = read_manifest(directory).label_files
     for column in pq.read_schema(paths[0]).names:
         if column == label_column or column.startswith(OWN):
             continue

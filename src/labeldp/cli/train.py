@@ -183,19 +183,16 @@ def _from_release(directory: Path, shape: dict[str, str], *, drop: list[str]) ->
     features = read_columns(source, columns)
     model = table_classifier(**shape, epsilon=release.guarantee.epsilon(), columns=columns)  # type: ignore[arg-type]
     model.fit_release(features, release)
-    return model, {"source": str(directory), "label": _label_of(directory), "rows": len(release), "features": columns}
-
-
-def _label_of(directory: Path) -> str:
-    import json
-
-    return str(json.loads((directory / "release.json").read_text(encoding="utf-8"))["label_column"])
+    return model, {"source": str(directory), "label": release.label_column, "rows": len(release), "features": columns}
 
 
 def _from_table(
     owner: _Owner, shape: dict[str, str], *, stages: int, prior: Any, seed: int | None, keep: Path | None
 ) -> tuple[Any, dict[str, Any]]:
-    from labeldp.learn.tables import check_release_target, read_labelled, save_with_features, table_classifier
+    from dataclasses import replace
+
+    from labeldp.learn.tables import read_labelled, table_classifier
+    from labeldp.release.files import check_saving
 
     source = owner.table
     source.require(owner.label)
@@ -209,7 +206,7 @@ def _from_table(
         label_set=named_labels(owner.label_set, source.path, owner.label),
     )
     if keep is not None:
-        check_release_target(keep, labelled)
+        check_saving(keep, classes=labelled.labels.classes, columns=labelled.features.column_names, owner="train")
     columns = labelled.features.column_names
     model = table_classifier(
         **shape,
@@ -221,7 +218,7 @@ def _from_table(
         ledger=owner.ledger,
     ).fit(labelled.features, labelled.labels)
     if keep is not None:
-        save_with_features(model.release_, labelled.features, keep, label=owner.label)
+        replace(model.release_, label_column=owner.label).save(keep, features=labelled.features)
     used = {"source": str(source.path), "label": owner.label, "rows": len(labelled.labels), "features": columns}
     return model, {**used, "dropped": labelled.dropped, "release": None if keep is None else str(keep)}
 

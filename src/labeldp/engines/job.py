@@ -85,10 +85,9 @@ from labeldp.release.files import (
     LabelsStream,
     as_column,
     file_facts,
+    finish_release,
     flush,
     flush_directory,
-    write_manifest,
-    write_shared,
 )
 from labeldp.validate import code_dtype
 
@@ -202,15 +201,9 @@ def _written(job: Job, *, ledger_entry: int | None) -> float:
     writer = Writer(randomizer=randomizer, staging=job.staging, size=job.batch_rows)
     new = job.engine.write(writer, missing, key=job.key, progress=job.progress)
     done: list[Written] = sorted([*new, *(one for one in there if one is not None)], key=lambda one: one.number)
-    _write_manifest(job, head, done)
+    names = {one.name: one.facts for one in done}
+    finish_release(head, job.staging.release, label_files=names, n_examples=job.rows.count)
     return math.fsum(one.accuracy for one in done) / job.rows.count
-
-
-def _write_manifest(job: Job, head: Release, done: list[Written]) -> None:
-    names = [one.name for one in done]
-    files = {**{one.name: one.facts for one in done}, **write_shared(head, job.staging.release)}
-    count, label = job.rows.count, job.rows.label
-    write_manifest(head, job.staging.release, files=files, n_examples=count, label_column=label, label_files=names)
 
 
 def _head(job: Job, response: Response, ledger_entry: int | None) -> Release:
@@ -227,6 +220,7 @@ def _head(job: Job, response: Response, ledger_entry: int | None) -> Release:
         created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
         ledger_entry=ledger_entry,
         prior=response.prior,
+        label_column=job.rows.label,
     )
 
 

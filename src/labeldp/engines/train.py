@@ -30,7 +30,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-import json
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -49,7 +48,7 @@ from labeldp.engines.rows import BATCH_ROWS, numbers, numeric_columns, spans_of
 from labeldp.errors import Described, invalid, missing_extra
 from labeldp.guarantee import Guarantee
 from labeldp.release import Release, load_release
-from labeldp.release.files import MANIFEST, RESERVED, label_files
+from labeldp.release.files import RESERVED, read_manifest
 from labeldp.validate import check_choice, check_integer
 
 OWNER = "train_released"
@@ -244,13 +243,12 @@ def open_released_table(directory: str | os.PathLike[str]) -> tuple[TableSource,
     """Return the features of a table's release, row for row with its labels, and the release, all checked."""
     root = Path(directory)
     release = load_release(root)
-    manifest = json.loads((root / MANIFEST).read_text(encoding="utf-8"))
-    label = manifest.get("label_column")
+    label = release.label_column
     if label is None:
         fix = "It was made from labels in memory: its features are where its owner left them."
         got = Described("labels alone")
         raise invalid("open_released_table", str(root), "hold a table with its features", got=got, fix=fix)
-    parts = tuple(root / name for name in label_files(manifest))
+    parts = read_manifest(root).label_files
     whole = open_table(parts[0])
     fields = [field for field in whole.schema if field.name != label and not field.name.startswith(RESERVED)]
     features = TableSource(path=root, schema=pa.schema(fields), rows=len(release), parts=parts)

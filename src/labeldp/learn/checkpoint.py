@@ -124,10 +124,10 @@ class Journal:
         self._write(name, facts, rows=table.rows, index=table.index)
 
     def _write(self, name: str, facts: dict[str, Any], **arrays: npt.NDArray[Any]) -> None:
-        from labeldp.release.files import staged
+        from labeldp.release.files import stage_directory
 
         assert self._root is not None
-        with staged(self._root / name, owner=OWNER) as partial:
+        with stage_directory(self._root / name, owner=OWNER) as partial:
             for key, array in arrays.items():
                 with (partial / f"{key}.npy").open("xb") as handle:
                     np.save(handle, array, allow_pickle=False)

@@ -25,7 +25,6 @@ An owner's table on its way to training: features as a table, labels in their bo
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -45,20 +44,7 @@ from labeldp.learn.classifier import LabelPrivateClassifier
 from labeldp.learn.softmax import SoftmaxRegression
 from labeldp.learn.stages import TEMPERATURE, interpolated
 from labeldp.priors import Prior
-from labeldp.release import Release, SensitiveLabels
-from labeldp.release.files import (
-    LABELS,
-    RESERVED,
-    as_column,
-    check_plain_classes,
-    check_target,
-    file_facts,
-    staged,
-    write_manifest,
-    write_parquet,
-    write_shared,
-)
-from labeldp.release.labels import decoded
+from labeldp.release import SensitiveLabels
 from labeldp.validate import check_integer
 
 #: Enough for every country of Adult; thousands of codes would make the features wide and empty.
@@ -317,26 +303,3 @@ def read_labelled(
 def decoded_column(column: Any) -> Any:
     """Return a dictionary column as plain values: its dictionary was read off the labels, and says so that way."""
     return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
-
-
-def check_release_target(directory: str | os.PathLike[str], labelled: LabelledTable) -> None:
-    """Refuse, before any budget is spent, what `save_with_features` would refuse afterwards."""
-    check_target(directory, owner="save_with_features")
-    check_plain_classes(labelled.labels.classes, owner="save_with_features")
-    taken = next((name for name in labelled.features.column_names if name.startswith(RESERVED)), None)
-    if taken is not None:
-        raise invalid("save_with_features", "columns", f"not begin with {RESERVED}", got=taken, fix="Rename it.")
-
-
-def save_with_features(release: Release, features: Any, directory: str | os.PathLike[str], *, label: str) -> None:
-    """Write a release with its features into a new directory: all that others need to train the same model."""
-    columns = {name: features[name] for name in features.column_names}
-    columns[label] = pa.array(decoded(release.codes, release.classes))
-    extras = {**release.channel.example_arrays(), "stage": release.stage, "prior_row": release.prior_index}
-    for name, array in extras.items():
-        if array is not None:
-            columns[RESERVED + name] = as_column(array)
-    with staged(directory, owner="save_with_features") as partial:
-        write_parquet(pa.table(columns), partial / LABELS)
-        files = {LABELS: file_facts(partial / LABELS), **write_shared(release, partial)}
-        write_manifest(release, partial, files=files, n_examples=len(release), label_column=label)

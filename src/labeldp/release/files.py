@@ -1,20 +1,4 @@
-"""Writing a release: into a hidden directory first, flushed, then given its name, so that it appears whole or not at all.
-
->>> import tempfile
->>> with tempfile.TemporaryDirectory() as folder:
-...     with staged(Path(folder) / "out", owner="example") as partial:
-...         _ = (partial / "note.txt").write_text("hello")
-...         hidden = (Path(folder) / "out").exists()
-...     hidden, (Path(folder) / "out" / "note.txt").read_text()
-(False, 'hello')
-
-Design notes. One way of writing for a release in memory (`save_release`) and for a table in batches (`LabelsStream`).
-What a kill leaves behind is the hidden directory, which no reader takes for a release. A place may be a `Path` or anything
-with its methods (an engine writes behind URLs). A table's release holds all its
-columns; those that labeldp adds begin with `RESERVED`, so that they cannot be taken for the table's own. The checksum
-of a long file is computed while it is written: reading it again would cost as much as a second copy.
-
-Releases on disk: a directory of Parquet and JSON, written at once or not at all, loaded without running anything.
+"""Releases on disk: one writer, one reader. A directory of Parquet and JSON, written at once or not at all.
 
     release.json     format, guarantee, channel header, classes, SHA-256 of every other file and of itself
     labels.parquet   a row per example: the released label, and its channel row or candidate set where they differ;
@@ -25,15 +9,24 @@ Releases on disk: a directory of Parquet and JSON, written at once or not at all
 
 No raw label and no key is ever written. Checksums find damage and carelessness; they are not a signature.
 
-Design notes. Writing is in `_writer`. Loading checks every checksum before it reads, and the promise against the
-channel afterwards; of a table it reads only the columns that labeldp wrote.
+>>> import tempfile
+>>> import labeldp
+>>> with tempfile.TemporaryDirectory() as folder:
+...     release = labeldp.privatize([0, 1, 1], labeldp.RandomizedResponse(epsilon=1.0, n_classes=2))
+...     release.save(Path(folder) / "out")
+...     read_manifest(Path(folder) / "out").content["n_examples"], len(load_release(Path(folder) / "out"))
+(3, 3)
 
-New files, whole or absent: nothing is overwritten, and a crash leaves nothing that looks finished.
+Design notes. Writing. Everything goes into a hidden directory, is flushed, and gets its name in one step (`stage_directory`):
+what a kill leaves behind is the hidden directory, which no reader takes for a release. A release in memory is written by
+`save_release`, with or without the features it belongs to; an engine writes label files batch by batch (`LabelsStream`).
+Both end in `finish_release`, which writes what examples share and the manifest last. A place may be a `Path` or anything
+with its methods (an engine writes behind URLs). Columns that labeldp adds beside a table's own begin with `RESERVED`. The
+checksum of a long file is computed while it is written: reading it again would cost as much as a second copy.
 
->>> check_new("no/such/folder/report.html", owner="report")
-Traceback (most recent call last):
-...
-labeldp.errors.LabelDPError: report: `path` must be in an existing folder, got 'no/such/folder/report.html'. Create it first.
+Reading. `read_manifest` is the only parser of release.json. `load_release` checks every checksum before it reads a file, and
+the promise against the channel afterwards; of a table it reads only the columns that labeldp wrote. Nothing that is read
+can run code.
 """
 
 from __future__ import annotations
@@ -46,7 +39,8 @@ import math
 import os
 import secrets
 import shutil
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -73,26 +67,72 @@ CHANNEL = "channel.parquet"
 PRIOR = "prior.parquet"
 
 #: Columns of labels.parquet that are not the label, and what they begin with beside the columns of a user's table.
-EXTRAS = ("row", "candidates", "stage", "prior_row")
+EXTRAS = ("output", "row", "candidates", "stage", "prior_row")
 RESERVED = "_labeldp_"
 COMPRESSION = "zstd"
 #: Rows of a row group of a table's release: some 40 MB at 20 columns of 8 bytes, whatever the batches are.
 GROUP_ROWS = 2**18
 
 
-def save_release(release: Release, directory: str | os.PathLike[str]) -> None:
-    """Write a release into a new directory; an existing one is refused."""
-    check_target(directory, owner="Release.save")
-    check_plain_classes(release.classes, owner="Release.save")
-    with staged(directory, owner="Release.save") as partial:
-        write_parquet(_label_table(release), partial / LABELS)
-        write_shared(release, partial)
-        files = {path.name: file_facts(path) for path in sorted(partial.iterdir())}
-        write_manifest(release, partial, files=files, n_examples=len(release))
+def save_release(
+    release: Release, directory: str | os.PathLike[str], *, features: Any = None, owner: str = "Release.save"
+) -> None:
+    """Write a release into a new directory; an existing one is refused.
+
+    `features`, an Arrow table with a row per example, makes it a table's release, all that others need to train the same
+    model: its columns stand beside the label column, which the release must know (`Release.label_column`).
+    """
+    names = () if features is None else tuple(features.column_names)
+    check_saving(directory, classes=release.classes, columns=names, owner=owner)
+    if features is not None and release.label_column is None:
+        raise invalid(
+            owner, "label_column", "be known beside features", got=None, fix="Set it with dataclasses.replace."
+        )
+    with stage_directory(directory, owner=owner) as partial:
+        table = _label_table(release, features)
+        write_parquet(table, partial / LABELS)
+        finish_release(release, partial, label_files={LABELS: file_facts(partial / LABELS)}, n_examples=len(release))
+
+
+def check_saving(directory: Any, *, classes: tuple[Hashable, ...], columns: Sequence[str] = (), owner: str) -> None:
+    """Refuse, before any budget is spent, what saving would refuse afterwards: the place, the classes, the columns."""
+    check_target(directory, owner=owner)
+    check_plain_classes(classes, owner=owner)
+    taken = next((name for name in columns if name.startswith(RESERVED)), None)
+    if taken is not None:
+        fix = f"Names that begin with {RESERVED!r} are labeldp's: rename or drop it."
+        raise invalid(owner, "columns", "not have a reserved name", got=taken, fix=fix)
+
+
+def finish_release(
+    release: Release, place: Any, *, label_files: Mapping[str, Mapping[str, Any]], n_examples: int
+) -> None:
+    """Write what examples share, and the manifest last: from here on the directory is a release.
+
+    `label_files` are the files of labels that are there already, in the order of the rows, with their facts (`file_facts`);
+    `release` may be one without examples, where those were written batch by batch.
+    """
+    files: dict[str, Any] = {name: dict(facts) for name, facts in label_files.items()}
+    rows = release.channel.row_arrays()
+    if rows:
+        write_parquet(pa.table({name: as_column(array) for name, array in rows.items()}), place / CHANNEL)
+        files[CHANNEL] = file_facts(place / CHANNEL)
+    if release.prior is not None:
+        write_parquet(pa.table({"prior": as_column(release.prior)}), place / PRIOR)
+        files[PRIOR] = file_facts(place / PRIOR)
+    manifest = _describe(release, files, n_examples=n_examples)
+    if list(label_files) != [LABELS]:
+        manifest["label_files"] = list(label_files)
+    if release.label_column is not None:
+        manifest["label_column"] = release.label_column
+    manifest["sha256"] = digest(manifest)
+    with (place / MANIFEST).open("w", encoding="utf-8") as handle:
+        json.dump(manifest, handle, indent=1, allow_nan=False)
+        flush(handle)
 
 
 @contextlib.contextmanager
-def staged(directory: str | os.PathLike[str], *, owner: str) -> Iterator[Path]:
+def stage_directory(directory: str | os.PathLike[str], *, owner: str) -> Iterator[Path]:
     """Give a hidden directory to fill; at the end it becomes `directory`, and after any error it is gone."""
     target = check_target(directory, owner=owner)
     partial = target.parent / f".{target.name}.partial-{secrets.token_hex(8)}"
@@ -201,39 +241,8 @@ class _HashedFile(io.RawIOBase):
         super().close()
 
 
-def write_shared(release: Release, partial: Any) -> dict[str, dict[str, Any]]:
-    """Write what examples share, the channel's rows and a released prior, and return the files' facts."""
-    rows = release.channel.row_arrays()
-    if rows:
-        write_parquet(pa.table({name: as_column(array) for name, array in rows.items()}), partial / CHANNEL)
-    if release.prior is not None:
-        write_parquet(pa.table({"prior": as_column(release.prior)}), partial / PRIOR)
-    return {name: file_facts(partial / name) for name in (CHANNEL, PRIOR) if (partial / name).exists()}
-
-
-def write_manifest(
-    release: Release,
-    partial: Any,
-    *,
-    files: dict[str, Any],
-    n_examples: int,
-    label_column: str | None = None,
-    label_files: Sequence[str] = (LABELS,),
-) -> None:
-    """Write everything that is not an array, last, with a digest of itself."""
-    manifest = _manifest(release, files)
-    manifest["n_examples"] = n_examples
-    if list(label_files) != [LABELS]:
-        manifest["label_files"] = list(label_files)
-    if label_column is not None:
-        manifest["label_column"] = label_column
-    manifest["sha256"] = digest(manifest)
-    with (partial / MANIFEST).open("w", encoding="utf-8") as handle:
-        json.dump(manifest, handle, indent=1, allow_nan=False)
-        flush(handle)
-
-
-def _manifest(release: Release, files: dict[str, Any]) -> dict[str, Any]:
+def _describe(release: Release, files: dict[str, Any], *, n_examples: int) -> dict[str, Any]:
+    """Return everything about a release that is not an array, for the manifest."""
     from labeldp import __version__
 
     return {
@@ -241,7 +250,7 @@ def _manifest(release: Release, files: dict[str, Any]) -> dict[str, Any]:
         "version": VERSION,
         "made_by": f"labeldp {__version__}",
         "created": release.created,
-        "n_examples": len(release),
+        "n_examples": n_examples,
         "start": release.start,
         "label_set": release.label_set,
         "classes": list(release.classes),
@@ -296,18 +305,33 @@ def as_column(array: npt.NDArray[Any]) -> pa.Array:
     return pa.FixedSizeListArray.from_arrays(pa.array(flat.reshape(-1)), flat.shape[1])
 
 
-def _label_table(release: Release) -> pa.Table:
-    """Return the released labels with whatever part of the channel differs from example to example."""
+def example_columns(
+    channel: FiniteChannel, *, stage: npt.NDArray[Any] | None = None, prior_index: npt.NDArray[Any] | None = None
+) -> dict[str, pa.Array]:
+    """Return what differs from example to example besides the label, as columns: `EXTRAS` says under which names.
+
+    Group numbers have 32 bits on disk: there are never more groups than that.
+    """
+    found = {**channel.example_arrays(), "stage": stage, "prior_row": prior_index}
+    narrow = {
+        name: array.astype(np.int32) if array.dtype == np.int64 else array
+        for name, array in found.items()
+        if array is not None
+    }
+    return {name: as_column(array) for name, array in narrow.items()}
+
+
+def _label_table(release: Release, features: Any) -> pa.Table:
+    """Return the features, if there are any, the released labels, and what differs from example to example."""
+    columns = {} if features is None else {name: features[name] for name in features.column_names}
+    extras = example_columns(release.channel, stage=release.stage, prior_index=release.prior_index)
     if release.channel.outputs_are_labels:
-        columns = {"label": pa.array(decoded(release.codes, release.classes))}
+        name = "label" if features is None else str(release.label_column)
+        columns[name] = pa.array(decoded(release.codes, release.classes))
     else:
-        columns = {"output": pa.array(release.codes)}
-    for name, array in release.channel.example_arrays().items():
-        columns[name] = as_column(array)
-    for name, extra in (("stage", release.stage), ("prior_row", release.prior_index)):
-        if extra is not None:
-            columns[name] = pa.array(extra)
-    return pa.table(columns)
+        extras = {"output": pa.array(release.codes), **extras}
+    mark = "" if features is None else RESERVED
+    return pa.table({**columns, **{mark + name: column for name, column in extras.items()}})
 
 
 def flush_directory(path: Path) -> None:
@@ -320,9 +344,6 @@ def flush_directory(path: Path) -> None:
             os.close(descriptor)
 
 
-__all__ = ["CHANNEL", "LABELS", "MANIFEST", "PRIOR", "load_release", "save_release"]
-
-
 def load_release(directory: str | os.PathLike[str]) -> Release:
     """Read a release, after checking that it is whole and unchanged.
 
@@ -331,11 +352,11 @@ def load_release(directory: str | os.PathLike[str]) -> Release:
     labeldp.errors.ReleaseError: load_release: `directory` must hold a release, got 'no/such/place'. No release.json there.
     """
     root = Path(directory)
-    manifest = _read_manifest(root)
+    manifest = read_manifest(root)
     try:
-        for name, facts in manifest["files"].items():
+        for name, facts in manifest.content["files"].items():
             _check_file(_inside(root, name), facts)
-        return _assembled(root, manifest)
+        return _assemble(manifest)
     # ValueError covers LabelDPError and most of Arrow's; OSError, a file that went away or that the manifest left out.
     except (KeyError, TypeError, AttributeError, ValueError, OSError, OverflowError, pa.ArrowException) as error:
         if isinstance(error, ReleaseError | PrivacyError):
@@ -346,7 +367,7 @@ def load_release(directory: str | os.PathLike[str]) -> Release:
 
 
 def _as_array(column: pa.ChunkedArray) -> npt.NDArray[Any]:
-    """Return what `_as_column` stored."""
+    """Return what `as_column` stored."""
     whole = column.combine_chunks()
     if isinstance(whole, pa.ChunkedArray):
         whole = pa.concat_arrays(whole.chunks) if whole.num_chunks else pa.array([], whole.type)
@@ -362,8 +383,46 @@ def _as_array(column: pa.ChunkedArray) -> npt.NDArray[Any]:
     return array
 
 
-def _read_manifest(root: Path) -> dict[str, Any]:
-    """Return the manifest of a directory after checking that it is ours, of a known version, and unchanged."""
+@dataclass(frozen=True, kw_only=True)
+class Manifest:
+    """release.json of a directory, checked to be ours and unchanged: the facts of a release that are not arrays."""
+
+    directory: Path
+    content: Mapping[str, Any]
+
+    @property
+    def label_column(self) -> str | None:
+        """The table's name for the label column; None where labels came from memory."""
+        name = self.content.get("label_column")
+        return None if name is None else str(name)
+
+    @property
+    def label_files(self) -> tuple[Path, ...]:
+        """The files that hold the labels, in the order of the rows; each has its checksum in the manifest."""
+        names = self.content.get("label_files", [LABELS])
+        unknown = next((name for name in names if name not in self.content["files"]), None)
+        if not names or unknown is not None:
+            raise ReleaseError("load_release: a file of labels has no checksum. Ask the release's owner for it again.")
+        return tuple(_inside(self.directory, str(name)) for name in names)
+
+    @property
+    def checksums(self) -> dict[str, str]:
+        """The SHA-256 of every file, the manifest's own among them."""
+        sums = {str(name): str(facts["sha256"]) for name, facts in self.content["files"].items()}
+        return {**sums, MANIFEST: str(self.content["sha256"])}
+
+
+def is_release(directory: str | os.PathLike[str]) -> bool:
+    """Whether a directory claims to hold a release; whether it is a sound one is for `load_release` to say."""
+    return (Path(directory) / MANIFEST).is_file()
+
+
+def read_manifest(directory: str | os.PathLike[str]) -> Manifest:
+    """Return the manifest of a directory after checking that it is ours, of a known version, and unchanged.
+
+    The files that it lists are not looked at: `load_release` does that.
+    """
+    root = Path(directory)
     path = root / MANIFEST
     if not path.is_file():
         fix = f"No {MANIFEST} there."
@@ -384,7 +443,7 @@ def _read_manifest(root: Path) -> dict[str, Any]:
         )
     if manifest.get("sha256") != digest(manifest):
         raise ReleaseError(f"load_release: {path} was changed after it was written. Ask its owner for it again.")
-    return manifest
+    return Manifest(directory=root, content=manifest)
 
 
 def _inside(root: Path, name: str) -> Path:
@@ -405,10 +464,10 @@ def _check_file(path: Path, facts: dict[str, Any]) -> None:
         raise ReleaseError(f"load_release: {path} was changed after it was written: its checksum does not match.")
 
 
-def _assembled(root: Path, manifest: dict[str, Any]) -> Release:
+def _assemble(described: Manifest) -> Release:
     """Build the release from checked files, and check the promise against the channel."""
-    paths = [_inside(root, name) for name in label_files(manifest)]
-    table = pa.concat_tables([_labels(path, manifest.get("label_column")) for path in paths])
+    root, manifest = described.directory, described.content
+    table = pa.concat_tables([_read_labels(path, described.label_column) for path in described.label_files])
     rows = pq.read_table(root / CHANNEL) if CHANNEL in manifest["files"] else None
     channel = _channel(manifest["channel"], table, rows)
     guarantee = Guarantee.from_json(manifest["guarantee"])
@@ -433,29 +492,23 @@ def _assembled(root: Path, manifest: dict[str, Any]) -> Release:
         label_set=str(manifest["label_set"]),
         created=str(manifest["created"]),
         ledger_entry=manifest["ledger_entry"],
+        label_column=described.label_column,
         stage=_as_array(table["stage"]) if "stage" in table.column_names else None,
         prior=_as_array(pq.read_table(root / PRIOR)["prior"]) if PRIOR in manifest["files"] else None,
         prior_index=_as_array(table["prior_row"]) if "prior_row" in table.column_names else None,
     )
 
 
-def label_files(manifest: dict[str, Any]) -> list[str]:
-    """Return the files that hold the labels, in the order of the rows; each has its checksum in the manifest."""
-    names = manifest.get("label_files", [LABELS])
-    unknown = next((name for name in names if name not in manifest["files"]), None)
-    if not names or unknown is not None:
-        raise ReleaseError("load_release: a file of labels has no checksum. Ask the release's owner for it again.")
-    return [str(name) for name in names]
-
-
-def _labels(path: Path, label_column: str | None) -> pa.Table:
+def _read_labels(path: Path, label_column: str | None) -> pa.Table:
     """Return what labeldp wrote about each example, under its short names; a table's other columns are not read."""
     if label_column is None:
         return pq.read_table(path)
     there = set(pq.read_schema(path).names)
     extras = [name for name in EXTRAS if RESERVED + name in there]
-    table = pq.read_table(path, columns=[label_column, *(RESERVED + name for name in extras)])
-    return table.rename_columns(["label", *extras])
+    # Outputs that are not labels stand in a column of ours, and the label column is not there.
+    label = [] if "output" in extras else [label_column]
+    table = pq.read_table(path, columns=[*label, *(RESERVED + name for name in extras)])
+    return table.rename_columns([*("label" for _ in label), *extras])
 
 
 def _codes(table: pa.Table, classes: tuple[Hashable, ...], channel: FiniteChannel) -> npt.NDArray[Any]:

@@ -40,6 +40,8 @@ class Release:
         In which stage of a multi-stage release each label was drawn.
     prior : (C, K) probabilities, optional, and prior_index
         A released belief that informed the first stage (a noisy histogram per cluster), and its row for each example.
+    label_column : str, optional
+        What the table that the labels come from calls their column.
     """
 
     codes: npt.NDArray[np.unsignedinteger[Any]]
@@ -55,6 +57,7 @@ class Release:
     stage: npt.NDArray[np.unsignedinteger[Any]] | None = None
     prior: npt.NDArray[np.floating[Any]] | None = None
     prior_index: npt.NDArray[np.integer[Any]] | None = None
+    label_column: str | None = None
 
     @property
     def labels(self) -> npt.NDArray[Any]:
@@ -84,11 +87,15 @@ class Release:
             prior_index=None if self.prior_index is None else self.prior_index[rows],
         )
 
-    def save(self, directory: str | os.PathLike[str]) -> None:
-        """Write the release into a new directory, at once or not at all: Parquet and JSON, with checksums."""
+    def save(self, directory: str | os.PathLike[str], *, features: Any = None) -> None:
+        """Write the release into a new directory, at once or not at all: Parquet and JSON, with checksums.
+
+        `features`, an Arrow table with a row per example, is written beside the labels; the release must then know the
+        name of its `label_column`.
+        """
         from labeldp.release.files import save_release
 
-        save_release(self, directory)
+        save_release(self, directory, features=features)
 
     def __len__(self) -> int:
         return len(self.codes)
