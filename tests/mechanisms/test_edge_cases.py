@@ -10,8 +10,18 @@ import numpy as np
 import pytest
 
 import labeldp
+from labeldp.channel import Channel
 from labeldp.errors import LabelDPError
-from labeldp.mechanisms import Mechanism, RandomizedResponse, RRTopK, RRWithPrior
+from labeldp.guarantee import Guarantee
+from labeldp.mechanisms import (
+    ClusterRR,
+    MeanInformation,
+    Mechanism,
+    OptimalResponse,
+    RandomizedResponse,
+    RRTopK,
+    RRWithPrior,
+)
 from labeldp.release import SensitiveLabels, privatize
 from labeldp.testing import check_mechanism
 from labeldp.testing.suite import best_accuracy
@@ -248,3 +258,32 @@ def test_mechanisms_are_values():
     with pytest.raises(AttributeError):
         W.epsilon = 2.0  # type: ignore[misc]
     assert labeldp.RRWithPrior is RRWithPrior
+
+
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        RandomizedResponse(1.0, n_classes=4),
+        RRTopK(1.0, k=2),
+        RRWithPrior(1.0),
+        ClusterRR(1.0, split=0.25, prune=True),
+        OptimalResponse(1.0, objective=MeanInformation(values=(1, 2, 3), spread=0.5)),
+    ],
+)
+def test_the_same_mechanism_at_another_epsilon(mechanism: Mechanism) -> None:
+    other = mechanism.with_epsilon(0.5)
+    assert other.guarantee.epsilon() == 0.5
+    assert other.with_epsilon(1.0) == mechanism
+    with pytest.raises(LabelDPError, match="`epsilon` must be >= 0"):
+        mechanism.with_epsilon(-1.0)
+
+
+def test_a_mechanism_without_an_epsilon_cannot_be_set_to_another() -> None:
+    class Constant(Mechanism):
+        guarantee = Guarantee.pure(0.0)
+
+        def channel(self, prior: Any = None, *, groups: Any = None, n_classes: int | None = None) -> Channel:
+            return Channel(keep=0.0, base=[1.0, 0.0])
+
+    with pytest.raises(LabelDPError, match=r"Constant: `epsilon` must be a field of the mechanism.*with_epsilon"):
+        Constant().with_epsilon(1.0)

@@ -14,6 +14,7 @@ example) and `MatrixChannel` (any K x M matrix per group).
 """
 
 from labeldp.channel.finite import FiniteChannel, check_row_index
+from labeldp.channel.join import build_channel, join_channels
 from labeldp.channel.labels import CandidateChannel, Channel, odds_to_keep, safe_odds
 from labeldp.channel.matrix import MatrixChannel
 
@@ -22,7 +23,9 @@ __all__ = [
     "Channel",
     "FiniteChannel",
     "MatrixChannel",
+    "build_channel",
     "check_row_index",
+    "join_channels",
     "odds_to_keep",
     "safe_odds",
 ]

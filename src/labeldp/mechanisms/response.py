@@ -19,10 +19,11 @@ From priors to candidate sets: the drivers around the compiled loops.
 from __future__ import annotations
 
 import abc
+import dataclasses
 import math
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -40,6 +41,9 @@ from labeldp.validate import (
     check_integer,
     check_probability_rows,
 )
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 #: (groups, n_groups, epsilon) -> noisy counts of labels, one row per group and one column per class.
 NoisyCounts = Callable[[npt.NDArray[np.integer[Any]], int, float], npt.NDArray[np.int64]]
@@ -66,6 +70,22 @@ class Mechanism(abc.ABC):
         n_classes : int, optional
             K, where neither the mechanism nor the prior says it.
         """
+
+    def with_epsilon(self, epsilon: float) -> Self:
+        """Return the same mechanism at another epsilon: what a budget that is split into parts asks of each part.
+
+        A frozen dataclass with a field `epsilon` needs no more than this default, which replaces that field and checks
+        the new value as the constructor does. A mechanism that states its privacy in another way overrides the method;
+        its answer must promise `epsilon`, as its `guarantee` is what is charged.
+
+        >>> RRTopK(1.0, k=3).with_epsilon(0.5)
+        RRTopK(epsilon=0.5, k=3)
+        """
+        if not dataclasses.is_dataclass(self) or "epsilon" not in {part.name for part in fields(self) if part.init}:
+            got = Described("a mechanism without that field")
+            fix = "Give it one, or write its own with_epsilon(epsilon)."
+            raise invalid(type(self).__name__, "epsilon", "be a field of the mechanism", got=got, fix=fix)
+        return dataclasses.replace(self, epsilon=epsilon)
 
 
 class MeasuringMechanism(Mechanism):
