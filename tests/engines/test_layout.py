@@ -21,8 +21,8 @@ from labeldp.engines.rows import cut, spans_of
 from labeldp.errors import PrivacyError, ReleaseError
 from labeldp.random import NoiseKey
 from labeldp.release import SensitiveLabels, load_release
-from labeldp.release.door import StreamedCounts
 from labeldp.release.files import digest
+from labeldp.release.measurement import StreamedCounts
 
 
 @given(st.lists(st.integers(0, 50), min_size=1, max_size=30), st.integers(1, 60))

@@ -54,7 +54,7 @@ def test_components_keep_what_varies_most(blobs):
         flat_features(X, n_components=0, random_state=0)
 
 
-def test_shrinking_is_what_it_says_and_takes_noise_for_nothing(blobs):
+def test_shrinking_is_what_it_says_and_takeschoose_noise_nothing(blobs):
     X, y = blobs
     groups = np.arange(900) % 30  # clusters that know nothing: 10 of each class, noise of scale 20
     plain, shrunk = (table(ClusterPrior(groups=groups, epsilon=0.1, shrink=s), X, y, budget=1.0) for s in (0.0, 0.5))

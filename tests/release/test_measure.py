@@ -24,7 +24,7 @@ from labeldp.errors import LabelDPError
 from labeldp.guarantee import Trust, Unit
 from labeldp.random import NoiseKey
 from labeldp.release import LabelCounts, LabelSums, Query, SensitiveLabels, Sensitivity, measure
-from labeldp.release.measurement import _noise_for
+from labeldp.release.measurement import choose_noise
 
 ALARM = 1e-7
 GROUPS = 20_000
@@ -103,7 +103,7 @@ def test_the_guarantee_meets_the_budget_and_names_the_curator(query: Query, epsi
 
 @given(epsilon=st.floats(1e-6, 1e6), l1=st.one_of(st.integers(1, 10**6), st.sampled_from([2**53 - 1, 3**33])))
 def test_the_rate_times_the_sensitivity_never_exceeds_epsilon(epsilon: float, l1: int) -> None:
-    noise = _noise_for(Sensitivity(float(l1), float(l1)), epsilon, 0.0)
+    noise = choose_noise(Sensitivity(float(l1), float(l1)), epsilon, 0.0)
     assert noise.rate is not None
     assert noise.rate * l1 <= Fraction(epsilon)
     assert noise.rate * l1 >= Fraction(epsilon) * (1 - Fraction(2, 10**6))  # rate_below keeps 21 bits
@@ -113,7 +113,7 @@ def test_the_rate_times_the_sensitivity_never_exceeds_epsilon(epsilon: float, l1
 @settings(max_examples=15)  # a calibration takes about 0.1 s
 @given(epsilon=st.floats(0.01, 20), delta=st.sampled_from([1e-12, 1e-6, 0.01]), l2=st.floats(0.5, 1e4))
 def test_the_stated_zcdp_covers_the_drawn_variance(epsilon: float, delta: float, l2: float) -> None:
-    noise = _noise_for(Sensitivity(l2, l2), epsilon, delta)
+    noise = choose_noise(Sensitivity(l2, l2), epsilon, delta)
     assert noise.variance is not None
     rho = noise.guarantee.to_json()["loss"]["rho"]
     assert Fraction(float(rho)) >= Fraction(l2) ** 2 / (2 * noise.variance)

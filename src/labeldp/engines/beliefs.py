@@ -75,8 +75,8 @@ from labeldp.mechanisms import Mechanism, RandomizedResponse, RRWithPrior
 from labeldp.priors import ClusterPrior, model_probabilities
 from labeldp.priors.cluster import MOST_CLUSTERS
 from labeldp.random import NoiseKey
-from labeldp.release.door import StreamedCounts, draw_part
-from labeldp.release.measurement import shares
+from labeldp.release.door import draw_part
+from labeldp.release.measurement import StreamedCounts, shares
 from labeldp.validate import check_integer, check_probability_rows
 
 #: Rows that a model or a clustering sees at a time, whatever the batch size: part of what makes releases equal.

@@ -1,22 +1,14 @@
 """`privatize`: the leaf of the door for labels. The only place where a raw label meets its noise.
 
-The door for a stream of labels: what `privatize` and `measure` do at once, done batch by batch.
+>>> import labeldp
+>>> release = labeldp.privatize(["a", "b", "b"], labeldp.RandomizedResponse(epsilon=2.0), rng=0)
+>>> release.guarantee.epsilon(), release.seeded, len(release.labels)
+(2.0, True, 3)
 
->>> from labeldp.random import NoiseKey
->>> from labeldp.release import SensitiveLabels
->>> counts = StreamedCounts(n_groups=1, n_classes=3)
->>> for part in ([0, 1], [2, 2]):
-...     counts.add(SensitiveLabels(part, n_classes=3), np.zeros(2, np.int64))
->>> counts
-<StreamedCounts: 4 labels of 3 classes in 1 groups, contents hidden>
->>> counts.release(epsilon=1.0, key=NoiseKey.from_os()).value.shape
-(1, 3)
-
-Design notes. The answers are those of the calls in memory, bit for bit: counts are sums of integers, their noise comes
-from the same place of the same key, and a label's noise is found by its position. Charging is the caller's, once for
-the whole stream and before the first noise.
-
-Charging a ledger before anything is drawn: one call for both leaves of the door.
+Design notes. The order of work is the safety: the channel is made without labels and its exact epsilon is compared with the
+mechanism's claim, then the ledger is charged (`Budget`), and only then is noise drawn. The noise of a label is a function
+of the key and of its position, so `draw_part`, which an engine calls batch by batch, gives the labels of one call of
+`privatize` on all of them, bit for bit; its caller has charged for the whole before the first batch.
 """
 
 from __future__ import annotations
@@ -35,7 +27,7 @@ from labeldp.guarantee import Guarantee
 from labeldp.mechanisms import MeasuringMechanism, Mechanism
 from labeldp.random import NoiseKey, as_key, over_spans
 from labeldp.release.labels import Budget, SensitiveLabels, as_sensitive, codes_of
-from labeldp.release.measurement import Counter, LabelCounts, Measurement, _check_budget, _noise_for
+from labeldp.release.measurement import Counter
 from labeldp.release.release import Release
 from labeldp.validate import check_integer, code_dtype
 
@@ -78,13 +70,6 @@ def privatize(
     Guarantee
     ---------
     That of the mechanism. The channel's own epsilon is compared with it before anything is drawn.
-
-    Example
-    -------
-    >>> import labeldp
-    >>> release = labeldp.privatize(["a", "b", "b"], labeldp.RandomizedResponse(epsilon=2.0), rng=0)
-    >>> release.guarantee.epsilon(), release.seeded, len(release.labels)
-    (2.0, True, 3)
     """
     if not isinstance(mechanism, Mechanism):
         raise invalid("privatize", "mechanism", "be a mechanism", got=mechanism, fix="For example RRWithPrior(1.0).")
@@ -93,16 +78,16 @@ def privatize(
     boxed = as_sensitive(labels, _known_n_classes(labels, mechanism, prior))
     budget = Budget(owner="privatize", labels=boxed, ledger=ledger, seeded=key.seeded, start=first)
     if isinstance(mechanism, MeasuringMechanism):
-        return _measured(boxed, mechanism, key, budget, prior=prior, groups=groups)
+        return _release_after_counts(boxed, mechanism, key, budget, prior=prior, groups=groups)
     channel = mechanism.channel(prior, groups=groups, n_classes=boxed.n_classes)
     _check_fit(channel, boxed)
     _check_claim(mechanism, channel, claimed=mechanism.guarantee.epsilon())
     guarantee = budget.state(mechanism.guarantee)
     entry = budget.charge(guarantee, mechanism=repr(mechanism))
-    return _released(boxed, mechanism, channel, guarantee, key, start=first, entry=entry)
+    return _draw_release(boxed, mechanism, channel, guarantee, key, start=first, entry=entry)
 
 
-def _measured(
+def _release_after_counts(
     boxed: SensitiveLabels,
     mechanism: MeasuringMechanism,
     key: NoiseKey,
@@ -120,13 +105,13 @@ def _measured(
     _check_fit(channel, boxed)
     _check_claim(mechanism, channel, claimed=mechanism.response_epsilon)
     entry = counter.settle()
-    release = _released(boxed, mechanism, channel, guarantee, key, start=start, entry=entry)
+    release = _draw_release(boxed, mechanism, channel, guarantee, key, start=start, entry=entry)
     if counter.shares is None:
         return release
     return replace(release, prior=counter.shares, prior_index=counter.groups)
 
 
-def _released(
+def _draw_release(
     boxed: SensitiveLabels,
     mechanism: Mechanism,
     channel: FiniteChannel,
@@ -193,54 +178,6 @@ def _check_claim(mechanism: Mechanism, channel: FiniteChannel, *, claimed: float
             f"privatize: {mechanism!r} claims epsilon = {claimed!r}, but its channel has {channel.epsilon!r}."
             " Nothing was drawn. Fix the mechanism's `channel` or its `guarantee`."
         )
-
-
-class StreamedCounts:
-    """Labels counted by class in public groups, as they come; only the noisy counts come out.
-
-    Guarantee
-    ---------
-    That of ``measure(labels, LabelCounts(groups=...), epsilon=...)`` on all the labels at once: the same sensitivity
-    (2, or 1 for two classes), the same noise.
-    """
-
-    __slots__ = ("_exact", "_sizes", "n_classes", "n_groups")
-
-    def __init__(self, *, n_groups: int, n_classes: int) -> None:
-        self.n_groups, self.n_classes = n_groups, n_classes
-        self._exact = np.zeros((n_groups, 1 if n_classes == 2 else n_classes), np.int64)
-        self._sizes = np.zeros(n_groups, np.int64)
-
-    def __repr__(self) -> str:
-        size = f"{int(self._sizes.sum())} labels of {self.n_classes} classes in {self.n_groups} groups"
-        return f"<StreamedCounts: {size}, contents hidden>"
-
-    @property
-    def sizes(self) -> npt.NDArray[np.int64]:
-        """The public size of each group."""
-        return self._sizes.copy()
-
-    def add(self, labels: SensitiveLabels, groups: npt.NDArray[np.int64]) -> None:
-        """Count a batch."""
-        query = LabelCounts(groups=groups, n_groups=self.n_groups)
-        self._exact += query.exact(codes_of(labels), n_classes=self.n_classes)
-        self._sizes += np.bincount(groups, minlength=self.n_groups)
-
-    def joined(self, other: StreamedCounts) -> StreamedCounts:
-        """Return the counts of two disjoint sets of rows together: sums, in whatever order, of whole numbers."""
-        both = StreamedCounts(n_groups=self.n_groups, n_classes=self.n_classes)
-        both._exact += self._exact + other._exact
-        both._sizes += self._sizes + other._sizes
-        return both
-
-    def release(self, *, epsilon: float, key: NoiseKey) -> Measurement:
-        """Return the noisy counts (C, K); with two classes the first follows from the public group size."""
-        target, _ = _check_budget(epsilon, 0.0)
-        noise = _noise_for(LabelCounts().sensitivity(n_classes=self.n_classes), target, 0.0)
-        noisy = self._exact + noise.draw(key, self._exact.size).reshape(self._exact.shape)
-        if self.n_classes == 2:
-            noisy = np.stack([self._sizes - noisy[:, 0], noisy[:, 0]], axis=1)
-        return Measurement(value=noisy, guarantee=noise.guarantee, seeded=key.seeded, noise=noise.text)
 
 
 def draw_part(

@@ -1,14 +1,19 @@
 """`measure`: the leaf of the door for statistics: a declared query in, the noisy value and its guarantee out.
 
-Queries: statistics of labels with a stated sensitivity, for those who trust a curator.
-
 A query is public. It says what it would compute, and how far one replaced label can move the answer; `measure` computes
-it, adds exact noise and hands out only the noisy value.
+it, adds exact integer noise and hands out only the noisy value. Whoever calls it sees the raw labels, so its guarantee
+says that a curator is trusted.
 
 >>> LabelCounts().sensitivity(n_classes=10)
 Sensitivity(l1=2.0, l2=1.4142135623730951)
+>>> counts = measure([0, 1, 2, 2], LabelCounts(), epsilon=1.0)
+>>> counts.value.shape, counts.guarantee.epsilon()
+((1, 3), 1.0)
 
-Noisy counts for a mechanism that needs them: handed out by the door, paid for within the release's own guarantee.
+Two callers need counts in another way and get them here too. `Counter` answers a mechanism that asks for noisy counts while
+it builds its channel (`ClusterRR`), within the release's own guarantee. `StreamedCounts` counts a table's labels batch by
+batch; sums of integers do not depend on their order, and the noise comes from the same place of the same key, so its answer
+is that of `measure` on all labels at once, bit for bit.
 """
 
 from __future__ import annotations
@@ -86,10 +91,10 @@ def measure(
     """
     if not isinstance(query, Query):
         raise invalid("measure", "query", "be a query", got=query, fix="For example LabelCounts().")
-    target, failure = _check_budget(epsilon, delta)
+    target, failure = check_measuring(epsilon, delta)
     boxed = as_sensitive(labels, None)
     key = as_key("measure", rng)
-    noise = _noise_for(query.sensitivity(n_classes=boxed.n_classes), target, failure)
+    noise = choose_noise(query.sensitivity(n_classes=boxed.n_classes), target, failure)
     budget = Budget(owner="measure", labels=boxed, ledger=ledger, seeded=key.seeded)
     guarantee = budget.state(noise.guarantee)
     exact = query.exact(codes_of(boxed), n_classes=boxed.n_classes)
@@ -100,7 +105,7 @@ def measure(
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Noise:
+class Noise:
     """Which exact sampler, with what parameter, and what it promises."""
 
     rate: Fraction | None = None
@@ -109,6 +114,7 @@ class _Noise:
 
     @property
     def text(self) -> str:
+        """The sampler and its parameter, in words."""
         if self.rate is not None:
             return f"discrete Laplace, rate {float(self.rate):.6g}"
         if self.variance is not None:
@@ -116,6 +122,7 @@ class _Noise:
         return "no noise"
 
     def draw(self, key: NoiseKey, size: int) -> npt.NDArray[np.int64]:
+        """Return independent draws; a key that is not seeded serves one measurement only."""
         bits = BitStream(key.claim("measure"))
         if self.rate is not None:
             return discrete_laplace(bits, rate=self.rate, size=size)
@@ -124,7 +131,8 @@ class _Noise:
         return np.zeros(size, np.int64)
 
 
-def _check_budget(epsilon: Any, delta: Any) -> tuple[float, float]:
+def check_measuring(epsilon: Any, delta: Any) -> tuple[float, float]:
+    """Return (epsilon, delta) as floats; epsilon 0 is refused, since no finite noise achieves it."""
     target = check_epsilon("measure", epsilon)
     if target == 0:
         fix = "Use a small epsilon > 0, or leave the measurement out."
@@ -132,21 +140,21 @@ def _check_budget(epsilon: Any, delta: Any) -> tuple[float, float]:
     return target, check_delta("measure", delta)
 
 
-def _noise_for(sensitivity: Sensitivity, epsilon: float, delta: float) -> _Noise:
+def choose_noise(sensitivity: Sensitivity, epsilon: float, delta: float) -> Noise:
     """Return the noise that meets the budget for this sensitivity."""
     if math.isinf(epsilon) or sensitivity.l1 == 0:  # a statistic that no label can move needs none
         spent = epsilon if sensitivity.l1 else 0.0
-        return _Noise(guarantee=Guarantee.pure(spent, trust=Trust.CURATOR))
+        return Noise(guarantee=Guarantee.pure(spent, trust=Trust.CURATOR))
     if delta == 0:
         rate = rate_below(math.nextafter(epsilon / sensitivity.l1, 0.0))
-        return _Noise(rate=rate, guarantee=Guarantee.pure(epsilon, trust=Trust.CURATOR))
+        return Noise(rate=rate, guarantee=Guarantee.pure(epsilon, trust=Trust.CURATOR))
     sigma = discrete_gaussian_sigma(epsilon=epsilon, delta=delta, sensitivity=sensitivity.l2)
     variance = variance_above(math.nextafter(sigma * sigma, math.inf))
     rho = math.nextafter(sensitivity.l2**2 / (2.0 * float(variance)) * (1 + 1e-15), math.inf)
     guarantee = Guarantee.zcdp(rho, trust=Trust.CURATOR)
     if not guarantee.epsilon(delta) <= epsilon:  # the rounding above is one-sided; this is the proof by evaluation
         raise invalid("measure", "epsilon", f"be met at delta {delta:g}", got=Described(f"{guarantee.epsilon(delta)}"))
-    return _Noise(variance=variance, guarantee=guarantee)
+    return Noise(variance=variance, guarantee=guarantee)
 
 
 class Sensitivity(NamedTuple):
@@ -369,6 +377,64 @@ class Counter:
                 f"privatize: {self._mechanism!r} claims epsilon = {promised!r}, but asks for counts and a response that "
                 f"cost {' + '.join(map(repr, parts))}. Nothing was drawn. Fix the mechanism's budget."
             )
+
+
+class StreamedCounts:
+    """Labels counted by class in public groups, as they come; only the noisy counts come out.
+
+    Guarantee
+    ---------
+    That of ``measure(labels, LabelCounts(groups=...), epsilon=...)`` on all the labels at once: the same sensitivity
+    (2, or 1 for two classes), the same noise. Charging is the caller's, once for the whole stream and before `release`.
+
+    Example:
+    -------
+    >>> counts = StreamedCounts(n_groups=1, n_classes=3)
+    >>> for part in ([0, 1], [2, 2]):
+    ...     counts.add(SensitiveLabels(part, n_classes=3), np.zeros(2, np.int64))
+    >>> counts
+    <StreamedCounts: 4 labels of 3 classes in 1 groups, contents hidden>
+    >>> counts.release(epsilon=1.0, key=NoiseKey.from_os()).value.shape
+    (1, 3)
+    """
+
+    __slots__ = ("_exact", "_sizes", "n_classes", "n_groups")
+
+    def __init__(self, *, n_groups: int, n_classes: int) -> None:
+        self.n_groups, self.n_classes = n_groups, n_classes
+        self._exact = np.zeros((n_groups, 1 if n_classes == 2 else n_classes), np.int64)
+        self._sizes = np.zeros(n_groups, np.int64)
+
+    def __repr__(self) -> str:
+        size = f"{int(self._sizes.sum())} labels of {self.n_classes} classes in {self.n_groups} groups"
+        return f"<StreamedCounts: {size}, contents hidden>"
+
+    @property
+    def sizes(self) -> npt.NDArray[np.int64]:
+        """The public size of each group."""
+        return self._sizes.copy()
+
+    def add(self, labels: SensitiveLabels, groups: npt.NDArray[np.int64]) -> None:
+        """Count a batch."""
+        query = LabelCounts(groups=groups, n_groups=self.n_groups)
+        self._exact += query.exact(codes_of(labels), n_classes=self.n_classes)
+        self._sizes += np.bincount(groups, minlength=self.n_groups)
+
+    def joined(self, other: StreamedCounts) -> StreamedCounts:
+        """Return the counts of two disjoint sets of rows together: sums, in whatever order, of whole numbers."""
+        both = StreamedCounts(n_groups=self.n_groups, n_classes=self.n_classes)
+        both._exact += self._exact + other._exact
+        both._sizes += self._sizes + other._sizes
+        return both
+
+    def release(self, *, epsilon: float, key: NoiseKey) -> Measurement:
+        """Return the noisy counts (C, K); with two classes the first follows from the public group size."""
+        target, _ = check_measuring(epsilon, 0.0)
+        noise = choose_noise(LabelCounts().sensitivity(n_classes=self.n_classes), target, 0.0)
+        noisy = self._exact + noise.draw(key, self._exact.size).reshape(self._exact.shape)
+        if self.n_classes == 2:
+            noisy = np.stack([self._sizes - noisy[:, 0], noisy[:, 0]], axis=1)
+        return Measurement(value=noisy, guarantee=noise.guarantee, seeded=key.seeded, noise=noise.text)
 
 
 def shares(counts: Any) -> npt.NDArray[np.float64]:
