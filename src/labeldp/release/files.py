@@ -53,7 +53,7 @@ import pyarrow.parquet as pq
 from labeldp.channel import CandidateChannel, Channel, FiniteChannel, MatrixChannel
 from labeldp.errors import Described, LabelDPError, PrivacyError, ReleaseError, invalid
 from labeldp.guarantee import Guarantee
-from labeldp.release.labels import decoded
+from labeldp.release.labels import decode_labels
 from labeldp.release.release import Release
 from labeldp.validate import code_dtype
 
@@ -327,7 +327,7 @@ def _label_table(release: Release, features: Any) -> pa.Table:
     extras = example_columns(release.channel, stage=release.stage, prior_index=release.prior_index)
     if release.channel.outputs_are_labels:
         name = "label" if features is None else str(release.label_column)
-        columns[name] = pa.array(decoded(release.codes, release.classes))
+        columns[name] = pa.array(decode_labels(release.codes, release.classes))
     else:
         extras = {"output": pa.array(release.codes), **extras}
     mark = "" if features is None else RESERVED

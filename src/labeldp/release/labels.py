@@ -65,10 +65,10 @@ class SensitiveLabels:
         self.row_ids = row_ids
         if n_classes is not None:
             check_integer("labels", "n_classes", n_classes, least=1)
-        plain, dtype_classes = _column(values)
+        plain, dtype_classes = _read_column(values)
         self.classes_read_off = False
         if classes is not None:
-            self.classes = _checked_classes(classes)
+            self.classes = _check_classes(classes)
         elif dtype_classes is not None:
             self.classes = dtype_classes
             # An inferred categorical lists what occurs in the data; an enumeration or a boolean is declared beforehand.
@@ -76,9 +76,9 @@ class SensitiveLabels:
         elif n_classes is not None and plain.dtype.kind in "iu":
             self.classes = tuple(range(n_classes))
         else:
-            self.classes = _read_off(plain)
+            self.classes = _read_classes_off(plain)
             self.classes_read_off = True
-        self._codes = _encoded(plain, self.classes)
+        self._codes = _encode(plain, self.classes)
         if n_classes is not None and n_classes != len(self.classes):
             fix = "Pass classes=, the full public list: a class that happens not to occur still counts."
             raise invalid(
@@ -136,7 +136,7 @@ def as_sensitive(labels: Any, n_classes: int | None) -> SensitiveLabels:
     return boxed
 
 
-def _column(values: Any) -> tuple[npt.NDArray[Any], tuple[Hashable, ...] | None]:
+def _read_column(values: Any) -> tuple[npt.NDArray[Any], tuple[Hashable, ...] | None]:
     """Return labels as a NumPy vector, and the classes that their dtype declares, if it declares any."""
     if isinstance(values, SensitiveLabels):
         raise invalid("SensitiveLabels", "values", "be raw labels", got=Described("labels that are boxed already"))
@@ -144,7 +144,7 @@ def _column(values: Any) -> tuple[npt.NDArray[Any], tuple[Hashable, ...] | None]
     plain = as_plain(values)
     if plain.ndim != 1:
         raise invalid("labels", "labels", "be one label per example", got=Described(f"an array of shape {plain.shape}"))
-    gone = missing_in(plain)
+    gone = count_missing(plain)
     if gone:
         fix = "Drop or fill them first: a missing label is not a class unless you say so."
         raise invalid("labels", "labels", "have no missing values", got=Described(f"{gone} missing"), fix=fix)
@@ -153,7 +153,7 @@ def _column(values: Any) -> tuple[npt.NDArray[Any], tuple[Hashable, ...] | None]
     return plain, declared
 
 
-def _checked_classes(classes: Sequence[Hashable]) -> tuple[Hashable, ...]:
+def _check_classes(classes: Sequence[Hashable]) -> tuple[Hashable, ...]:
     """Return the list of classes, each once."""
     listed = tuple(c.item() if isinstance(c, np.generic) else c for c in classes)
     odd = next((c for c in listed if not isinstance(c, Hashable)), None)
@@ -165,7 +165,7 @@ def _checked_classes(classes: Sequence[Hashable]) -> tuple[Hashable, ...]:
     return listed
 
 
-def _read_off(plain: npt.NDArray[Any]) -> tuple[Hashable, ...]:
+def _read_classes_off(plain: npt.NDArray[Any]) -> tuple[Hashable, ...]:
     """Return the classes that occur, sorted: their order says nothing about whose they are."""
     try:
         return tuple(np.unique(plain).tolist())
@@ -174,11 +174,11 @@ def _read_off(plain: npt.NDArray[Any]) -> tuple[Hashable, ...]:
         raise invalid("labels", "labels", "be of one kind to be sorted", got=Described("a mixture"), fix=fix) from None
 
 
-def _encoded(plain: npt.NDArray[Any], classes: tuple[Hashable, ...]) -> Codes:
+def _encode(plain: npt.NDArray[Any], classes: tuple[Hashable, ...]) -> Codes:
     """Return codes in the smallest dtype, or say which value is no class and how often; never more of the labels."""
     codes = look_up(plain, classes)
     if codes is None:
-        value, count = first_unknown(plain, classes)
+        value, count = find_unknown(plain, classes)
         got = Described(f"{value!r}, {count} time{'s' if count > 1 else ''}")
         fix = nearest(str(value), [str(c) for c in classes]) + " Pass classes=, the full public list."
         raise invalid("labels", "labels", "be among the classes", got=got, fix=fix)
@@ -242,7 +242,7 @@ def _from_sequence(values: Any) -> npt.NDArray[Any]:
     return np.array(values, dtype=object) if mixed else array
 
 
-def missing_in(plain: npt.NDArray[Any]) -> int:
+def count_missing(plain: npt.NDArray[Any]) -> int:
     """Return how many values are missing: NaN, NaT or None."""
     if plain.dtype.kind == "f":
         return int(np.isnan(plain).sum())
@@ -268,14 +268,14 @@ def look_up(plain: npt.NDArray[Any], classes: tuple[Hashable, ...]) -> npt.NDArr
         inside = len(plain) == 0 or (int(plain.min()) >= 0 and int(plain.max()) < len(classes))
         return plain if inside else None
     if plain.dtype.kind in "iufb" and all(isinstance(c, (bool, int, float)) for c in classes):
-        return _searched(plain, np.asarray(classes))
+        return _search(plain, np.asarray(classes))
     code = {c: j for j, c in enumerate(classes)}
     found = [code.get(_scalar(v), -1) for v in plain.tolist()]
     codes = np.asarray(found, dtype=np.int64)
     return None if np.any(codes < 0) else codes
 
 
-def _searched(plain: npt.NDArray[Any], classes: npt.NDArray[Any]) -> npt.NDArray[np.integer[Any]] | None:
+def _search(plain: npt.NDArray[Any], classes: npt.NDArray[Any]) -> npt.NDArray[np.integer[Any]] | None:
     """Look numbers up by binary search in the sorted classes."""
     order = np.argsort(classes)
     at = np.searchsorted(classes[order], plain).clip(max=len(classes) - 1)
@@ -283,7 +283,7 @@ def _searched(plain: npt.NDArray[Any], classes: npt.NDArray[Any]) -> npt.NDArray
     return codes if np.array_equal(classes[codes], plain) else None
 
 
-def first_unknown(plain: npt.NDArray[Any], classes: tuple[Hashable, ...]) -> tuple[Any, int]:
+def find_unknown(plain: npt.NDArray[Any], classes: tuple[Hashable, ...]) -> tuple[Any, int]:
     """Return one value that is not among the classes, and how often it occurs."""
     known = set(classes)
     values = plain.tolist()
@@ -303,7 +303,7 @@ def _scalar(value: Any) -> Any:
 _UNHASHABLE = object()
 
 
-def decoded(codes: npt.NDArray[Any], classes: tuple[Hashable, ...]) -> npt.NDArray[Any]:
+def decode_labels(codes: npt.NDArray[Any], classes: tuple[Hashable, ...]) -> npt.NDArray[Any]:
     """Return the class of each code: numbers and booleans as such, everything else as objects."""
     kinds = {type(c) for c in classes}
     if kinds <= {int} or kinds <= {bool} or kinds <= {int, float}:
@@ -320,7 +320,9 @@ def box_labels(owner: str, y: Any, *, n_rows: int, classes: Sequence[Any] | None
     if y is None:
         fix = "This learner requires y to be passed, but the target y is None."
         raise invalid(owner, "y", "be given", got=None, fix=fix)
-    boxed = _agreed(owner, y, classes) if isinstance(y, SensitiveLabels) else _boxed(owner, y, classes, label_set)
+    boxed = (
+        _check_same_classes(owner, y, classes) if isinstance(y, SensitiveLabels) else _box(owner, y, classes, label_set)
+    )
     if n_rows != len(boxed):
         got = Described(f"{len(boxed)} for {n_rows} rows")
         raise invalid(owner, "y", "have one label per row of X (inconsistent numbers of samples)", got=got)
@@ -330,7 +332,7 @@ def box_labels(owner: str, y: Any, *, n_rows: int, classes: Sequence[Any] | None
     return boxed
 
 
-def _boxed(owner: str, y: Any, classes: Sequence[Any] | None, label_set: str) -> SensitiveLabels:
+def _box(owner: str, y: Any, classes: Sequence[Any] | None, label_set: str) -> SensitiveLabels:
     from sklearn.utils.multiclass import check_classification_targets
     from sklearn.utils.validation import _assert_all_finite, column_or_1d
 
@@ -342,7 +344,7 @@ def _boxed(owner: str, y: Any, classes: Sequence[Any] | None, label_set: str) ->
     return SensitiveLabels(plain, classes=classes, name=label_set)
 
 
-def _agreed(owner: str, labels: SensitiveLabels, classes: Sequence[Any] | None) -> SensitiveLabels:
+def _check_same_classes(owner: str, labels: SensitiveLabels, classes: Sequence[Any] | None) -> SensitiveLabels:
     """Refuse boxed labels whose classes are not the ones asked for."""
     if classes is not None and tuple(np.asarray(classes).tolist()) != labels.classes:
         got = Described(f"{len(classes)} for labels that have their own {labels.n_classes}")

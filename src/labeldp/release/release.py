@@ -13,7 +13,7 @@ import numpy.typing as npt
 from labeldp.channel import FiniteChannel
 from labeldp.errors import LabelDPError
 from labeldp.guarantee import Guarantee
-from labeldp.release.labels import decoded
+from labeldp.release.labels import decode_labels
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -66,7 +66,7 @@ class Release:
             raise LabelDPError(
                 "Release: this mechanism's outputs are not labels. Use release.codes and release.channel."
             )
-        return decoded(self.codes, self.classes)
+        return decode_labels(self.codes, self.classes)
 
     @property
     def n_classes(self) -> int:
