@@ -9,55 +9,115 @@
 ['no', 'yes']
 >>> folder.cleanup()
 
-Design notes. skops stores arrays and plain values and names the types to rebuild; a file that asks for a type which is
-neither one of skops' own (scikit-learn, NumPy, SciPy) nor in `TRUSTED` is refused before anything is built. A
-`LabelPrivateClassifier` is stored without its release, its prior and its ledger: a model file carries what predicts
-and what was promised. A PATE learner, alone or as the last step of a pipeline, is stored as its student and its promise:
-teachers learned raw labels and are never kept, and the templates of teacher and student go too, since a caller may have
-fitted them before. The promise travels as JSON and is read by `Guarantee.from_json`. Nothing here is a signature.
+*What a file holds.* skops stores arrays and plain values, and names the types to rebuild. Of a learner that protects
+labels the file holds what predicts and what was promised. It does not hold the release, the prior, the ledger, the seed or
+a checkpoint, which belong to the owner of the labels. Estimators that were given as templates are stored unfitted: the
+caller may have fitted them on raw labels before. Of PATE only the student stays, since teachers learned raw labels. The
+promise travels as JSON and is read by `Guarantee.from_json`. Nothing here is a signature.
+
+*Safety.* A file that asks for a type which is neither one of skops' own (scikit-learn, NumPy, SciPy) nor in `TRUSTED` is
+refused before anything is built.
+
+*Names.* A file calls our classes by their public names (`labeldp.learn.SoftmaxRegression`), wherever their code lies.
+skops itself writes the module in which a class is defined; `save_model` replaces it. So a class may move to another
+module, and old files load as long as its public name stays. Files of labeldp 0.1 before this rule name the modules of
+their time; `OLD_NAMES` says what these are called today.
 """
 
 from __future__ import annotations
 
 import copy
 import dataclasses
+import inspect
+import io
 import json
 import os
 import zipfile
+from collections.abc import Callable, Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
 from labeldp.errors import Described, LabelDPError, ReleaseError, invalid, nearest
 from labeldp.guarantee import Guarantee
 from labeldp.learn.classifier import LabelPrivateClassifier
-from labeldp.learn.pate.multiclass import TeacherEnsemble
+from labeldp.learn.pate import PATE, MultiLabelPATE
 from labeldp.learn.stages import Stage
 from labeldp.release.files import check_new, write_new
 
 FORMAT = "labeldp model"
-VERSION = 1
+#: Version 2 names public paths. Version 1 (labeldp 0.1, first files) is read through `OLD_NAMES`.
+VERSION = 2
+READABLE = (1, 2)
+SCHEMA = "schema.json"
 
-#: Types beyond skops' own list that a model file may name. Each is a plain container of arrays and settings.
-TRUSTED = frozenset(
+#: Our types that a model file may name, by their public names. Each is a plain container of arrays and settings.
+PUBLIC = frozenset(
     {
-        "labeldp.learn.classifier.LabelPrivateClassifier",
-        "labeldp.learn.softmax.SoftmaxRegression",
-        "labeldp.learn.tables.TableEncoder",
-        "labeldp.learn.pate.teachers.LabelModel",
-        "labeldp.learn.pate.multiclass.PATE",
-        "labeldp.learn.pate.multilabel.MultiLabelPATE",
-        "labeldp.learn.ratings.factorisation.MatrixFactorisation",
-        "labeldp.nn.classifier.NetClassifier",
-        "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",
-        "sklearn.tree._tree.Tree",
+        "labeldp.learn.LPNormalSGD",
+        "labeldp.learn.LPRRSGD",
+        "labeldp.learn.LabelPrivateClassifier",
+        "labeldp.learn.MultiLabelPATE",
+        "labeldp.learn.OutputPerturbation",
+        "labeldp.learn.PATE",
+        "labeldp.learn.SimplexERM",
+        "labeldp.learn.SoftmaxRegression",
+        "labeldp.learn.SufficientStatistics",
+        "labeldp.learn.TableEncoder",
+        "labeldp.learn.convex.CutRows",
+        "labeldp.learn.convex.Huber",
+        "labeldp.learn.convex.Logistic",
+        "labeldp.learn.convex.RowMap",
+        "labeldp.learn.convex.Softmax",
+        "labeldp.learn.convex.Squared",
+        "labeldp.learn.convex.SquaredHinge",
+        "labeldp.learn.pate.LabelModel",
+        "labeldp.learn.ratings.LabelPrivateRatings",
+        "labeldp.learn.ratings.MatrixFactorisation",
+        "labeldp.nn.DPSGDClassifier",
+        "labeldp.nn.NetClassifier",
+        "labeldp.release.Sensitivity",
     }
 )
 
-#: Settings of a PATE learner that stay with its owner.
-OWNERS_OF_PATE = ("teacher", "student", "ledger", "random_state", "checkpoint")
+#: Types beyond skops' own list that a model file may name.
+TRUSTED = PUBLIC | {
+    "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",
+    "sklearn.tree._tree.Tree",
+}
+
+#: What files of version 1 call our types, and what these are called since.
+OLD_NAMES = {
+    "labeldp.learn._classifier.LabelPrivateClassifier": "labeldp.learn.LabelPrivateClassifier",
+    "labeldp.learn._softmax.SoftmaxRegression": "labeldp.learn.SoftmaxRegression",
+    "labeldp.learn._tables.TableEncoder": "labeldp.learn.TableEncoder",
+    "labeldp.learn.pate._columns.LabelModel": "labeldp.learn.pate.LabelModel",
+    "labeldp.learn.pate._multiclass.PATE": "labeldp.learn.PATE",
+    "labeldp.learn.pate._multilabel.MultiLabelPATE": "labeldp.learn.MultiLabelPATE",
+    "labeldp.learn.ratings._factorisation.MatrixFactorisation": "labeldp.learn.ratings.MatrixFactorisation",
+    "labeldp.nn._classifier.NetClassifier": "labeldp.nn.NetClassifier",
+}
+
+#: Settings that stay with the owner of the labels; a loaded learner has None for them.
+OWNERS_SETTINGS = ("ledger", "random_state", "checkpoint", "prior", "mechanism")
+#: Settings that hold an estimator to be trained: stored unfitted.
+TEMPLATES = ("estimator", "network", "learner")
+#: What a learner keeps of the release beside what predicts; the promise and the stages travel as JSON.
+OWNERS_RESULTS = (
+    "release_",
+    "guarantee_",
+    "stages_",
+    "facts_",
+    "plan_",
+    "answered_",
+    "answers_",
+    "by_user_",
+    "by_item_",
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -78,14 +138,25 @@ class RememberedRelease:
 
 
 def save_model(model: Any, path: str | os.PathLike[str], *, facts: dict[str, Any] | None = None) -> None:
-    """Write a fitted estimator to a new file; `facts` are plain JSON values kept beside it (`facts_` after loading)."""
+    """Write a fitted estimator to a new file.
+
+    Parameters
+    ----------
+    model
+        Any learner of labeldp, any estimator of scikit-learn that skops can store, or a pipeline of those. An estimator
+        with parts of other types (a function, a module of the user's own) is refused, since it would not load.
+    path
+        A file that does not exist yet, in a folder that does. It appears whole or not at all.
+    facts
+        Plain JSON values to keep beside the model; `facts_` of the loaded model, together with the promise.
+    """
     import skops.io
 
     target = check_new(path, owner="save_model")
-    whole = {**promised(model), **(facts or {})}
+    whole = {**_describe_promise(model), **(facts or {})}
     header = json.dumps({"format": FORMAT, "version": VERSION, "facts": whole}, allow_nan=False)
     try:
-        data = skops.io.dumps({"header": header, "model": bare(model)})
+        data = _rename_types(skops.io.dumps({"header": header, "model": _strip(model)}), _public_name)
         strange = sorted(set(skops.io.get_untrusted_types(data=data)) - TRUSTED)
     except (TypeError, ValueError, AttributeError, RuntimeError) as error:  # torch raises the last for a module
         fix = f"skops says: {error}"
@@ -98,6 +169,10 @@ def save_model(model: Any, path: str | os.PathLike[str], *, facts: dict[str, Any
 
 def load_model(path: str | os.PathLike[str]) -> Any:
     """Return a saved estimator; a file that is damaged, not ours, or names other types is refused.
+
+    The loaded model predicts as the saved one did. A learner that protects labels has `guarantee_`, and where the saved
+    one had them `release_` (a summary without labels) and `stages_`; every model has `facts_`, the promise and what
+    the caller of `save_model` added, as JSON values.
 
     >>> load_model("no/such.skops")
     Traceback (most recent call last):
@@ -112,16 +187,16 @@ def load_model(path: str | os.PathLike[str]) -> Any:
         around = [str(place.parent / p.name) for p in place.parent.glob("*.skops")] if place.parent.is_dir() else []
         raise invalid("load_model", "path", "be an existing file", got=str(place), fix=nearest(str(place), around))
     try:
-        data = place.read_bytes()
+        data = _rename_types(place.read_bytes(), lambda module, name: OLD_NAMES.get(f"{module}.{name}"))
         strange = sorted(set(skops.io.get_untrusted_types(data=data)) - TRUSTED)
         if strange:
-            raise untrusted(place, strange)
+            raise _refuse_types(place, strange)
         stored = skops.io.loads(data, trusted=sorted(TRUSTED))
-        return restored(stored["model"], checked_header(place, stored["header"]))
+        return _restore(stored["model"], _read_header(place, stored["header"]))
     except LabelDPError:
         raise
     except UntrustedTypesFoundException as error:
-        raise untrusted(place, [str(error)]) from error
+        raise _refuse_types(place, [str(error)]) from error
     # Whatever a damaged file makes skops, zipfile, json or a type's own checks say, it is one thing to the reader.
     except (
         KeyError,
@@ -131,6 +206,7 @@ def load_model(path: str | os.PathLike[str]) -> Any:
         IndexError,
         EOFError,
         OSError,
+        RecursionError,
         zipfile.BadZipFile,
     ) as error:
         raise ReleaseError(
@@ -138,99 +214,158 @@ def load_model(path: str | os.PathLike[str]) -> Any:
         ) from error
 
 
-def bare(model: Any) -> Any:
-    """Return the model without what only its owner needs: release, prior, ledger, seed, and what travels as JSON."""
-    if isinstance(model, Pipeline) and isinstance(model[-1], TeacherEnsemble):
-        return Pipeline([*model.steps[:-1], (model.steps[-1][0], bare(model[-1]))])
-    if isinstance(model, TeacherEnsemble):
-        return without(model, OWNERS_OF_PATE)
-    if isinstance(model, LabelPrivateClassifier):
-        return without(model, ("prior", "ledger", "random_state", "checkpoint"))
-    return model
+# ------------------------------------------------------------------------------------------------ names of types
 
 
-def without(model: Any, settings: tuple[str, ...]) -> Any:
-    """Return a copy in which these settings are None and only what predicts is left of what was learned."""
+def _rename_types(data: bytes, rename: Callable[[str, str], str | None]) -> bytes:
+    """Return a skops file in which types are called by other names.
+
+    `rename` takes the module and the name of a type and returns its new full name, or None to leave it. Types are named in
+    the schema alone; everything else is copied as it is.
+    """
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        schema = json.loads(archive.read(SCHEMA))
+        if not _rename_nodes(schema, rename):
+            return data
+        copied = io.BytesIO()
+        with zipfile.ZipFile(copied, "w", compression=zipfile.ZIP_STORED) as written:
+            for entry in archive.infolist():
+                if entry.filename != SCHEMA:
+                    written.writestr(entry, archive.read(entry))
+            written.writestr(SCHEMA, json.dumps(schema))
+    return copied.getvalue()
+
+
+def _rename_nodes(node: Any, rename: Callable[[str, str], str | None]) -> bool:
+    """Rename the types of a schema in place, and return whether there were any to rename."""
+    if isinstance(node, list):
+        return any([_rename_nodes(part, rename) for part in node])  # noqa: C419 - every part, not up to the first
+    if not isinstance(node, dict):
+        return False
+    changed = any([_rename_nodes(part, rename) for part in node.values()])  # noqa: C419
+    module, name = node.get("__module__"), node.get("__class__")
+    if isinstance(module, str) and isinstance(name, str):
+        new = rename(module, name)
+        if new is not None:
+            node["__module__"], _, node["__class__"] = new.rpartition(".")
+            return True
+    return changed
+
+
+def _public_name(module: str, name: str) -> str | None:
+    """Return the public name of the class `name` that is defined in `module`, or None if it has none."""
+    if not module.startswith("labeldp."):
+        return None
+    for public in PUBLIC:
+        room, _, last = public.rpartition(".")
+        if last == name and getattr(import_module(room), name).__module__ == module:
+            return public
+    return None
+
+
+def _refuse_types(place: Path, types: list[str]) -> LabelDPError:
+    """Return the refusal of a file that names types which could do anything."""
+    fix = "Nothing of it was run. Do not use this file."
+    return invalid("load_model", place.name, "be made of known types", got=types[0], fix=fix, kind=ReleaseError)
+
+
+# ------------------------------------------------------------------------------------------------ what is stored
+
+
+def _learner(model: Any) -> Any:
+    """Return what learned from labels: the model itself, or the last step of a pipeline."""
+    return model[-1] if isinstance(model, Pipeline) else model
+
+
+def _protects_labels(model: Any) -> bool:
+    """Whether a fitted model is one of our learners with a promise of its own."""
+    return hasattr(model, "guarantee_") and type(model).__module__.startswith("labeldp.")
+
+
+def _strip(model: Any) -> Any:
+    """Return the model without what only the owner of its labels needs, and without what travels as JSON."""
+    if isinstance(model, Pipeline) and _protects_labels(model[-1]):
+        return Pipeline([*model.steps[:-1], (model.steps[-1][0], _strip(model[-1]))])
+    if not _protects_labels(model):
+        return model
     light = copy.copy(model)
-    for name in ("release_", "guarantee_", "stages_", "facts_", "plan_", "answered_", "answers_"):
+    for name in OWNERS_RESULTS:
         light.__dict__.pop(name, None)
-    for name in settings:
-        setattr(light, name, None)
+    settings = light.get_params(deep=False)
+    dropped = (*OWNERS_SETTINGS, "teacher", "student") if isinstance(model, (PATE, MultiLabelPATE)) else OWNERS_SETTINGS
+    for name in dropped:
+        if name in settings:
+            setattr(light, name, None)
+    for name in TEMPLATES:
+        if settings.get(name) is not None:
+            setattr(light, name, clone(settings[name]))
     # A range is a way to write a list of classes that files of models do not know.
-    if isinstance(getattr(light, "classes", None), range):
-        light.classes = tuple(light.classes)
+    for name in ("classes", "values"):
+        if isinstance(settings.get(name), range):
+            setattr(light, name, tuple(settings[name]))
     return light
 
 
-def promised(model: Any) -> dict[str, Any]:
-    """Return what was promised about the labels that the model learned from, as JSON."""
-    if isinstance(model, Pipeline):
-        return promised(model[-1])
-    if isinstance(model, TeacherEnsemble):
-        return promised_by_teachers(model)
-    if not isinstance(model, LabelPrivateClassifier):
+def _describe_promise(model: Any) -> dict[str, Any]:
+    """Return what was promised about the labels that the model learned from, as JSON values."""
+    learner = _learner(model)
+    if not _protects_labels(learner):
         return {}
-    release = model.release_
-    return {
-        "guarantee": model.guarantee_.to_json(),
-        "stages": [plain_numbers(dataclasses.asdict(stage)) for stage in model.stages_],
-        "classes": list(release.classes),
-        "seeded": release.seeded,
-        "mechanism": release.mechanism,
-        "label_set": release.label_set,
-        "created": release.created,
-        "ledger_entry": release.ledger_entry,
-        "n_examples": len(release),
+    release = getattr(learner, "release_", None)
+    facts: dict[str, Any] = {
+        "guarantee": learner.guarantee_.to_json(),
+        "classes": np.asarray(_classes_of(learner)).tolist(),
+        "seeded": learner.seeded_ if release is None else release.seeded,
+        "mechanism": _describe_mechanism(learner) if release is None else release.mechanism,
+        "label_set": learner.label_set,
     }
+    if hasattr(learner, "ledger_entry_"):
+        facts["ledger_entry"] = learner.ledger_entry_
+    if release is not None:
+        facts |= {"classes": list(release.classes), "label_set": release.label_set, "created": release.created}
+        facts |= {"ledger_entry": release.ledger_entry, "n_examples": len(release)}
+    if hasattr(learner, "n_answered_"):  # how many queries were answered is part of what PATE released
+        facts["n_answered"] = learner.n_answered_
+    if _stage_type(learner) is not None:
+        facts["stages"] = [_write_stage(dataclasses.asdict(stage)) for stage in learner.stages_]
+    return facts
 
 
-def promised_by_teachers(model: Any) -> dict[str, Any]:
-    """Return the promise of a PATE learner as JSON; how many queries were answered is part of what it released."""
-    return {
-        "guarantee": model.guarantee_.to_json(),
-        "classes": model.classes_.tolist(),
-        "seeded": model.seeded_,
-        "mechanism": f"{type(model).__name__}({model.aggregation}, {model.n_teachers} teachers)",
-        "label_set": model.label_set,
-        "ledger_entry": model.ledger_entry_,
-        "n_answered": model.n_answered_,
-    }
+def _classes_of(learner: Any) -> Any:
+    return learner.classes_ if hasattr(learner, "classes_") else learner.values_
 
 
-def plain_numbers(record: dict[str, Any]) -> dict[str, Any]:
+def _describe_mechanism(learner: Any) -> str:
+    """Return in words what released the labels of a learner that keeps no release."""
+    name = type(learner).__name__
+    if isinstance(learner, (PATE, MultiLabelPATE)):
+        return f"{name}({learner.aggregation}, {learner.n_teachers} teachers)"
+    return f"{name}(epsilon={learner.epsilon!r})"
+
+
+def _stage_type(learner: Any) -> type | None:
+    """Return the class of a learner's reports of its stages; None if it has no stages."""
+    if isinstance(learner, LabelPrivateClassifier):
+        return Stage
+    if type(learner).__name__ == "LabelPrivateRatings":
+        from labeldp.learn.ratings import RatingStage  # loads compiled loops: only where they are used anyway
+
+        return RatingStage
+    return None
+
+
+def _write_stage(record: Mapping[str, Any]) -> dict[str, Any]:
     """Return JSON values; a number that is not one (an accuracy that is not defined) becomes null."""
     return {k: None if isinstance(v, float) and not np.isfinite(v) else v for k, v in record.items()}
 
 
-def restored(model: Any, facts: dict[str, Any]) -> Any:
-    """Give a loaded model its promise back."""
-    last = model[-1] if isinstance(model, Pipeline) else model
-    if isinstance(last, TeacherEnsemble):
-        last.guarantee_ = Guarantee.from_json(facts["guarantee"])
-    if isinstance(model, LabelPrivateClassifier):
-        promise = Guarantee.from_json(facts["guarantee"])
-        names = ("mechanism", "seeded", "label_set", "created", "ledger_entry", "n_examples")
-        kept = {name: facts[name] for name in names}
-        learned = {
-            "guarantee_": promise,
-            "release_": RememberedRelease(classes=tuple(facts["classes"]), guarantee=promise, **kept),
-            "stages_": tuple(read_stage(record) for record in facts["stages"]),
-        }
-        model.__dict__.update(learned)
-    model.facts_ = facts
-    return model
+# ------------------------------------------------------------------------------------------------ what is restored
 
 
-def read_stage(record: dict[str, Any]) -> Stage:
-    """Return a stage from JSON, where an accuracy that is not defined is null."""
-    values: dict[str, Any] = {name: float("nan") if value is None else value for name, value in record.items()}
-    return Stage(**values)
-
-
-def checked_header(place: Path, text: str) -> dict[str, Any]:
+def _read_header(place: Path, text: str) -> dict[str, Any]:
     """Return the facts of a file that is ours and of a version that we know."""
     header = json.loads(text)
-    if header.get("format") != FORMAT or header.get("version") != VERSION:
+    if header.get("format") != FORMAT or header.get("version") not in READABLE:
         got = Described(f"{header.get('format')!r}, version {header.get('version')!r}")
         fix = "Upgrade labeldp to read newer models."
         raise invalid(
@@ -240,7 +375,27 @@ def checked_header(place: Path, text: str) -> dict[str, Any]:
     return facts
 
 
-def untrusted(place: Path, types: list[str]) -> LabelDPError:
-    """Return the refusal of a file that names types which could do anything."""
-    fix = "Nothing of it was run. Do not use this file."
-    return invalid("load_model", place.name, "be made of known types", got=types[0], fix=fix, kind=ReleaseError)
+def _restore(model: Any, facts: dict[str, Any]) -> Any:
+    """Give a loaded model its promise back, and settings that were added after it was saved their defaults."""
+    learner = _learner(model)
+    if _public_name(type(learner).__module__, type(learner).__name__) is not None:
+        for name, parameter in inspect.signature(type(learner)).parameters.items():
+            if not hasattr(learner, name):
+                setattr(learner, name, parameter.default)
+    if hasattr(learner, "label_set") and "guarantee" in facts:
+        promise = Guarantee.from_json(facts["guarantee"])
+        learner.guarantee_ = promise
+        if "n_examples" in facts:
+            names = ("mechanism", "seeded", "label_set", "created", "ledger_entry", "n_examples")
+            kept = {name: facts[name] for name in names}
+            learner.release_ = RememberedRelease(classes=tuple(facts["classes"]), guarantee=promise, **kept)
+        report = _stage_type(learner)
+        if report is not None:
+            learner.stages_ = tuple(_read_stage(report, record) for record in facts["stages"])
+    model.facts_ = facts
+    return model
+
+
+def _read_stage(kind: type, record: Mapping[str, Any]) -> Any:
+    """Return a stage from JSON, where an accuracy that is not defined is null."""
+    return kind(**{name: float("nan") if value is None else value for name, value in record.items()})

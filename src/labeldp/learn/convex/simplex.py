@@ -250,7 +250,7 @@ class SimplexERM(ConvexClassifier):
             fix = "Pass the public bound on the absolute value of a feature."
             raise invalid("SimplexERM", "clip", "be a number", got=self.clip, fix=fix)
         given = row_map("SimplexERM", clip=self.clip, fit_intercept=self.fit_intercept, intercept_scaling=1.0)
-        return _CutRows(clip=given.clip, unit=False, constant=given.constant)
+        return CutRows(clip=given.clip, unit=False, constant=given.constant)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -258,7 +258,7 @@ class SimplexERM(ConvexClassifier):
         return tags
 
 
-class _CutRows(RowMap):
+class CutRows(RowMap):
     """Rows whose entries are cut to [-clip, clip]."""
 
     def apply(self, X: Any) -> Any:

@@ -24,6 +24,8 @@ shown. Raw labels and votes stay inside `fit`: nothing of them is kept on the fi
 
 from labeldp.learn.pate.multiclass import PATE
 from labeldp.learn.pate.multilabel import MultiLabelPATE
+from labeldp.learn.pate.teachers import LabelModel
 from labeldp.learn.pate.votes import VotePlan, set_plan, vote_plan
 
-__all__ = ["PATE", "MultiLabelPATE", "VotePlan", "set_plan", "vote_plan"]
+# LabelModel is here because files of saved models name it (`labeldp.learn.save_model`).
+__all__ = ["PATE", "LabelModel", "MultiLabelPATE", "VotePlan", "set_plan", "vote_plan"]
