@@ -16,12 +16,12 @@ from sklearn.utils.estimator_checks import check_estimator
 
 from labeldp.accounting import Ledger
 from labeldp.errors import BudgetError, LabelDPError
-from labeldp.guarantee import Trust, Unit
+from labeldp.guarantee import Guarantee, Trust, Unit
 from labeldp.learn.convex import LPRRSGD, LPNormalSGD, OutputPerturbation, SimplexERM, SufficientStatistics
 from labeldp.learn.convex.base import RowMap
 from labeldp.learn.convex.losses import Logistic
 from labeldp.priors import ClusterPrior, PublicPrior
-from labeldp.release import SensitiveLabels
+from labeldp.release import Release, SensitiveLabels, Sensitivity
 
 LEARNERS: list[Callable[..., Any]] = [LPRRSGD, LPNormalSGD, OutputPerturbation, SimplexERM, SufficientStatistics]
 GAUSSIAN = {LPNormalSGD, OutputPerturbation}
@@ -117,6 +117,10 @@ def test_nothing_that_depends_on_raw_labels_is_kept(learner: Callable[..., Any])
     public = {"coef_", "intercept_", "classes_", "guarantee_", "seeded_", "n_features_in_"}
     public |= {"l2_", "sensitivity_", "sigma_", "entropy_", "noise_", "noise_scale_", "moments_", "centre_", "release_"}
     assert {name for name in vars(model) if name.endswith("_")} <= public
+    # Plain values and our frozen ones alone: what was fitted can be saved.
+    plain = (np.ndarray, bool, int, float, str, type(None), Guarantee, Sensitivity, Release)
+    fitted = set(vars(model)) - set(model.get_params())
+    assert all(isinstance(getattr(model, name), plain) for name in fitted)
 
 
 def forbid_dense_rows(monkeypatch: pytest.MonkeyPatch, n: int) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from labeldp.errors import LabelDPError, PrivacyError
 from labeldp.learn.convex import LPRRSGD, LPNormalSGD, OutputPerturbation, SimplexERM
-from labeldp.learn.convex.losses import Huber, Logistic, Loss, Softmax, Squared, SquaredHinge, chosen_loss, one_hot
+from labeldp.learn.convex.losses import Huber, Logistic, Loss, Softmax, Squared, SquaredHinge, choose_loss, one_hot
 
 CASES = [
     (Logistic(), 2),
@@ -117,14 +117,14 @@ def test_probabilities_are_probabilities(loss: Loss, n_classes: int):
 
 
 def test_auto_takes_logistic_for_two_classes_and_softmax_for_more():
-    assert chosen_loss("T", "auto", 2).name == "logistic"
-    assert chosen_loss("T", "auto", 3).name == "softmax"
+    assert choose_loss("T", "auto", 2).name == "logistic"
+    assert choose_loss("T", "auto", 3).name == "softmax"
 
 
 @pytest.mark.parametrize(("name", "n_classes"), [("logistic", 3), ("huber", 5), ("squared_hinge", 3), ("hinge", 2)])
 def test_a_loss_that_does_not_fit_is_refused(name: str, n_classes: int):
     with pytest.raises(LabelDPError, match="`loss` must"):
-        chosen_loss("LPRRSGD", name, n_classes)
+        choose_loss("LPRRSGD", name, n_classes)
 
 
 def test_squared_hinge_slopes_are_bounded_in_a_ball():

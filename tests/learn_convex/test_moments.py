@@ -18,14 +18,14 @@ from labeldp.learn.convex.base import RowMap
 from labeldp.learn.convex.losses import Softmax, one_hot
 from labeldp.learn.convex.moments import (
     ClassMoments,
-    best_ridge,
-    completed,
-    estimated_risks,
-    on_grid,
-    ridge,
-    softmax_head,
+    choose_ridge,
+    complete_sums,
+    cut_to_grid,
+    estimate_risks,
+    solve_ridge,
+    solve_softmax,
 )
-from labeldp.learn.convex.output import Regularised, certified_minimum
+from labeldp.learn.convex.output import Regularised, find_minimum
 from labeldp.learn.convex.sufficient import noise_scale
 from labeldp.release import Sensitivity
 
@@ -38,7 +38,7 @@ def test_neighbours_never_differ_by_more_than_the_sensitivity_and_the_worst_row_
     rng = np.random.default_rng(n_classes)
     for _ in range(400):
         n, width = int(rng.integers(2, 7)), int(rng.integers(1, 5))
-        rows = on_grid(
+        rows = cut_to_grid(
             RowMap(clip=1.0, unit=False, constant=0.25).apply(rng.normal(size=(n, width))), bound=1.1, bits=6
         )
         query = ClassMoments(rows=rows)
@@ -60,7 +60,7 @@ def test_neighbours_never_differ_by_more_than_the_sensitivity_and_the_worst_row_
 def test_rounding_towards_zero_keeps_the_clip_bound(seed: int, bits: int, clip: float):
     rows = np.random.default_rng(seed).normal(scale=clip, size=(20, 7))
     bounded = RowMap(clip=clip, unit=False, constant=0.25 * clip)
-    grid = on_grid(bounded.apply(rows), bound=bounded.radius, bits=bits)
+    grid = cut_to_grid(bounded.apply(rows), bound=bounded.radius, bits=bits)
     assert int((grid * grid).sum(axis=1).max()) <= (1 << bits) ** 2
 
 
@@ -69,14 +69,14 @@ def test_rounding_to_the_nearest_would_break_the_clip_bound():
     row = np.full((1, 8), 0.6)
     bound = float(np.linalg.norm(row))
     assert np.linalg.norm(np.rint(row)) > bound
-    assert np.linalg.norm(on_grid(row, bound=1.0, bits=0)) <= bound
+    assert np.linalg.norm(cut_to_grid(row, bound=1.0, bits=0)) <= bound
 
 
 def test_sparse_rows_give_the_same_integers_and_stay_sparse():
     rng = np.random.default_rng(1)
     dense = rng.normal(size=(30, 9)) * (rng.random((30, 9)) < 0.3)
     codes = rng.integers(4, size=30)
-    grid, sparse_grid = (on_grid(rows, bound=3.0, bits=10) for rows in (dense, scipy.sparse.csr_matrix(dense)))
+    grid, sparse_grid = (cut_to_grid(rows, bound=3.0, bits=10) for rows in (dense, scipy.sparse.csr_matrix(dense)))
     assert scipy.sparse.issparse(sparse_grid)
     assert sparse_grid.dtype == np.int64
     one, two = ClassMoments(rows=grid), ClassMoments(rows=sparse_grid)
@@ -95,8 +95,8 @@ def test_exact_is_the_sum_over_each_class():
 
 def test_completion_uses_the_public_total():
     total = np.array([6.0, 3.0])
-    np.testing.assert_allclose(completed(np.array([[1.0, 2.0]]), total), [[5.0, 1.0], [1.0, 2.0]])
-    projected = completed(np.array([[1.0, 0.0], [2.0, 0.0], [0.0, 0.0]]), total)
+    np.testing.assert_allclose(complete_sums(np.array([[1.0, 2.0]]), total), [[5.0, 1.0], [1.0, 2.0]])
+    projected = complete_sums(np.array([[1.0, 0.0], [2.0, 0.0], [0.0, 0.0]]), total)
     np.testing.assert_allclose(projected.sum(axis=0), total)
 
 
@@ -165,7 +165,7 @@ def test_estimated_risk_is_unbiased_up_to_a_constant():
     values, weights, noise = rng.uniform(0.1, 50, size=8), rng.normal(size=8), 3.0
     penalties = np.logspace(-2, 3, 40)
     expected_squares = (values * weights) ** 2 + noise**2
-    estimate = estimated_risks(values, expected_squares, variance=noise**2, penalties=penalties)
+    estimate = estimate_risks(values, expected_squares, variance=noise**2, penalties=penalties)
     shrunk = values + penalties[:, None]
     truth = (values * ((values * weights / shrunk - weights) ** 2 + noise**2 / shrunk**2)).sum(axis=1)
     np.testing.assert_allclose(truth - estimate, (values * weights**2).sum(), rtol=1e-9)
@@ -175,7 +175,7 @@ def test_more_noise_asks_for_more_penalty():
     rng = np.random.default_rng(6)
     rows = rng.normal(size=(200, 6))
     moments = rng.normal(scale=30, size=(3, 6))
-    chosen = [best_ridge(rows.T @ rows, moments, noise=noise, n=200) for noise in (0.0, 5.0, 20.0, 60.0)]
+    chosen = [choose_ridge(rows.T @ rows, moments, noise=noise, n=200) for noise in (0.0, 5.0, 20.0, 60.0)]
     assert chosen == sorted(chosen)
     assert chosen[0] < chosen[-1]
 
@@ -192,14 +192,14 @@ def test_without_noise_the_heads_are_ridge_and_softmax_regression():
     np.testing.assert_allclose(model.coef_, peer.coef_, atol=1e-6)  # the grid is 50 2^-30 = 5e-8 wide
     soft = SufficientStatistics(head="softmax", **settings).fit(X, y)
     problem = Regularised(rows=X, targets=one_hot(y, 3), loss=Softmax(), l2=3.0)
-    best = certified_minimum(problem, tolerance=1e-8, owner="test")
+    best = find_minimum(problem, tolerance=1e-8, owner="test")
     np.testing.assert_allclose(soft.coef_, best, atol=1e-3)  # the head stops at a gradient of 1e-6 n
-    np.testing.assert_allclose(ridge(np.eye(2), np.array([[2.0, 4.0]]), l2=1.0), [[1.0, 2.0]])
+    np.testing.assert_allclose(solve_ridge(np.eye(2), np.array([[2.0, 4.0]]), l2=1.0), [[1.0, 2.0]])
 
 
 def test_softmax_head_is_bounded_even_where_noise_left_the_range_of_moments():
     rows = np.ones((10, 1))
-    weights = softmax_head(rows, np.array([[50.0], [-40.0]]), np.zeros((1, 2)), l2=1.0)
+    weights = solve_softmax(rows, np.array([[50.0], [-40.0]]), np.zeros((1, 2)), l2=1.0)
     assert np.isfinite(weights).all()
 
 
@@ -234,4 +234,4 @@ def test_the_penalty_is_not_fooled_by_directions_without_extent(seed):
     noise = 30.0
     gram, moments = X.T @ X, (signal - X.sum(axis=0) / 2 + noise * rng.normal(size=24))[None]
     # With noise this loud the estimate must shrink: less than the mean eigenvalue would multiply noise, not signal.
-    assert best_ridge(gram, moments, noise=noise, n=2000) > np.trace(gram) / 24 / 10
+    assert choose_ridge(gram, moments, noise=noise, n=2000) > np.trace(gram) / 24 / 10

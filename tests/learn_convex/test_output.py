@@ -13,7 +13,7 @@ from labeldp.errors import LabelDPError, PrivacyError
 from labeldp.guarantee import Trust, Unit
 from labeldp.learn.convex import OutputPerturbation
 from labeldp.learn.convex.losses import Huber, Logistic, Loss, Softmax, Squared, one_hot
-from labeldp.learn.convex.output import CERTIFIED, Minimiser, Regularised, certified_minimum
+from labeldp.learn.convex.output import CERTIFIED, Minimiser, Regularised, find_minimum
 
 #: Data sets in one solve: blocks of a block-diagonal matrix have separate minimisers, so one run certifies them all.
 BLOCKS = 400
@@ -32,7 +32,7 @@ def random_blocks(seed: int) -> tuple[np.ndarray, scipy.sparse.csr_matrix]:
 def minimisers(rows, codes: np.ndarray, loss: Loss, n_classes: int, l2: float) -> np.ndarray:
     """The minimiser of each block, flat: (BLOCKS, C * WIDTH)."""
     problem = Regularised(rows=rows, targets=one_hot(codes.reshape(-1), n_classes), loss=loss, l2=l2)
-    weights = certified_minimum(problem, tolerance=1e-7, owner="test")
+    weights = find_minimum(problem, tolerance=1e-7, owner="test")
     return weights.reshape(len(weights), BLOCKS, WIDTH).transpose(1, 0, 2).reshape(BLOCKS, -1)
 
 
@@ -93,7 +93,7 @@ def test_a_sloppy_solver_can_exceed_the_sensitivity_of_exact_minimisers():
     """Why the certificate is part of the sensitivity: two near-minimisers, both within gamma, on either side."""
     rows, l2, gamma = np.array([[1.0]]), 50.0, 0.2
     exact = [
-        certified_minimum(
+        find_minimum(
             Regularised(rows=rows, targets=one_hot(np.array([k]), 2), loss=Logistic(), l2=l2), tolerance=1e-9, owner="t"
         )
         for k in (0, 1)
@@ -117,7 +117,7 @@ def test_no_certificate_no_release():
 def test_certificate_counts_rounding():
     rows, targets = np.array([[1.0], [-1.0]]), one_hot(np.array([1, 0]), 2)
     problem = Regularised(rows=rows, targets=targets, loss=Logistic(), l2=1.0)
-    weights = certified_minimum(problem, tolerance=1e-9, owner="test")
+    weights = find_minimum(problem, tolerance=1e-9, owner="test")
     assert problem.certificate(weights) > float(np.linalg.norm(problem.gradient(weights)))
 
 

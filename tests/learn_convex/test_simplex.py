@@ -14,19 +14,19 @@ from labeldp.learn.convex import SimplexERM
 from labeldp.learn.convex.losses import Huber, Logistic, Loss, one_hot
 from labeldp.learn.convex.simplex import (
     SimplexSamples,
-    _slope_sums,
-    _softmax,
-    entropy_for,
+    find_entropy,
+    find_simplex_minimum,
     sample_range,
-    simplex_minimum,
+    sum_slopes,
+    to_shares,
 )
 from labeldp.random import BitStream, NoiseKey
 
 
 def sampled_law(corners: np.ndarray, codes: np.ndarray, loss: Loss, entropy: float, tolerance: float):
     targets = one_hot(codes, 2)
-    theta = simplex_minimum(corners, targets, loss, entropy, tolerance)
-    return theta, _softmax(-_slope_sums(corners, targets, loss, theta) / entropy)
+    theta = find_simplex_minimum(corners, targets, loss, entropy, tolerance)
+    return theta, to_shares(-sum_slopes(corners, targets, loss, theta) / entropy)
 
 
 @pytest.mark.parametrize("loss", [Logistic(), Huber()], ids=lambda loss: loss.name)
@@ -64,12 +64,12 @@ def test_a_worst_case_nearly_reaches_the_range():
 def test_certificate_bounds_the_distance_from_the_minimiser():
     rng = np.random.default_rng(2)
     corners, targets = rng.uniform(-1, 1, size=(20, 6)), one_hot(rng.integers(2, size=20), 2)
-    exact = simplex_minimum(corners, targets, Logistic(), 3.0, 1e-11)
+    exact = find_simplex_minimum(corners, targets, Logistic(), 3.0, 1e-11)
     for tolerance in (1e-1, 1e-3, 1e-6):
-        rough = simplex_minimum(corners, targets, Logistic(), 3.0, tolerance)
+        rough = find_simplex_minimum(corners, targets, Logistic(), 3.0, tolerance)
         assert np.abs(rough - exact).sum() <= tolerance + 1e-11
     # The minimiser is a fixed point, and no random point of the simplex does better.
-    np.testing.assert_allclose(exact, _softmax(-_slope_sums(corners, targets, Logistic(), exact) / 3.0), atol=1e-9)
+    np.testing.assert_allclose(exact, to_shares(-sum_slopes(corners, targets, Logistic(), exact) / 3.0), atol=1e-9)
 
     def objective(theta: np.ndarray) -> float:
         return Logistic().value((corners @ theta)[:, None], targets) + 3.0 * float(theta @ np.log(theta))
@@ -122,7 +122,7 @@ def test_automatic_entropy_meets_the_budget_and_wastes_little(epsilon: float, de
 
 def test_entropy_for_is_the_inverse_of_the_range():
     for each in (0.001, 0.1, 5.0):
-        entropy = entropy_for(each, Huber(), tolerance=1e-6, reach=3.0, n_examples=1000)
+        entropy = find_entropy(each, Huber(), tolerance=1e-6, reach=3.0, n_examples=1000)
         found = sample_range(Huber(), entropy=entropy, tolerance=1e-6, reach=3.0, n_examples=1000)
         assert found == pytest.approx(each, rel=1e-9)
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from labeldp.learn.convex.losses import Huber, Logistic, Loss, Softmax, Squared, one_hot
-from labeldp.learn.convex.sgd import OneHotLabels, batch_gradient, batch_second_moment, projected, summing_to_one
+from labeldp.learn.convex.sgd import OneHotLabels, batch_gradient, bound_second_moment, project, project_rows
 from labeldp.mechanisms import RandomizedResponse, RRWithPrior
 from labeldp.random import BitStream, NoiseKey
 from labeldp.release.vectors import measure_vector, normals
@@ -112,7 +112,7 @@ def test_normal_noise_lies_in_the_span_of_gradient_differences(n_classes: int):
     row, weights = setting(Softmax(), n_classes, seed=5)
     measured = measure_vector(np.arange(n_classes), OneHotLabels(), epsilon=1.0, delta=1e-5, rng=NoiseKey.from_seed(6))
     drawn = normals(BitStream(NoiseKey.from_seed(6).child("measure vector")), n_classes**2).reshape(-1, n_classes)
-    targets = summing_to_one(measured.value)
+    targets = project_rows(measured.value)
     assert measured.sigma is not None
     for label in range(n_classes):
         noise = measured.sigma * (drawn[label] - drawn[label].mean())
@@ -134,8 +134,8 @@ def test_one_hot_sensitivity_is_reached_by_a_replaced_label():
 
 
 def test_second_moment_and_projection():
-    assert batch_second_moment(clean=2.0, noisy=100.0, batch_size=25) == 8.0
+    assert bound_second_moment(clean=2.0, noisy=100.0, batch_size=25) == 8.0
     weights = np.array([[3.0, 4.0]])
-    np.testing.assert_allclose(np.linalg.norm(projected(weights, 2.0)), 2.0)
-    assert projected(weights, 6.0) is weights
+    np.testing.assert_allclose(np.linalg.norm(project(weights, 2.0)), 2.0)
+    assert project(weights, 6.0) is weights
     assert one_hot(np.array([1]), 3).tolist() == [[0.0, 1.0, 0.0]]

@@ -12,8 +12,6 @@ from labeldp.errors import BudgetError, LabelDPError
 from labeldp.guarantee import Trust
 from labeldp.learn.ratings import LabelPrivateRatings, MatrixFactorisation
 from labeldp.learn.ratings import private as _private
-from labeldp.learn.ratings import private as _staged
-from labeldp.learn.ratings import private as _sums
 from labeldp.mechanisms import RandomizedResponse
 from labeldp.release import SensitiveLabels, privatize
 
@@ -59,7 +57,7 @@ def test_each_label_goes_through_the_door_once(stars, monkeypatch):
     """The door is instrumented: responses see disjoint rows that make up all, and each sum is asked for once."""
     pairs, ratings = stars
     drawn, summed = [], []
-    real_privatize, real_measure = _staged.privatize, _sums.measure
+    real_privatize, real_measure = _private.privatize, _private.measure
 
     def watched(labels, mechanism, **options):
         drawn.append((np.asarray(labels.row_ids), mechanism.epsilon))
@@ -69,8 +67,8 @@ def test_each_label_goes_through_the_door_once(stars, monkeypatch):
         summed.append(epsilon)
         return real_measure(labels, query, epsilon=epsilon, rng=rng)
 
-    monkeypatch.setattr(_staged, "privatize", watched)
-    monkeypatch.setattr(_sums, "measure", watched_measure)
+    monkeypatch.setattr(_private, "privatize", watched)
+    monkeypatch.setattr(_private, "measure", watched_measure)
     labels = SensitiveLabels(ratings, classes=STARS, row_ids=np.arange(len(ratings)))
     model = private(3.0, sums=0.5, stages=(0.2, 0.3, 0.5)).fit(pairs, labels)
     rows = np.concatenate([part for part, _ in drawn])
@@ -116,7 +114,7 @@ def test_the_ledger_is_charged_once_and_refuses_before_anything_is_drawn(stars, 
     assert model.ledger_entry_ is not None
     assert book.spent("ratings").epsilon() == pytest.approx(2.0)
     asked = []
-    monkeypatch.setattr(_private, "cell_sums", lambda *_args, **_options: asked.append("sums"))
+    monkeypatch.setattr(_private, "measure_cells", lambda *_args, **_options: asked.append("sums"))
     monkeypatch.setattr(_private, "respond_in_stages", lambda *_args, **_options: asked.append("responses"))
     with pytest.raises(BudgetError):
         private(2.0, ledger=book).fit(pairs, ratings)
@@ -170,7 +168,7 @@ def test_classes_read_off_are_said(stars):
         ({"sums": 2.0}, (1, 5), "sums"),
         ({"epsilon": math.inf, "sums": 0.5}, (1, 5), "sums"),
         ({}, (1, 9), "among the classes"),
-        ({}, (1, 5, 3), "one entry per pair"),
+        ({}, (1, 5, 3), "`ratings` must have one label per row"),
         ({"values": ("good", "bad")}, ("good", "bad"), "numbers"),
         ({"values": (5, 1)}, (1, 5), "rising"),
         ({"learner": "ridge"}, (1, 5), "learner"),

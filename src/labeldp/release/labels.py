@@ -315,32 +315,62 @@ def decode_labels(codes: npt.NDArray[Any], classes: tuple[Hashable, ...]) -> npt
     return named
 
 
-def box_labels(owner: str, y: Any, *, n_rows: int, classes: Sequence[Any] | None, label_set: str) -> SensitiveLabels:
-    """Return one boxed label for each of the rows, of two classes or more."""
+def box_labels(
+    owner: str,
+    y: Any,
+    *,
+    n_rows: int,
+    classes: Sequence[Any] | None,
+    label_set: str,
+    argument: str = "y",
+    numeric: bool = False,
+) -> SensitiveLabels:
+    """Return one boxed label for each of the rows, of two classes or more: the way in for every learner.
+
+    Parameters
+    ----------
+    owner, argument : str
+        Who asks, and what she calls the labels, for messages.
+    y : sequence or SensitiveLabels
+        The labels. If they are boxed already, `classes` must be theirs or None, and their own name stands.
+    n_rows : int
+        How many there must be.
+    classes : sequence, optional
+        The public list of classes; read off the labels if it is left out.
+    label_set : str
+        The ledger's name for them.
+    numeric : bool
+        Whether labels are numbers on a scale, such as half stars. Otherwise fractions are refused as the targets of a
+        regression.
+    """
     if y is None:
-        fix = "This learner requires y to be passed, but the target y is None."
-        raise invalid(owner, "y", "be given", got=None, fix=fix)
-    boxed = (
-        _check_same_classes(owner, y, classes) if isinstance(y, SensitiveLabels) else _box(owner, y, classes, label_set)
-    )
+        fix = f"This learner requires {argument} to be passed, but the target {argument} is None."
+        raise invalid(owner, argument, "be given", got=None, fix=fix)
+    if isinstance(y, SensitiveLabels):
+        boxed = _check_same_classes(owner, y, classes)
+    else:
+        boxed = _box(owner, y, classes, label_set, argument=argument, numeric=numeric)
     if n_rows != len(boxed):
         got = Described(f"{len(boxed)} for {n_rows} rows")
-        raise invalid(owner, "y", "have one label per row of X (inconsistent numbers of samples)", got=got)
+        raise invalid(owner, argument, "have one label per row of X (inconsistent numbers of samples)", got=got)
     if boxed.n_classes < 2:
         got, fix = Described("1 class"), "Pass classes=, the full public list; a class need not occur."
-        raise invalid(owner, "y", "have two classes or more", got=got, fix=fix)
+        raise invalid(owner, argument, "have two classes or more", got=got, fix=fix)
     return boxed
 
 
-def _box(owner: str, y: Any, classes: Sequence[Any] | None, label_set: str) -> SensitiveLabels:
+def _box(
+    owner: str, y: Any, classes: Sequence[Any] | None, label_set: str, *, argument: str, numeric: bool
+) -> SensitiveLabels:
     from sklearn.utils.multiclass import check_classification_targets
     from sklearn.utils.validation import _assert_all_finite, column_or_1d
 
     plain = y
     if not hasattr(y, "dtype") or isinstance(y, np.ndarray):
         plain = column_or_1d(y, warn=True)
-        _assert_all_finite(plain, input_name="y", estimator_name=owner)
-        check_classification_targets(plain)
+        _assert_all_finite(plain, input_name=argument, estimator_name=owner)
+        if not numeric:
+            check_classification_targets(plain)
     return SensitiveLabels(plain, classes=classes, name=label_set)
 
 
@@ -472,6 +502,21 @@ class Budget:
         # A prior that costs nothing leaves its assumptions behind, and no part of the promise.
         whole = before.named("prior").then(answer) if spent > 0 else replace(answer, assumptions=before.assumptions)
         return Split(spent, left, self.state(whole))
+
+    def take_share(self, epsilon: float, *, share: float) -> tuple[float, float]:
+        """Divide epsilon in two parts that compose in sequence: a share in [0, 1] of it, and what is left.
+
+        Exactly added, the parts never exceed epsilon. Nothing is left after all of it, and 0 of an infinite epsilon is 0.
+
+        >>> Budget(owner="example", labels=SensitiveLabels(["a", "b"])).take_share(1.0, share=0.6)
+        (0.6, 0.4)
+        """
+        from labeldp.accounting import what_is_left
+
+        if not 0 <= share <= 1:
+            raise invalid(self.owner, "share", "be in [0, 1]", got=share)
+        part = epsilon * share if share > 0 else 0.0
+        return part, 0.0 if share == 1 else what_is_left(epsilon, after=part)
 
     def share(self, epsilon: float, delta: float, *, stages: int, name: str) -> Shares:
         """Divide (epsilon, delta) evenly over stages of a curator's measurements that compose in sequence."""

@@ -23,25 +23,9 @@ a constant feature and is penalised like any other, or sensitivity would be unbo
 labels is kept besides what was released: no iteration counts, no losses.
 """
 
-from labeldp.learn.convex.base import RowMap
-from labeldp.learn.convex.losses import Huber, Logistic, Softmax, Squared, SquaredHinge
 from labeldp.learn.convex.output import OutputPerturbation
 from labeldp.learn.convex.sgd import LPRRSGD, LPNormalSGD
-from labeldp.learn.convex.simplex import CutRows, SimplexERM
+from labeldp.learn.convex.simplex import SimplexERM
 from labeldp.learn.convex.sufficient import SufficientStatistics
 
-# The maps of rows and the losses are here because files of saved models name them (`labeldp.learn.save_model`).
-__all__ = [
-    "LPRRSGD",
-    "CutRows",
-    "Huber",
-    "LPNormalSGD",
-    "Logistic",
-    "OutputPerturbation",
-    "RowMap",
-    "SimplexERM",
-    "Softmax",
-    "Squared",
-    "SquaredHinge",
-    "SufficientStatistics",
-]
+__all__ = ["LPRRSGD", "LPNormalSGD", "OutputPerturbation", "SimplexERM", "SufficientStatistics"]

@@ -28,8 +28,8 @@ slope -1 for one label where it has 1 for the other; squared slopes z - s differ
 
 *Who may take the squared hinge.* Its slopes are -max(0, 1 - z) for one label and max(0, 1 + z) for the other: they differ
 by 1 + |z| wherever |z| > 1, so it has no D_y, and neither output perturbation nor sampling from a minimiser has a
-sensitivity that does not grow with the scores. The label-private walks (LPRRSGD, LPNormalSGD) release labels first and
-stay in a ball, where its slopes are bounded by 1 + reach: they take it, the others refuse.
+sensitivity that does not grow with the scores. LPRRSGD and LPNormalSGD release labels first and stay in a ball, where its
+slopes are bounded by 1 + reach: they take it, the others refuse.
 
 References: Chaudhuri, Monteleoni, Sarwate, "Differentially Private Empirical Risk Minimization" (2011), for the
 Huberised hinge.
@@ -41,6 +41,7 @@ import abc
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -59,7 +60,7 @@ LEAST_SHARE = 1e-3
 
 
 class Loss(abc.ABC):
-    """A convex loss of linear scores; see the module for the contract."""
+    """A convex loss of linear scores (n, C), with targets (n, K) of which every row sums to one; see the module."""
 
     name: ClassVar[str]
     label_reach: float
@@ -223,7 +224,7 @@ class SquaredHinge(Loss):
         return reach + 1.0
 
     def probabilities(self, scores: Floats) -> Floats:
-        return signed_shares(scores)
+        return read_signed(scores)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -258,7 +259,7 @@ class Squared(Loss):
     def probabilities(self, scores: Floats) -> Floats:
         """Return scores read as probabilities: cut at 0 and divided by their sum."""
         if self.two:
-            return signed_shares(scores)
+            return read_signed(scores)
         cut = np.maximum(scores, LEAST_SHARE)
         shares: Floats = cut / cut.sum(axis=1, keepdims=True)
         return shares
@@ -267,15 +268,18 @@ class Squared(Loss):
         return targets[:, 1:] - targets[:, :1] if self.two else targets
 
 
-def signed_shares(scores: Floats) -> Floats:
+def read_signed(scores: Floats) -> Floats:
     """Return (1 - z)/2 and (1 + z)/2, cut at `LEAST_SHARE` and divided by their sum."""
     cut = np.maximum(np.concatenate([1.0 - scores, 1.0 + scores], axis=1) / 2.0, LEAST_SHARE)
     shares: Floats = cut / cut.sum(axis=1, keepdims=True)
     return shares
 
 
-def chosen_loss(owner: str, name: Any, n_classes: int) -> Loss:
-    """Return the loss of this name for this many classes; "auto" is logistic for two and softmax for more."""
+def choose_loss(owner: str, name: Any, n_classes: int) -> Loss:
+    """Return the loss of this name for this many classes, or say why `owner` cannot have it.
+
+    "auto" is logistic for two classes and softmax for more. The squared hinge is for learners in a ball only, see above.
+    """
     check_choice(owner, "loss", name, NAMES)
     if name == "auto":
         name = "logistic" if n_classes == 2 else "softmax"
@@ -286,9 +290,18 @@ def chosen_loss(owner: str, name: Any, n_classes: int) -> Loss:
         fix = 'Use "huber", whose slopes are bounded, or LPRRSGD or LPNormalSGD.'
         must = "change its slope by a bounded amount when a label is replaced"
         raise invalid(owner, "loss", must, got=name, fix=fix, kind=PrivacyError)
-    if name.startswith("squared"):
-        return Squared(two=n_classes == 2) if name == "squared" else SquaredHinge()
-    kinds: dict[str, Callable[[], Loss]] = {"logistic": Logistic, "softmax": Softmax, "huber": Huber}
+    return find_loss(name, n_classes)
+
+
+def find_loss(name: str, n_classes: int) -> Loss:
+    """Return the loss of this name (not "auto"): what `Loss.name` of a fitted learner stands for."""
+    kinds: dict[str, Callable[[], Loss]] = {
+        "logistic": Logistic,
+        "softmax": Softmax,
+        "huber": Huber,
+        "squared_hinge": SquaredHinge,
+        "squared": partial(Squared, two=n_classes == 2),
+    }
     return kinds[name]()
 
 

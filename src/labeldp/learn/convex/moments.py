@@ -1,10 +1,12 @@
-r"""`ClassMoments`: the sums of feature rows by class, on a fixed-point grid, as a query with exact integer noise.
+r"""Noisy class moments: the sums of feature rows by class, and the models that need no more of the labels.
 
-Rows are cut to integers towards zero, |x_ij| 2^bits / R rounded down, so that no norm grows: the clip bound holds for
-the integers. The statistic is the integer matrix M[k] = sum over i with y_i = k of x_i. A replaced label takes the row
-x_i from one class and adds it to another: |change|_1 = 2 |x_i|_1 and |change|_2 = sqrt 2 |x_i|_2, the worst over the
-public rows at hand. With two classes only M[1] is measured, at half the 1-norm and 1/sqrt 2 of the 2-norm; the sum of
-all rows is public.
+Linear and canonical models see labels only through the class moments M[k] = sum of x_i over i with y_i = k. `ClassMoments`
+measures them with exact noise; `solve_ridge` and `solve_softmax` turn what was measured into weights.
+
+*Measuring.* Rows are cut to integers towards zero, |x_ij| 2^bits / R rounded down, so that no norm grows: the clip bound
+holds for the integers. A replaced label takes the row x_i from one class and adds it to another: |change|_1 = 2 |x_i|_1 and
+|change|_2 = sqrt 2 |x_i|_2, the worst over the public rows at hand. With two classes only M[1] is measured, at half the
+1-norm and 1/sqrt 2 of the 2-norm; the sum of all rows is public.
 
 >>> import numpy as np
 >>> query = ClassMoments(rows=np.array([[3, -4], [1, 0]]))
@@ -12,13 +14,6 @@ all rows is public.
 (14.0, 7.071068, 7.0)
 >>> query.exact(np.array([2, 0]), n_classes=3).tolist()
 [[1, 0], [0, 0], [3, -4]]
-
-Design notes. The sums are integers, so that neighbours' statistics differ exactly by what is said here, and discrete
-noise hides it without a thought about floating point. What the learner then solves with is the same cut rows: the
-grid costs no bias. The class sums add up to the sum of all rows, which is public; `completed` uses that to take a K-th of
-the noise away.
-
-Solvers that need the labels only through noisy class moments: ridge and softmax, with penalties from the noise.
 
 *Ridge.* With features Phi, G = Phi'Phi and residual moments m = Phi'(Y - P) + noise of variance s^2 an entry, the
 weights are (G + l)^{-1} m. In the eigenvectors of G (eigenvalues g_j) the noiseless weights are w_j, m_j = g_j w_j + s z_j,
@@ -30,9 +25,8 @@ to a constant, estimated without bias by
 (since E[m_j w_j] g_j = E[m_j^2] - s^2). It uses only what was released, so the best l is chosen for free: Mallows' rule
 with the noise of privacy in the place of the noise of labels.
 
->>> import numpy as np
 >>> gram, moments = np.diag([100.0, 1.0]), np.array([[50.0, 3.0]])
->>> quiet, loud = (best_ridge(gram, moments, noise=s, n=1000) for s in (0.01, 20.0))
+>>> quiet, loud = (choose_ridge(gram, moments, noise=s, n=1000) for s in (0.01, 20.0))
 >>> quiet < loud
 True
 
@@ -42,10 +36,10 @@ where noise has taken M out of the range of class moments. Near uniform P its He
 
 References: Stein 1981; Mallows 1973; Vu & Slavkovic 2009 and Foulds et al. 2016 (noisy sufficient statistics).
 
-Label-free beliefs that moments are centred by, and the spread of the noise behind a guarantee.
-
->>> checked_centre(None, 3, 4).tolist()
-[[0.25, 0.25, 0.25, 0.25]]
+Design notes. The sums are integers, so that neighbours' statistics differ exactly by what is said here, and discrete
+noise hides it without a thought about floating point. What the learner then solves with is the same cut rows: the
+grid costs no bias. The class sums add up to the sum of all rows, which is public; `complete_sums` uses that to take a K-th
+of the noise away.
 """
 
 from __future__ import annotations
@@ -67,6 +61,11 @@ from labeldp.guarantee import Guarantee
 from labeldp.loss import ZCDP
 from labeldp.release import Query, Sensitivity
 from labeldp.validate import check_probability_rows
+
+#: Penalties tried, relative to the mean eigenvalue of G.
+GRID = np.logspace(-6, 4, 61)
+#: A belief is not taken to be less than this: no class is ruled out for good.
+LEAST_PRIOR = 1e-6
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -108,7 +107,7 @@ class ClassMoments(Query):
         return dense[1:] if n_classes == 2 else dense
 
 
-def on_grid(rows: Any, *, bound: float, bits: int) -> Any:
+def cut_to_grid(rows: Any, *, bound: float, bits: int) -> Any:
     """Return floor(|x| 2^bits / bound) with the sign of x, as int64, dense or csr.
 
     Rows that were clipped with room to spare (`CLIP_ROOM`) have integer norms of at most 2^bits, the product's rounding
@@ -124,7 +123,7 @@ def on_grid(rows: Any, *, bound: float, bits: int) -> Any:
     return np.trunc(rows * scale).astype(np.int64)
 
 
-def completed(noisy: Floats, total: Floats) -> Floats:
+def complete_sums(noisy: Floats, total: Floats) -> Floats:
     """Return class sums that add up to the public `total`: two classes from one, or K projected on that plane.
 
     Projection keeps a share (K - 1)/K of the noise variance and moves nothing else.
@@ -135,11 +134,7 @@ def completed(noisy: Floats, total: Floats) -> Floats:
     return sums
 
 
-#: Penalties tried, relative to the mean eigenvalue of G.
-GRID = np.logspace(-6, 4, 61)
-
-
-def best_ridge(gram: Floats, moments: Floats, *, noise: float, n: int) -> float:
+def choose_ridge(gram: Floats, moments: Floats, *, noise: float, n: int) -> float:
     """Return the penalty of least estimated risk for residual moments (C, D) with noise of this spread."""
     values, vectors = np.linalg.eigh(gram)
     values = np.maximum(values, 0.0)
@@ -150,26 +145,29 @@ def best_ridge(gram: Floats, moments: Floats, *, noise: float, n: int) -> float:
     bound = 2.0 * n * values
     squares = variance + np.clip(squares - variance, -bound, bound)
     penalties = GRID * max(float(values.mean()), 1e-12 * n)
-    risks = estimated_risks(values, squares, variance=variance, penalties=penalties)
+    risks = estimate_risks(values, squares, variance=variance, penalties=penalties)
     return float(penalties[int(np.argmin(risks))])
 
 
-def estimated_risks(values: Floats, squares: Floats, *, variance: float, penalties: Floats) -> Floats:
+def estimate_risks(values: Floats, squares: Floats, *, variance: float, penalties: Floats) -> Floats:
     """Return risk(l) of the module for each penalty: linear in the squared moments, so unbiased when they are."""
     shrunk = values[None, :] + penalties[:, None]
     risks: Floats = (values * squares / shrunk**2 - 2.0 * (squares - variance) / shrunk).sum(axis=1)
     return risks
 
 
-def ridge(gram: Floats, moments: Floats, *, l2: float) -> Floats:
+def solve_ridge(gram: Floats, moments: Floats, *, l2: float) -> Floats:
     """Return (C, D) weights (G + l2)^{-1} m."""
     lifted = gram + l2 * np.eye(len(gram))
     weights: Floats = scipy.linalg.solve(lifted, moments.T, assume_a="pos").T
     return weights
 
 
-def softmax_head(rows: Any, moments: Floats, offsets: Floats, *, l2: float, max_iter: int = 200) -> Floats:
-    """Return (K, D) weights of the softmax model with these class moments and log-prior offsets (1 or n, K)."""
+def solve_softmax(rows: Any, moments: Floats, offsets: Floats, *, l2: float, max_iter: int = 200) -> Floats:
+    """Return (K, D) weights of the softmax model with these class moments and log-prior offsets (1 or n, K).
+
+    `l2` is against the sum over examples. The solver stops at a gradient of 1e-6 per example.
+    """
     shape = moments.shape
     scale = 1.0 / rows.shape[0]
 
@@ -188,10 +186,6 @@ def softmax_head(rows: Any, moments: Floats, offsets: Floats, *, l2: float, max_
     return weights
 
 
-#: A log-prior of less than this does not rule a class out for good.
-LEAST_PRIOR = 1e-6
-
-
 def noise_scale(sensitivity: Sensitivity, guarantee: Guarantee) -> float:
     """Return the standard deviation of the noise behind a guarantee of `measure`, in its integers; for penalties only.
 
@@ -206,14 +200,18 @@ def noise_scale(sensitivity: Sensitivity, guarantee: Guarantee) -> float:
     return 1.0 / (math.sqrt(2.0) * math.sinh(worst / sensitivity.l1 / 2.0))
 
 
-def logs(belief: Floats) -> Floats:
+def log_belief(belief: Floats) -> Floats:
     """Return log-probabilities, none of which rules a class out for good."""
-    logs: Floats = np.log(np.maximum(belief, LEAST_PRIOR))
-    return logs
+    answer: Floats = np.log(np.maximum(belief, LEAST_PRIOR))
+    return answer
 
 
-def checked_centre(centre: Any, n: int, n_classes: int) -> Floats:
-    """Return the belief as (1, K) or (n, K) probabilities."""
+def check_centre(centre: Any, n: int, n_classes: int) -> Floats:
+    """Return a label-free belief as (1, K) or (n, K) probabilities; the uniform one if none is given.
+
+    >>> check_centre(None, 3, 4).tolist()
+    [[0.25, 0.25, 0.25, 0.25]]
+    """
     if centre is None:
         return np.full((1, n_classes), 1.0 / n_classes)
     rows = check_probability_rows("SufficientStatistics", "centre", np.atleast_2d(np.asarray(centre)))

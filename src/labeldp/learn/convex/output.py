@@ -14,26 +14,22 @@ Cauchy-Schwarz). What is released is within gamma / l2 of its minimiser, where g
 >>> model.predict([[-1.0], [1.0]]).tolist(), round(model.sensitivity_, 4)
 ([0, 1], 0.0207)
 
+*Certificate.* With |grad F(w)| <= gamma, strong convexity gives |w - w*| <= gamma / l2, for whatever labels: the released
+w moves by at most 2 gamma / l2 more than the exact minimiser does. The gradient is that small, or there is no answer.
+
+>>> from labeldp.learn.convex.losses import Logistic, one_hot
+>>> rows, targets = np.array([[1.0], [-1.0], [0.5]]), one_hot(np.array([1, 0, 0]), 2)
+>>> problem = Regularised(rows=rows, targets=targets, loss=Logistic(), l2=1.0)
+>>> problem.certificate(find_minimum(problem, tolerance=1e-6, owner="example")) <= 1e-6
+True
+
 References: Chaudhuri, Monteleoni, Sarwate 2011; Jain & Thakurta 2014, supplement A, whose noise
 L R sqrt(log(1/delta) + epsilon)/(l2 epsilon) is too small for this: at epsilon 1, delta 1e-5, its delta is 1.4e-2.
 
 Design notes. gamma is a public parameter, never the norm that was reached. Neither the number of iterations nor the
-loss is kept: they depend on raw labels.
-
-A minimiser with a certificate: the gradient is small, or there is no answer.
-
-For F(W) = sum of losses + l2/2 |W|^2, strong convexity gives |W - W*| <= |grad F(W)| / l2. So if |grad F(W)| <= gamma
-for whatever labels, the released W moves by at most 2 gamma / l2 more than the exact minimiser does.
-
->>> import numpy as np
->>> from labeldp.learn.convex.losses import Logistic, one_hot
->>> rows, targets = np.array([[1.0], [-1.0], [0.5]]), one_hot(np.array([1, 0, 0]), 2)
->>> problem = Regularised(rows=rows, targets=targets, loss=Logistic(), l2=1.0)
->>> problem.certificate(certified_minimum(problem, tolerance=1e-6, owner="example")) <= 1e-6
-True
-
-Design notes. L-BFGS goes most of the way; near the minimum it is stopped by the rounding of F, whose differences are
-the square of the gradient. Newton steps by conjugate gradients, accepted when the gradient shrinks, finish.
+loss is kept: they depend on raw labels. L-BFGS goes most of the way; near the minimum it is stopped by the rounding of F,
+whose differences are the square of the gradient. Newton steps by conjugate gradients, accepted when the gradient shrinks,
+finish.
 """
 
 from __future__ import annotations
@@ -54,7 +50,7 @@ from labeldp.arrays import Floats
 from labeldp.errors import PrivacyError, invalid
 from labeldp.guarantee import Unit
 from labeldp.learn.convex.base import ConvexClassifier, check_penalty
-from labeldp.learn.convex.losses import Loss, chosen_loss, one_hot
+from labeldp.learn.convex.losses import Loss, choose_loss, one_hot
 from labeldp.random import as_key
 from labeldp.release.vectors import VectorQuery, measure_vector
 from labeldp.validate import check_choice, check_delta, check_epsilon, check_positive
@@ -63,6 +59,11 @@ UNITS = {"label": Unit.LABEL, "record": Unit.RECORD_REPLACE}
 CERTIFIED = "the solver's certificate (a gradient norm below its tolerance) was met; a refusal would be visible"
 #: The automatic l2 supposes that good scores have about this size.
 USUAL_SCORE = 5.0
+NEWTON_STEPS = 40
+#: A Newton step is halved down to this share of itself before it is given up.
+LEAST_SHARE = 1e-4
+#: Half a unit in the last place of 1.
+UNIT = 2.0**-53
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -85,7 +86,7 @@ class Minimiser(VectorQuery):
     def exact(self, codes: npt.NDArray[Any], *, n_classes: int) -> npt.NDArray[np.float64]:
         """Solve, to the certificate."""
         problem = Regularised(rows=self.rows, targets=one_hot(codes, n_classes), loss=self.loss, l2=self.l2)
-        found = certified_minimum(problem, tolerance=self.tolerance, owner="OutputPerturbation")
+        found = find_minimum(problem, tolerance=self.tolerance, owner="OutputPerturbation")
         return np.asarray(found, np.float64)
 
 
@@ -155,18 +156,19 @@ class OutputPerturbation(ConvexClassifier):
     def fit(self, X: Any, y: Any) -> OutputPerturbation:
         """Solve inside the door and keep what comes out of it."""
         owner = "OutputPerturbation"
-        rows, labels = self._prepared(X, y)
-        loss = chosen_loss(owner, self.loss, labels.n_classes)
+        inputs = self._read_inputs(X, y)
+        rows, labels = inputs.rows, inputs.labels
+        loss = choose_loss(owner, self.loss, labels.n_classes)
         epsilon, delta = check_epsilon(owner, self.epsilon), check_delta(owner, self.delta)
         unit = UNITS[check_choice(owner, "unit", self.unit, tuple(UNITS))]
         if unit is not Unit.LABEL and not math.isfinite(loss.slope_bound(math.inf)):
             fix = 'Use the logistic, softmax or huber loss, or unit="label".'
             raise invalid(owner, "loss", "have a bounded gradient", got=self.loss, fix=fix, kind=PrivacyError)
-        radius = self._rows.radius
+        radius = inputs.row_map.radius
         query = Minimiser(
             rows=rows,
             loss=loss,
-            l2=self._penalty(epsilon, delta, rows.shape[0]),
+            l2=self._choose_penalty(epsilon, delta, n=rows.shape[0], radius=radius),
             tolerance=1e-3 * radius if self.tolerance is None else check_positive(owner, "tolerance", self.tolerance),
             radius=radius,
             unit=unit,
@@ -176,10 +178,10 @@ class OutputPerturbation(ConvexClassifier):
         self.l2_ = query.l2
         self.sensitivity_ = query.sensitivity(n_classes=labels.n_classes, n_examples=len(labels))
         self.sigma_ = measured.sigma
-        self._keep(measured.value, labels, loss=loss, guarantee=measured.guarantee, seeded=measured.seeded)
+        self._keep(measured.value, inputs, loss=loss, guarantee=measured.guarantee, seeded=measured.seeded)
         return self
 
-    def _penalty(self, epsilon: float, delta: float, n: int) -> float:
+    def _choose_penalty(self, epsilon: float, delta: float, *, n: int, radius: float) -> float:
         """Return lambda.
 
         Noise moves a loss by about R (sigma_1 R / l2), the penalty biases it by l2 |w|^2 / (2 n): the sum is least at
@@ -190,13 +192,7 @@ class OutputPerturbation(ConvexClassifier):
         if math.isinf(epsilon):
             return 1.0
         unit_noise = analytic_gaussian_sigma(epsilon=epsilon, delta=delta, sensitivity=1.0)
-        return self._rows.radius**2 * math.sqrt(2.0 * n * unit_noise) / USUAL_SCORE
-
-
-NEWTON_STEPS = 40
-#: A Newton step is halved down to this share of itself before it is given up.
-LEAST_SHARE = 1e-4
-UNIT = 2.0**-53
+        return radius**2 * math.sqrt(2.0 * n * unit_noise) / USUAL_SCORE
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -257,12 +253,12 @@ class Regularised:
         return step
 
 
-def certified_minimum(problem: Regularised, *, tolerance: float, owner: str, max_iter: int = 1000) -> Floats:
+def find_minimum(problem: Regularised, *, tolerance: float, owner: str, max_iter: int = 1000) -> Floats:
     """Return weights (C, D) whose certificate is at most `tolerance`; raise PrivacyError if none are found.
 
     The message says nothing about how near it came: that would depend on labels.
     """
-    weights = _polished(problem, _roughly(problem, tolerance, max_iter), tolerance)
+    weights = _polish(problem, _descend(problem, tolerance, max_iter), tolerance)
     if not problem.certificate(weights) <= tolerance:
         raise PrivacyError(
             f"{owner}: the solver did not reach a gradient norm of {tolerance:g}, on which the sensitivity rests."
@@ -271,7 +267,7 @@ def certified_minimum(problem: Regularised, *, tolerance: float, owner: str, max
     return weights
 
 
-def _roughly(problem: Regularised, tolerance: float, max_iter: int) -> Floats:
+def _descend(problem: Regularised, tolerance: float, max_iter: int) -> Floats:
     """Return where L-BFGS ends."""
     scale = 1.0 / problem.rows.shape[0]  # keeps its first step sane
 
@@ -291,20 +287,20 @@ def _roughly(problem: Regularised, tolerance: float, max_iter: int) -> Floats:
     return weights
 
 
-def _polished(problem: Regularised, weights: Floats, tolerance: float) -> Floats:
+def _polish(problem: Regularised, weights: Floats, tolerance: float) -> Floats:
     """Take Newton steps until the gradient is half the tolerance or nothing helps."""
     for _ in range(NEWTON_STEPS):
         gradient = problem.gradient(weights)
         if float(np.linalg.norm(gradient)) <= 0.5 * tolerance:
             break
-        nearer = _stepped(problem, weights, gradient)
+        nearer = _take_newton_step(problem, weights, gradient)
         if nearer is None:
             break
         weights = nearer
     return weights
 
 
-def _stepped(problem: Regularised, weights: Floats, gradient: Floats) -> Floats | None:
+def _take_newton_step(problem: Regularised, weights: Floats, gradient: Floats) -> Floats | None:
     """Return the weights after a Newton step, halved until the gradient shrinks; None if it never does."""
     step, share, size = problem.newton_step(weights, gradient), 1.0, float(np.linalg.norm(gradient))
     while share > LEAST_SHARE:

@@ -1,22 +1,8 @@
-r"""Projected stochastic gradients on released, unbiased targets: post-processing, so any number of passes is free.
+r"""`LPRRSGD` and `LPNormalSGD`: release every label once, without bias, then run stochastic gradients on what was released.
 
-The gradient of example i at targets q_i is sum_k q_ik grad loss(w; x_i, k). If E[q_i] is the one-hot label, it is
-unbiased, for every convex loss. Over a ball of diameter D with steps D / (G sqrt t), where E|gradient|^2 <= G^2, the
-expected excess risk after T steps is at most 2 D G (2 + log T) / sqrt T (Shamir & Zhang 2013, Theorem 2).
-
->>> import numpy as np
->>> from labeldp.learn.convex.losses import Logistic
->>> rows, targets = np.array([[1.0], [-1.0]] * 50), np.array([[-0.5, 1.5], [1.5, -0.5]] * 50)
->>> plan = Plan(diameter=10.0, second_moment=4.0, epochs=2, batch_size=10, average=True)
->>> bool(projected_sgd(rows, targets, Logistic(), plan, order=np.random.default_rng(0))[0, 0] > 0)
-True
-
-References: Ghazi et al. 2021, supplement F; Shamir, Zhang, "Stochastic Gradient Descent for Non-smooth Optimization" (2013).
-
-Design notes. A batch of b has second moment at most L^2 + G^2 / b (the noise of its examples is independent), so its
-step may be longer; that is `Plan.second_moment`'s business.
-
-`LPRRSGD`: randomized response once per label, then stochastic gradients that its noise does not bias.
+A loss is taken linear in the label: the gradient of example i at targets q_i is sum_k q_ik grad loss(w; x_i, k). If E[q_i]
+is the one-hot label, it is unbiased, for every convex loss. So labels are released once, as such rows q_i, and every
+gradient of every pass is post-processing of them: passes are free, where noise drawn anew in each step would compose.
 
 >>> import numpy as np
 >>> X = np.repeat([[-1.0], [1.0]], 500, axis=0)
@@ -24,37 +10,32 @@ step may be longer; that is `Plan.second_moment`'s business.
 >>> model = LPRRSGD(epsilon=1.0, clip=1.0, classes=[0, 1], random_state=0).fit(X, y)
 >>> model.predict([[-1.0], [1.0]]).tolist(), model.guarantee_.epsilon()
 ([0, 1], 1.0)
+>>> model = LPNormalSGD(epsilon=1.0, delta=1e-5, clip=1.0, classes=[0, 1], random_state=0).fit(X, y)
+>>> model.predict([[-1.0], [1.0]]).tolist(), model.guarantee_.epsilon(1e-5) <= 1.0
+([0, 1], True)
 
-References: Ghazi et al. 2021, supplement F: Algorithm 5 (LP-RR-SGD), Theorem 9, Corollary 10.
-
-Design notes. With E = e^epsilon, the observed label o becomes the row q = ((E + K - 1) e_o - 1) / (E - 1), whose
+*Randomized response.* With E = e^epsilon, the observed label o becomes the row q = ((E + K - 1) e_o - 1) / (E - 1), whose
 expectation is the one-hot label; sum_k q_k g(k) is the paper's (E + K - 1)/(E - 1) (g(o) - sum_k g(k)/(E + K - 1)).
 Its norm is at most L sum_k |q_k| = L (E + 2K - 3)/(E - 1), for every epsilon; the paper's 60 L is for epsilon < 1. With
 a prior the channel has a candidate set per example and k for K; a label outside its set is redrawn within it, which
 biases the gradient by at most 2 L times the prior's chance of being wrong (Corollary 10).
 
-`LPNormalSGD`: Gaussian noise on each gradient, in the few directions in which a label can move it.
+*Gaussian noise.* The possible gradients of example i are g(1), .., g(K); the label picks one. Noise is needed only in the
+span of their differences, K - 1 dimensions however many parameters there are. Since sum_k q_k g(k) is linear in the row q,
+noise on the one-hot label, projected on rows that sum to zero, is such noise: softmax regression has g(k) = (p - e_k) x', so
+q = e_y + s (z - mean z) adds s (z - mean z) x' to the gradient, which is N(0, s^2 |x|^2) on that span. The L2 sensitivity of
+the row is sqrt 2 (1 for the one number of two classes).
 
-The possible gradients of example i are g(1), .., g(K); the label picks one. Noise is needed only in the span of their
-differences, K - 1 dimensions however many parameters there are. Since sum_k q_k g(k) is linear in the row q, noise on
-the one-hot label, projected on rows that sum to zero, is such noise: softmax regression has g(k) = (p - e_k) x', so
-q = e_y + s (z - mean z) adds s (z - mean z) x' to the gradient, which is N(0, s^2 |x|^2) on that span.
+*Steps.* Over a ball of diameter D with steps D / (G sqrt t), where E|gradient|^2 <= G^2, the expected excess risk after T
+steps is at most 2 D G (2 + log T) / sqrt T (Shamir & Zhang 2013, Theorem 2). A batch of b has second moment at most
+L^2 + G^2 / b (the noise of its examples is independent), so its step may be longer.
 
-So the noisy row is released once, at L2 sensitivity sqrt 2 (1 for the one number of two classes), and every gradient
-of every pass is post-processing of it: passes are free, where noise drawn anew in each step would compose.
+References: Ghazi et al. 2021, supplement F: Algorithm 5 (LP-RR-SGD), Theorem 9, Corollary 10, Algorithm 6 (LP-Normal-SGD),
+Proposition 11; Shamir, Zhang, "Stochastic Gradient Descent for Non-smooth Optimization" (2013); Balle & Wang 2018.
 
->>> import numpy as np
->>> X = np.repeat([[-1.0], [1.0]], 500, axis=0)
->>> y = np.repeat([0, 1], 500)
->>> model = LPNormalSGD(epsilon=1.0, delta=1e-5, clip=1.0, classes=[0, 1], random_state=0).fit(X, y)
->>> model.predict([[-1.0], [1.0]]).tolist(), model.guarantee_.epsilon(1e-5) <= 1.0
-([0, 1], True)
-
-References: Ghazi et al. 2021, supplement F: Algorithm 6 (LP-Normal-SGD), Proposition 11; Balle & Wang 2018.
-
-Design notes. The paper draws on the span of the gradients themselves (K dimensions) with a textbook sigma for sensitivity
-2 L; this is K - 1 dimensions and the exact sigma. No amplification by subsampling is claimed: the noise lies in the
-example's own directions, which say which example it was.
+Design notes. For LP-Normal-SGD the paper draws on the span of the gradients themselves (K dimensions) with a textbook sigma
+for sensitivity 2 L; this is K - 1 dimensions and the exact sigma. No amplification by subsampling is claimed: the noise
+lies in the example's own directions, which say which example it was.
 """
 
 from __future__ import annotations
@@ -70,7 +51,7 @@ import numpy.typing as npt
 from labeldp.arrays import Floats
 from labeldp.errors import invalid
 from labeldp.learn.convex.base import ConvexClassifier
-from labeldp.learn.convex.losses import Loss, chosen_loss, one_hot
+from labeldp.learn.convex.losses import Loss, choose_loss, one_hot
 from labeldp.mechanisms import Mechanism, RandomizedResponse, RRWithPrior
 from labeldp.priors import Prior
 from labeldp.random import NoiseKey, as_key
@@ -81,75 +62,6 @@ from labeldp.validate import check_delta, check_epsilon, check_integer, check_po
 
 #: Without a stated diameter, scores stay within this distance of zero: beyond it a probability is certain to 5e-5.
 DEFAULT_SCORE = 10.0
-
-
-@dataclass(frozen=True, kw_only=True)
-class Plan:
-    """The diameter of the ball, a bound G^2 on the second moment of a batch's gradient, and how long to go on."""
-
-    diameter: float
-    second_moment: float
-    epochs: int
-    batch_size: int
-    average: bool
-
-
-def checked_plan(
-    owner: str, *, diameter: Any, radius: float, epochs: Any, batch_size: Any, average: bool
-) -> tuple[float, Plan]:
-    """Return the largest score that the ball allows and a plan whose second moment is still to be set."""
-    wide = 2.0 * DEFAULT_SCORE / radius if diameter is None else check_positive(owner, "diameter", diameter)
-    plan = Plan(
-        diameter=wide,
-        second_moment=1.0,
-        epochs=check_integer(owner, "epochs", epochs, least=1),
-        batch_size=check_integer(owner, "batch_size", batch_size, least=1),
-        average=bool(average),
-    )
-    return 0.5 * wide * radius, plan
-
-
-def batch_second_moment(*, clean: float, noisy: float, batch_size: int) -> float:
-    """Return L^2 + G^2 / b: the mean gradient is at most L long, and noise of variance <= G^2 averages out."""
-    return clean**2 + noisy / batch_size
-
-
-def projected_sgd(rows: Any, targets: Floats, loss: Loss, plan: Plan, *, order: np.random.Generator) -> Floats:
-    """Return the weights (C, D): the last iterate, or the mean of the second half of them."""
-    n, radius = rows.shape[0], plan.diameter / 2.0
-    weights = np.zeros((loss.n_scores(targets.shape[1]), rows.shape[1]))
-    total, kept, step = np.zeros_like(weights), 0, 0
-    steps = plan.epochs * -(-n // plan.batch_size)
-    length = plan.diameter / math.sqrt(plan.second_moment)
-    for _ in range(plan.epochs):
-        shuffled = order.permutation(n)
-        for low in range(0, n, plan.batch_size):
-            batch = shuffled[low : low + plan.batch_size]
-            step += 1
-            gradient = batch_gradient(rows[batch], targets[batch], loss, weights)
-            weights = projected(weights - length / math.sqrt(step) * gradient, radius)
-            if 2 * step > steps:
-                total += weights
-                kept += 1
-    return total / kept if plan.average else weights
-
-
-def batch_gradient(rows: Any, targets: Floats, loss: Loss, weights: Floats) -> Floats:
-    """Return the mean gradient of a batch, unbiased if its targets are."""
-    slopes = loss.slopes(np.asarray(rows @ weights.T), targets)
-    gradient: Floats = np.asarray(rows.T @ slopes).T / rows.shape[0]
-    return gradient
-
-
-def projected(weights: Floats, radius: float) -> Floats:
-    """Return the nearest weights in the ball."""
-    size = float(np.linalg.norm(weights))
-    return weights if size <= radius else weights * (radius / size)
-
-
-def public_order(key: NoiseKey) -> np.random.Generator:
-    """Return a generator for the order of examples: not noise, so it need not be secret."""
-    return np.random.default_rng(key.child("order").words(start=0, count=2).reshape(-1))
 
 
 class LPRRSGD(ConvexClassifier):
@@ -219,44 +131,37 @@ class LPRRSGD(ConvexClassifier):
 
     def fit(self, X: Any, y: Any) -> LPRRSGD:
         """Privatize y once and train on the responses; y is not kept."""
-        rows, labels = self._prepared(X, y)
-        loss = chosen_loss("LPRRSGD", self.loss, labels.n_classes)
-        reach, plan = checked_plan(
-            "LPRRSGD",
-            diameter=self.diameter,
-            radius=self._rows.radius,
-            epochs=self.epochs,
-            batch_size=self.batch_size,
-            average=self.average,
-        )
+        inputs = self._read_inputs(X, y)
+        labels = inputs.labels
+        loss = choose_loss("LPRRSGD", self.loss, labels.n_classes)
+        reach, plan = make_plan(self, radius=inputs.row_map.radius)
         key = as_key("LPRRSGD", self.random_state)
-        self.release_ = self._released(X, labels, key)
+        self.release_ = self._release(X, labels, key)
         targets = self.release_.channel.unbiased_targets(self.release_.codes)
-        clean = loss.slope_bound(reach) * self._rows.radius
-        weights = projected_sgd(rows, targets, loss, self._sized(plan, targets, clean), order=public_order(key))
-        self._keep(weights, labels, loss=loss, guarantee=self.release_.guarantee, seeded=self.release_.seeded)
+        clean = loss.slope_bound(reach) * inputs.row_map.radius
+        # The largest sum of |q| is a fact of the channel, not of the labels.
+        noisy = (clean * float(np.abs(targets).sum(axis=1).max())) ** 2
+        moment = bound_second_moment(clean=clean, noisy=noisy, batch_size=plan.batch_size)
+        plan = replace(plan, second_moment=moment)
+        weights = run_sgd(inputs.rows, targets, loss, plan, order=make_order(key))
+        self._keep(weights, inputs, loss=loss, guarantee=self.release_.guarantee, seeded=self.release_.seeded)
         return self
 
-    def _sized(self, plan: Plan, targets: Floats, clean: float) -> Plan:
-        """Return the plan with G^2 from the largest sum of |q|: a fact of the channel, not of the labels."""
-        noisy = (clean * float(np.abs(targets).sum(axis=1).max())) ** 2
-        return replace(plan, second_moment=batch_second_moment(clean=clean, noisy=noisy, batch_size=plan.batch_size))
-
-    def _released(self, X: Any, labels: SensitiveLabels, key: NoiseKey) -> Release:
+    def _release(self, X: Any, labels: SensitiveLabels, key: NoiseKey) -> Release:
         """Release the labels: plain, or within what a prior thinks likely after it has been paid for."""
-        budget = check_epsilon("LPRRSGD", self.epsilon)
-        if budget == 0:
+        epsilon = check_epsilon("LPRRSGD", self.epsilon)
+        if epsilon == 0:
             raise invalid("LPRRSGD", "epsilon", "be > 0", got=self.epsilon, fix="Responses at epsilon 0 say nothing.")
         if self.prior is None:
-            mechanism: Mechanism = RandomizedResponse(epsilon=budget, n_classes=labels.n_classes)
+            mechanism: Mechanism = RandomizedResponse(epsilon=epsilon, n_classes=labels.n_classes)
             return privatize(labels, mechanism, rng=key, ledger=self.ledger)
-        purse = Budget(owner="LPRRSGD", labels=labels, ledger=self.ledger, seeded=key.seeded)
-        plan = purse.split(budget, prior=self.prior)
-        entry = purse.charge(plan.promise, mechanism=f"LPRRSGD, {self.prior!r}")
-        table = self.prior.table(X, labels, budget=budget, key=key)
-        purse.check_spent(table.guarantee, epsilon=plan.spent)
-        release = privatize(labels, RRWithPrior(plan.response), prior=table.probabilities(), rng=key)
-        return replace(release, guarantee=plan.promise, ledger_entry=entry)
+        budget = Budget(owner="LPRRSGD", labels=labels, ledger=self.ledger, seeded=key.seeded)
+        split = budget.split(epsilon, prior=self.prior)
+        entry = budget.charge(split.promise, mechanism=f"LPRRSGD, {self.prior!r}")
+        table = self.prior.table(X, labels, budget=epsilon, key=key)
+        budget.check_spent(table.guarantee, epsilon=split.spent)
+        release = privatize(labels, RRWithPrior(split.response), prior=table.probabilities(), rng=key)
+        return replace(release, guarantee=split.promise, ledger_entry=entry)
 
 
 class OneHotLabels(VectorQuery):
@@ -328,37 +233,112 @@ label_set
 
     def fit(self, X: Any, y: Any) -> LPNormalSGD:
         """Release y once, with noise, and train on what was released; y is not kept."""
-        rows, labels = self._prepared(X, y)
-        loss = chosen_loss("LPNormalSGD", self.loss, labels.n_classes)
-        reach, plan = checked_plan(
-            "LPNormalSGD",
-            diameter=self.diameter,
-            radius=self._rows.radius,
-            epochs=self.epochs,
-            batch_size=self.batch_size,
-            average=self.average,
-        )
+        inputs = self._read_inputs(X, y)
+        labels = inputs.labels
+        loss = choose_loss("LPNormalSGD", self.loss, labels.n_classes)
+        reach, plan = make_plan(self, radius=inputs.row_map.radius)
         epsilon, delta = check_epsilon("LPNormalSGD", self.epsilon), check_delta("LPNormalSGD", self.delta)
         key = as_key("LPNormalSGD", self.random_state)
         measured = measure_vector(labels, OneHotLabels(), epsilon=epsilon, delta=delta, rng=key, ledger=self.ledger)
-        targets = summing_to_one(measured.value)
-        clean = loss.slope_bound(reach) * self._rows.radius
+        targets = project_rows(measured.value)
+        clean = loss.slope_bound(reach) * inputs.row_map.radius
         # Var of sum_k noise_k g(k) is at most sigma^2 sum_k |g(k) - mean|^2 <= sigma^2 K L^2.
         noisy = clean**2 * (1.0 + (measured.sigma or 0.0) ** 2 * labels.n_classes)
-        moment = batch_second_moment(clean=clean, noisy=noisy, batch_size=plan.batch_size)
+        moment = bound_second_moment(clean=clean, noisy=noisy, batch_size=plan.batch_size)
         plan = replace(plan, second_moment=moment)
-        weights = projected_sgd(rows, targets, loss, plan, order=public_order(key))
-        self._keep(weights, labels, loss=loss, guarantee=measured.guarantee, seeded=measured.seeded)
+        weights = run_sgd(inputs.rows, targets, loss, plan, order=make_order(key))
+        self._keep(weights, inputs, loss=loss, guarantee=measured.guarantee, seeded=measured.seeded)
         return self
 
 
-def summing_to_one(noisy: Floats) -> Floats:
+def project_rows(noisy: Floats) -> Floats:
     """Return noisy rows projected on those that sum to one (a known fact of one-hot rows); one column gets its twin.
 
-    >>> summing_to_one(np.array([[0.25]])).tolist(), summing_to_one(np.array([[1.0, 0.5, 0.0]])).round(6).tolist()
+    >>> project_rows(np.array([[0.25]])).tolist(), project_rows(np.array([[1.0, 0.5, 0.0]])).round(6).tolist()
     ([[0.75, 0.25]], [[0.833333, 0.333333, -0.166667]])
     """
     if noisy.shape[1] == 1:
         return np.concatenate([1.0 - noisy, noisy], axis=1)
     rows: Floats = noisy + (1.0 - noisy.sum(axis=1, keepdims=True)) / noisy.shape[1]
     return rows
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """How to descend.
+
+    `diameter` of the ball that weights stay in, `second_moment` G^2 of a batch's gradient, passes over the data
+    (`epochs`), examples to a step, and whether the second half of the iterates is averaged.
+
+    >>> from labeldp.learn.convex.losses import Logistic
+    >>> rows, targets = np.array([[1.0], [-1.0]] * 50), np.array([[-0.5, 1.5], [1.5, -0.5]] * 50)
+    >>> plan = Plan(diameter=10.0, second_moment=4.0, epochs=2, batch_size=10, average=True)
+    >>> bool(run_sgd(rows, targets, Logistic(), plan, order=np.random.default_rng(0))[0, 0] > 0)
+    True
+    """
+
+    diameter: float
+    second_moment: float
+    epochs: int
+    batch_size: int
+    average: bool
+
+
+def make_plan(learner: Any, *, radius: float) -> tuple[float, Plan]:
+    """Return the largest score that the ball allows, and the learner's plan, whose second moment is still to be set.
+
+    `radius` is the largest norm of a row. Without a stated diameter scores stay within `DEFAULT_SCORE`.
+    """
+    owner, diameter = type(learner).__name__, learner.diameter
+    wide = 2.0 * DEFAULT_SCORE / radius if diameter is None else check_positive(owner, "diameter", diameter)
+    plan = Plan(
+        diameter=wide,
+        second_moment=1.0,
+        epochs=check_integer(owner, "epochs", learner.epochs, least=1),
+        batch_size=check_integer(owner, "batch_size", learner.batch_size, least=1),
+        average=bool(learner.average),
+    )
+    return 0.5 * wide * radius, plan
+
+
+def bound_second_moment(*, clean: float, noisy: float, batch_size: int) -> float:
+    """Return L^2 + G^2 / b: the mean gradient is at most L long, and noise of variance <= G^2 averages out."""
+    return clean**2 + noisy / batch_size
+
+
+def run_sgd(rows: Any, targets: Floats, loss: Loss, plan: Plan, *, order: np.random.Generator) -> Floats:
+    """Return the weights (C, D): the last iterate, or the mean of the second half of them."""
+    n, radius = rows.shape[0], plan.diameter / 2.0
+    weights = np.zeros((loss.n_scores(targets.shape[1]), rows.shape[1]))
+    total, kept, step = np.zeros_like(weights), 0, 0
+    steps = plan.epochs * -(-n // plan.batch_size)
+    length = plan.diameter / math.sqrt(plan.second_moment)
+    for _ in range(plan.epochs):
+        shuffled = order.permutation(n)
+        for low in range(0, n, plan.batch_size):
+            batch = shuffled[low : low + plan.batch_size]
+            step += 1
+            gradient = batch_gradient(rows[batch], targets[batch], loss, weights)
+            weights = project(weights - length / math.sqrt(step) * gradient, radius)
+            if 2 * step > steps:
+                total += weights
+                kept += 1
+    return total / kept if plan.average else weights
+
+
+def batch_gradient(rows: Any, targets: Floats, loss: Loss, weights: Floats) -> Floats:
+    """Return the mean gradient of a batch, unbiased if its targets are."""
+    slopes = loss.slopes(np.asarray(rows @ weights.T), targets)
+    gradient: Floats = np.asarray(rows.T @ slopes).T / rows.shape[0]
+    return gradient
+
+
+def project(weights: Floats, radius: float) -> Floats:
+    """Return the nearest weights in the ball."""
+    size = float(np.linalg.norm(weights))
+    return weights if size <= radius else weights * (radius / size)
+
+
+def make_order(key: NoiseKey) -> np.random.Generator:
+    """Return a generator for the order of examples: not noise, so it need not be secret."""
+    return np.random.default_rng(key.child("order").words(start=0, count=2).reshape(-1))

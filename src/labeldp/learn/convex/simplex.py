@@ -37,13 +37,14 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import scipy.sparse
 
 from labeldp.accounting import zcdp_rho
 from labeldp.arrays import Floats
 from labeldp.errors import Described, PrivacyError, invalid
 from labeldp.guarantee import Guarantee
-from labeldp.learn.convex.base import ConvexClassifier, RowMap, row_map
-from labeldp.learn.convex.losses import Loss, chosen_loss, one_hot
+from labeldp.learn.convex.base import ConvexClassifier, Inputs, RowMap, make_row_map
+from labeldp.learn.convex.losses import Loss, choose_loss, one_hot
 from labeldp.learn.convex.output import CERTIFIED
 from labeldp.random import BitStream, as_key
 from labeldp.release import SensitiveLabels
@@ -74,8 +75,8 @@ class SimplexSamples(Procedure):
     def run(self, codes: npt.NDArray[Any], *, n_classes: int, bits: BitStream) -> npt.NDArray[np.float64]:
         """Solve, check the certificate, draw."""
         targets = one_hot(codes, n_classes)
-        theta = simplex_minimum(self.corners, targets, self.loss, self.entropy, self.tolerance)
-        shares = _softmax(-_slope_sums(self.corners, targets, self.loss, theta) / self.entropy)
+        theta = find_simplex_minimum(self.corners, targets, self.loss, self.entropy, self.tolerance)
+        shares = to_shares(-sum_slopes(self.corners, targets, self.loss, theta) / self.entropy)
         edges = np.cumsum(shares)
         drawn = np.searchsorted(edges / edges[-1], uniforms(bits, self.n_samples), side="right")
         return np.bincount(drawn, minlength=len(shares)).astype(np.float64)
@@ -88,7 +89,7 @@ def sample_range(loss: Loss, *, entropy: float, tolerance: float, reach: float, 
     return 2.0 / entropy * change * (1 + 1e-14)
 
 
-def entropy_for(each: float, loss: Loss, *, tolerance: float, reach: float, n_examples: int) -> float:
+def find_entropy(each: float, loss: Loss, *, tolerance: float, reach: float, n_examples: int) -> float:
     """Return the entropy weight at which epsilon_s is `each`: the root of each l^2 - 2 b l - 2 c = 0."""
     curved = n_examples * loss.smoothness * reach**2
     b = loss.label_reach * reach + 2.0 * tolerance * curved
@@ -96,7 +97,7 @@ def entropy_for(each: float, loss: Loss, *, tolerance: float, reach: float, n_ex
     return (b + math.sqrt(b * b + 2.0 * each * c)) / each
 
 
-def simplex_minimum(corners: Any, targets: Floats, loss: Loss, entropy: float, tolerance: float) -> Floats:
+def find_simplex_minimum(corners: Any, targets: Floats, loss: Loss, entropy: float, tolerance: float) -> Floats:
     """Return theta within `tolerance` of the minimiser in the 1-norm, by mirror descent; else PrivacyError.
 
     The losses are n L_g R^2-smooth in the 1-norm, so with steps eta = l / (l + n L_g R^2) the distance to the minimiser
@@ -106,29 +107,44 @@ def simplex_minimum(corners: Any, targets: Floats, loss: Loss, entropy: float, t
     share = entropy / (entropy + corners.shape[0] * loss.smoothness * largest**2)
     logs = np.full(corners.shape[1], -np.log(corners.shape[1]))
     for _ in range(MOST_STEPS):
-        slopes = _slope_sums(corners, targets, loss, np.exp(logs))
+        slopes = sum_slopes(corners, targets, loss, np.exp(logs))
         residual = slopes + entropy * logs
         # Rounding of the sums: n units of n terms of size at most L R.
         hidden = 2.0**-53 * corners.shape[0] * float(np.abs(slopes).max() + corners.shape[0] * largest)
         if (residual.max() - residual.min() + 2 * hidden) / (2.0 * entropy) <= tolerance:
             return np.exp(logs)
-        logs = np.log(_softmax((1.0 - share) * logs - share / entropy * slopes))
+        logs = np.log(to_shares((1.0 - share) * logs - share / entropy * slopes))
     raise PrivacyError(
         f"SimplexERM: the solver did not come within {tolerance:g} of the minimiser, on which the sensitivity rests."
         " Nothing was released. Raise `tolerance` or `entropy`."
     )
 
 
-def _slope_sums(corners: Any, targets: Floats, loss: Loss, theta: Floats) -> Floats:
+def sum_slopes(corners: Any, targets: Floats, loss: Loss, theta: Floats) -> Floats:
+    """Return g(theta), the gradient of the sum of losses."""
     scores = np.asarray(corners @ theta)[:, None]
     sums: Floats = np.asarray(corners.T @ loss.slopes(scores, targets)[:, 0])
     return sums
 
 
-def _softmax(logits: Floats) -> Floats:
+def to_shares(logits: Floats) -> Floats:
+    """Return the softmax of a vector, with no share 0."""
     shifted = np.exp(np.maximum(logits - logits.max(), -700.0))  # never 0: its logarithm is needed
     shares: Floats = shifted / shifted.sum()
     return shares
+
+
+class CutRows(RowMap):
+    """Rows whose entries are cut to [-clip, clip]."""
+
+    def apply(self, X: Any) -> Any:
+        """Return float64 rows with every entry cut, and the constant."""
+        rows = X.astype(np.float64)
+        if scipy.sparse.issparse(rows):
+            rows.data = np.clip(rows.data, -self.clip, self.clip)
+            return self._scale_sparse(rows, np.ones(rows.shape[0]))
+        cut = np.clip(rows, -self.clip, self.clip)
+        return np.column_stack([cut, np.full(len(cut), self.constant)]) if self.constant else cut
 
 
 class SimplexERM(ConvexClassifier):
@@ -160,6 +176,7 @@ class SimplexERM(ConvexClassifier):
     """
 
     intercept_scaling = 1.0
+    row_kind = CutRows
 
     def __init__(
         self,
@@ -194,31 +211,32 @@ class SimplexERM(ConvexClassifier):
 
     def fit(self, X: Any, y: Any) -> SimplexERM:
         """Solve and sample inside the door, and keep the samples' mean."""
-        rows, labels = self._prepared(X, y)
-        loss = self._checked_loss(labels)
-        procedure = self._procedure(rows, loss, labels)
+        inputs = self._read_inputs(X, y)
+        labels = inputs.labels
+        loss = self._choose_loss(labels)
+        procedure = self._make_procedure(inputs, loss)
         key = as_key("SimplexERM", self.random_state)
         measured = curate(labels, procedure, rng=key, ledger=self.ledger)
         shares = measured.value.reshape(2, -1) / procedure.n_samples
         self.entropy_ = procedure.entropy
         weights = (self.radius * (shares[0] - shares[1]))[None, :]
-        self._keep(weights, labels, loss=loss, guarantee=measured.guarantee, seeded=measured.seeded)
+        self._keep(weights, inputs, loss=loss, guarantee=measured.guarantee, seeded=measured.seeded)
         return self
 
-    def _checked_loss(self, labels: SensitiveLabels) -> Loss:
+    def _choose_loss(self, labels: SensitiveLabels) -> Loss:
         if labels.n_classes != 2:
             got, fix = Described(f"{labels.n_classes} classes"), "Use SufficientStatistics or OutputPerturbation."
             message = "have two classes (Only binary classification is supported)"
             raise invalid("SimplexERM", "y", message, got=got, fix=fix)
-        loss = chosen_loss("SimplexERM", self.loss, 2)
+        loss = choose_loss("SimplexERM", self.loss, 2)
         if loss.name in ("softmax", "squared"):
             fix = 'Use "logistic" or "huber".'
             raise invalid("SimplexERM", "loss", "be a bounded loss of one score", got=self.loss, fix=fix)
         return loss
 
-    def _procedure(self, rows: Any, loss: Loss, labels: SensitiveLabels) -> SimplexSamples:
+    def _make_procedure(self, inputs: Inputs, loss: Loss) -> SimplexSamples:
         """Return what will run inside the door; its entropy weight meets the budget, or it is refused."""
-        owner = "SimplexERM"
+        owner, n = "SimplexERM", len(inputs.labels)
         epsilon, delta = check_epsilon(owner, self.epsilon), check_delta(owner, self.delta)
         if epsilon == math.inf:
             fix = "Without privacy, use a solver for the lasso."
@@ -228,28 +246,33 @@ class SimplexERM(ConvexClassifier):
         size = check_positive(owner, "radius", self.radius)
         count = check_integer(owner, "n_samples", self.n_samples, least=1)
         tolerance = check_positive(owner, "tolerance", self.tolerance)
-        reach = size * self._rows.clip * (1 + 1e-15)
+        reach = size * inputs.row_map.clip * (1 + 1e-15)
         if self.entropy is None:
             # Pure sums or zCDP, whichever allows more; exact composition would allow half a percent more than zCDP.
             share = max(epsilon / count, math.sqrt(8.0 * zcdp_rho(epsilon=epsilon, delta=delta) / count)) * (1 - 1e-9)
-            entropy = entropy_for(share, loss, tolerance=tolerance, reach=reach, n_examples=len(labels))
+            entropy = find_entropy(share, loss, tolerance=tolerance, reach=reach, n_examples=n)
         else:
             entropy = check_positive(owner, "entropy", self.entropy)
-        each = sample_range(loss, entropy=entropy, tolerance=tolerance, reach=reach, n_examples=len(labels))
+        each = sample_range(loss, entropy=entropy, tolerance=tolerance, reach=reach, n_examples=n)
         # A range that far above the budget is hopeless, and beyond what its Renyi curve can be computed for.
         hopeless = each > 2.0 * epsilon + 10.0
         if hopeless or not Guarantee.bounded_range(each).times(count).epsilon(delta) <= epsilon:
             fix = "Raise `entropy`, draw fewer samples, or leave entropy=None."
             raise invalid(owner, "entropy", "meet the budget", got=entropy, fix=fix, kind=PrivacyError)
         return SimplexSamples(
-            corners=_doubled(rows, size), loss=loss, entropy=entropy, tolerance=tolerance, reach=reach, n_samples=count
+            corners=double_corners(inputs.rows, size),
+            loss=loss,
+            entropy=entropy,
+            tolerance=tolerance,
+            reach=reach,
+            n_samples=count,
         )
 
-    def _row_map(self) -> RowMap:
+    def _make_row_map(self) -> RowMap:
         if isinstance(self.clip, str):
             fix = "Pass the public bound on the absolute value of a feature."
             raise invalid("SimplexERM", "clip", "be a number", got=self.clip, fix=fix)
-        given = row_map("SimplexERM", clip=self.clip, fit_intercept=self.fit_intercept, intercept_scaling=1.0)
+        given = make_row_map("SimplexERM", clip=self.clip, fit_intercept=self.fit_intercept, intercept_scaling=1.0)
         return CutRows(clip=given.clip, unit=False, constant=given.constant)
 
     def __sklearn_tags__(self) -> Any:
@@ -258,25 +281,8 @@ class SimplexERM(ConvexClassifier):
         return tags
 
 
-class CutRows(RowMap):
-    """Rows whose entries are cut to [-clip, clip]."""
-
-    def apply(self, X: Any) -> Any:
-        """Return float64 rows with every entry cut, and the constant."""
-        import scipy.sparse
-
-        rows = X.astype(np.float64)
-        if scipy.sparse.issparse(rows):
-            rows.data = np.clip(rows.data, -self.clip, self.clip)
-            return self._sparse(rows, np.ones(rows.shape[0]))
-        cut = np.clip(rows, -self.clip, self.clip)
-        return np.column_stack([cut, np.full(len(cut), self.constant)]) if self.constant else cut
-
-
-def _doubled(rows: Any, size: float) -> Any:
+def double_corners(rows: Any, size: float) -> Any:
     """Return B (x, -x)."""
-    import scipy.sparse
-
     if scipy.sparse.issparse(rows):
         return scipy.sparse.hstack([size * rows, -size * rows], format="csr")
     return np.concatenate([size * rows, -size * rows], axis=1)

@@ -1,4 +1,4 @@
-r"""`SufficientStatistics`: release the class moments of the features once, with exact noise; then any solver is free.
+r"""`SufficientStatistics`: release the class moments of the features with exact noise; then any solver is free.
 
 Linear and canonical models see labels only through Phi'Y. Features are public under label privacy, so this matrix is all
 that needs noise: L2 sensitivity sqrt 2 R (R for two classes), whatever the number of examples. Centring by a label-free
@@ -12,33 +12,26 @@ prediction P, Phi'(Y - P), is a public shift.
 >>> model.score(X, y) > 0.9, model.guarantee_.epsilon(1e-5) <= 1.0, model.noise_
 (True, True, 'discrete Gaussian, variance ...')
 
-References: MECHANISMS.md, section 7; Canonne, Kamath, Steinke 2020 (discrete noise).
+*In stages*, with a network, each stage's moments are of better features. Stage 1 releases Phi_1'(Y - 1/K) on the features as
+they are, and its linear scores, read as beliefs, become the soft targets of the network. Stage t releases Phi_t'(Y - P),
+where P are that network's beliefs and Phi_t its hidden features: centred, divided by the fourth root of their variances
+along the principal axes ("half-whitened"), and brought to norm one. P and Phi_t are functions of earlier releases and of
+public features, so each stage has the sensitivity of the first, whatever the network is; a linear correction of beliefs
+that are nearly right needs few directions, and these are the network's best.
 
-Noisy moments in stages: each on the hidden features of a network that was trained on what the last stage released.
+*Budget.* Every stage asks about all labels: stages compose in sequence. With delta, the zCDP that implies (epsilon, delta) is
+divided evenly, rho / T each; pure stages get epsilon / T each (`labeldp.release.labels.Budget.share`).
 
-Stage 1 releases Phi_1'(Y - 1/K) on the features as they are, and its linear scores, read as beliefs, become the soft
-targets of a network. Stage t releases Phi_t'(Y - P), where P are that network's beliefs and Phi_t its hidden features:
-centred, divided by the fourth root of their variances along the principal axes ("half-whitened"), and brought to norm
-one. P and Phi_t are functions of earlier releases and of public features, so each stage has the sensitivity of the first,
-whatever the network is; a linear correction of beliefs that are nearly right needs few directions, and these are the
-network's best.
-
-Budget. Stages compose in sequence. With delta, the zCDP that implies (epsilon, delta) is divided evenly, rho / T each;
-pure stages get epsilon / T each. `planned` composes what each stage will promise, rounded up, and checks that the whole
-keeps (epsilon, delta) before anything is charged.
-
->>> plan = planned(3, epsilon=1.0, delta=1e-5)
->>> plan.promise.epsilon(1e-5) <= 1.0, len(plan.promise.parts)
-(True, 3)
-
-References: RECIPES.md ("Central statistics"); Bun & Steinke 2016 (zCDP adds up).
+References: Vu & Slavkovic 2009 and Foulds et al. 2016 (noisy sufficient statistics); Canonne, Kamath, Steinke 2020
+(discrete noise); Bun & Steinke 2016 (zCDP adds up).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -48,28 +41,35 @@ from sklearn.utils import get_tags
 
 from labeldp.arrays import Floats
 from labeldp.errors import invalid
-from labeldp.learn.convex.base import UNIT_NORM, ConvexClassifier, check_penalty, row_map
+from labeldp.guarantee import Guarantee
+from labeldp.learn.convex.base import UNIT_NORM, ConvexClassifier, Inputs, check_penalty, make_row_map
 from labeldp.learn.convex.losses import Softmax, Squared
 from labeldp.learn.convex.moments import (
     ClassMoments,
-    best_ridge,
-    checked_centre,
-    completed,
-    logs,
+    check_centre,
+    choose_ridge,
+    complete_sums,
+    cut_to_grid,
+    log_belief,
     noise_scale,
-    on_grid,
-    ridge,
-    softmax_head,
+    solve_ridge,
+    solve_softmax,
 )
 from labeldp.learn.corrections import checked_rows
 from labeldp.priors import model_probabilities
 from labeldp.random import NoiseKey, as_key
-from labeldp.release import Measurement, SensitiveLabels, Sensitivity, measure
+from labeldp.release import Sensitivity, measure
 from labeldp.release.labels import Budget, box_labels
+from labeldp.release.stages import StageDoor, run_stages
 from labeldp.validate import check_choice, check_delta, check_epsilon, check_integer
 
-#: A ridge score is read as a probability no smaller than this.
+OWNER = "SufficientStatistics"
+#: A ridge score is read as a probability no smaller than this share of 1/K.
 LEAST_SHARE = 0.02
+#: A soft target is no smaller than this share of 1/K: linear scores know no bounds.
+TARGET_FLOOR = 0.2
+#: Variances below this share of the largest are not blown up further.
+LEAST_VARIANCE = 1e-3
 
 
 class SufficientStatistics(ConvexClassifier):
@@ -159,105 +159,127 @@ class SufficientStatistics(ConvexClassifier):
         `centre` is a label-free belief about the labels, (K,) for all or (n, K); by default uniform. A belief of each
         row's own is needed again to predict.
         """
-        owner = "SufficientStatistics"
-        check_choice(owner, "head", self.head, ("ridge", "softmax"))
+        check_choice(OWNER, "head", self.head, ("ridge", "softmax"))
         if self.l2 != "auto":
-            check_penalty(owner, self.l2)
-        epsilon, delta = check_epsilon(owner, self.epsilon), check_delta(owner, self.delta)
-        stages = check_integer(owner, "stages", self.stages, least=1, most=100)
-        key = as_key(owner, self.random_state)
+            check_penalty(OWNER, self.l2)
+        epsilon, delta = check_epsilon(OWNER, self.epsilon), check_delta(OWNER, self.delta)
+        stages = check_integer(OWNER, "stages", self.stages, least=1, most=100)
+        key = as_key(OWNER, self.random_state)
         if self.network is not None:
-            return self._fit_in_stages(X, y, centre, stages=stages, budget=(epsilon, delta), key=key)
+            return self._fit_in_stages(X, y, centre, stages=stages, epsilon=epsilon, delta=delta, key=key)
         if stages > 1:
             fix = "Each stage needs a network to make its features: pass network=."
-            raise invalid(owner, "stages", "be 1 without a network", got=stages, fix=fix)
-        rows, labels = self._prepared(X, y)
-        belief = checked_centre(centre, rows.shape[0], labels.n_classes)
-        cut, measured = self._measured(rows, labels, epsilon=epsilon, delta=delta, key=key, ledger=self.ledger)
+            raise invalid(OWNER, "stages", "be 1 without a network", got=stages, fix=fix)
+        inputs = self._read_inputs(X, y)
+        belief = check_centre(centre, inputs.rows.shape[0], inputs.labels.n_classes)
+        found = self._measure(inputs, epsilon=epsilon, delta=delta, key=key, ledger=self.ledger)
+        weights, penalty = self._solve(found, belief)
+        self._keep_moments(found, penalty)
         self.centre_ = belief[0] if len(belief) == 1 else None
-        weights = self._solved(cut, belief, n_classes=labels.n_classes)
         loss = Softmax() if self.head == "softmax" else Squared(two=False)
-        self._keep(weights, labels, loss=loss, guarantee=measured.guarantee, seeded=measured.seeded)
+        self._keep(weights, inputs, loss=loss, guarantee=found.guarantee, seeded=key.seeded)
         self.__dict__.pop("network_", None)  # of an earlier fit in stages
         return self
 
     def _fit_in_stages(
-        self, X: Any, y: Any, centre: Any, *, stages: int, budget: tuple[float, float], key: NoiseKey
+        self, X: Any, y: Any, centre: Any, *, stages: int, epsilon: float, delta: float, key: NoiseKey
     ) -> SufficientStatistics:
-        """Charge the whole, then release, train and go on with the network's hidden features (see `_staged`)."""
-        owner = "SufficientStatistics"
+        """Charge the whole; then release, train the network, and go on with its hidden features."""
         check_network(self.network)
         X = checked_rows(self, X, inner=self.network, reset=True)
-        self._rows = self._row_map()
-        labels = box_labels(owner, y, n_rows=len(X), classes=self.classes, label_set=self.label_set)
-        purse = Budget(owner=owner, labels=labels, ledger=self.ledger, seeded=key.seeded)
-        plan = purse.share(*budget, stages=stages, name="moments")
-        belief, rows = checked_centre(centre, len(X), labels.n_classes), self._rows.apply(flat_views(X))
-        purse.charge(plan.promise, mechanism=f"{owner}, {stages} stages")
-        network: Any = None
-        for number in range(stages):
-            if number:
-                belief = model_probabilities(network, X, labels.classes)
-                self._rows = row_map(owner, clip=UNIT_NORM, fit_intercept=False, intercept_scaling=None)
-                rows = self._rows.apply(half_whitened(network.hidden_features(X)))
-            stage_key = key.child("stage", number)
-            cut, measured = self._measured(
-                rows, labels, epsilon=plan.epsilon, delta=plan.delta, key=stage_key, ledger=None
+        row_map = self._make_row_map()
+        labels = box_labels(OWNER, y, n_rows=len(X), classes=self.classes, label_set=self.label_set)
+        budget = Budget(owner=OWNER, labels=labels, ledger=self.ledger, seeded=key.seeded)
+        plan = budget.share(epsilon, delta, stages=stages, name="moments")
+        first = StageBelief(
+            Inputs(row_map, row_map.apply(average_views(X)), labels), check_centre(centre, len(X), labels.n_classes)
+        )
+        budget.charge(plan.promise, mechanism=f"{OWNER}, {stages} stages")
+        door: StageDoor[Moments] = StageDoor(budget=budget, key=key, epsilon=plan.epsilon, delta=plan.delta)
+
+        def believe(_number: int, last: StageModel | None) -> StageBelief:
+            if last is None:
+                return first
+            hidden = make_row_map(OWNER, clip=UNIT_NORM, fit_intercept=False, intercept_scaling=None)
+            rows = hidden.apply(half_whiten(last.network.hidden_features(X)))
+            return StageBelief(Inputs(hidden, rows, labels), model_probabilities(last.network, X, labels.classes))
+
+        def release(number: int, belief: StageBelief) -> Moments:
+            def measure_stage(stage_key: NoiseKey) -> Moments:
+                return self._measure(belief.inputs, epsilon=plan.epsilon, delta=plan.delta, key=stage_key, ledger=None)
+
+            return door.draw(number, measure_stage)
+
+        def learn(number: int, _last: StageModel | None, belief: StageBelief, found: Moments) -> StageModel:
+            weights, penalty = self._solve(found, belief.centre)
+            targets = soften_scores(self._score(found.rows, weights, belief.centre))
+            network = train_network(
+                self.network, X, targets, classes=labels.classes, number=number, params=self.stage_params
             )
-            purse.check_spent(measured.guarantee, epsilon=plan.epsilon, delta=plan.delta)
-            weights = self._solved(cut, belief, n_classes=labels.n_classes)
-            targets = soft_targets(self._scored(cut, weights, belief))
-            network = trained(self.network, X, targets, classes=labels.classes, number=number, params=self.stage_params)
-        self.network_, self.classes_ = network, np.asarray(labels.classes)
+            return StageModel(network, found, penalty)
+
+        start: StageModel | None = None
+        last = run_stages(stages, start=start, believe=believe, release=release, learn=learn)
+        assert last is not None  # there is at least one stage
+        self._keep_moments(last.moments, last.penalty)
+        self.network_, self.classes_ = last.network, np.asarray(labels.classes)
         self.guarantee_, self.seeded_, self.centre_ = plan.promise, key.seeded, None
         for name in ("coef_", "intercept_"):
             self.__dict__.pop(name, None)  # of an earlier fit in one stage
         return self
 
-    def _scored(self, rows: Any, weights: Floats, belief: Floats) -> Floats:
-        """Return what the head says of these rows, on the scale of probabilities."""
-        scores = np.asarray(rows @ weights.T)
-        if self.head == "softmax":
-            return Softmax().probabilities(scores + logs(belief))
-        total: Floats = scores + belief
-        return total
+    def _measure(self, inputs: Inputs, *, epsilon: float, delta: float, key: NoiseKey, ledger: Any) -> Moments:
+        """Release the class moments of the rows, cut to the grid."""
+        bits = check_integer(OWNER, "grid_bits", self.grid_bits, least=1, most=30)
+        radius = inputs.row_map.radius
+        step = radius / 2.0**bits
+        query = ClassMoments(rows=cut_to_grid(inputs.rows, bound=radius, bits=bits))
+        measured = measure(inputs.labels, query, epsilon=epsilon, delta=delta, rng=key, ledger=ledger)
+        reach = query.sensitivity(n_classes=inputs.labels.n_classes)
+        rows = query.rows.astype(np.float64) * step
+        return Moments(
+            rows=rows,
+            sums=complete_sums(measured.value * step, np.asarray(rows.sum(axis=0)).reshape(-1)),
+            guarantee=measured.guarantee,
+            noise=measured.noise,
+            scale=step * noise_scale(reach, measured.guarantee),
+            sensitivity=Sensitivity(reach.l1 * step, reach.l2 * step),
+        )
 
-    def _measured(
-        self, rows: Any, labels: SensitiveLabels, *, epsilon: float, delta: float, key: NoiseKey, ledger: Any
-    ) -> tuple[Any, Measurement]:
-        """Release the class moments of the rows, cut to the grid; return those rows and what was measured."""
-        owner = "SufficientStatistics"
-        bits = check_integer(owner, "grid_bits", self.grid_bits, least=1, most=30)
-        step = self._rows.radius / 2.0**bits
-        query = ClassMoments(rows=on_grid(rows, bound=self._rows.radius, bits=bits))
-        measured = measure(labels, query, epsilon=epsilon, delta=delta, rng=key, ledger=ledger)
-        reach = query.sensitivity(n_classes=labels.n_classes)
-        self.sensitivity_ = Sensitivity(reach.l1 * step, reach.l2 * step)
-        self.noise_, self.noise_scale_ = measured.noise, step * noise_scale(reach, measured.guarantee)
-        cut = query.rows.astype(np.float64) * step
-        self.moments_ = completed(measured.value * step, np.asarray(cut.sum(axis=0)).reshape(-1))
-        return cut, measured
-
-    def _solved(self, rows: Any, belief: Floats, *, n_classes: int) -> Floats:
-        """Return (K, D) weights from the released moments, the public rows and the public belief."""
+    def _solve(self, found: Moments, belief: Floats) -> tuple[Floats, float]:
+        """Return (K, D) weights and the penalty used, from the released moments, the public rows and the belief."""
+        rows, n_classes = found.rows, len(found.sums)
         if self.head == "softmax" and self.l2 != "auto":  # the one way that needs no D x D matrix
-            self.l2_ = float(self.l2)
-            return softmax_head(rows, self.moments_, logs(belief), l2=self.l2_)
+            penalty = float(self.l2)
+            return solve_softmax(rows, found.sums, log_belief(belief), l2=penalty), penalty
         product = rows.T @ rows
         gram = product.toarray() if scipy.sparse.issparse(product) else np.asarray(product)
         shifts = np.broadcast_to(belief, (rows.shape[0], n_classes))
-        residual = self.moments_ - np.asarray(rows.T @ shifts).T
+        residual = found.sums - np.asarray(rows.T @ shifts).T
         # Completion leaves (K - 1)/K of the variance; of two classes, measured as one, each has all of it.
-        spread = self.noise_scale_ * (1.0 if n_classes == 2 else math.sqrt(1.0 - 1.0 / n_classes))
-        chosen = best_ridge(gram, residual, noise=spread, n=rows.shape[0]) if self.l2 == "auto" else float(self.l2)
-        self.l2_ = chosen / n_classes if self.head == "softmax" else chosen
+        spread = found.scale * (1.0 if n_classes == 2 else math.sqrt(1.0 - 1.0 / n_classes))
+        chosen = choose_ridge(gram, residual, noise=spread, n=rows.shape[0]) if self.l2 == "auto" else float(self.l2)
         if self.head == "softmax":
-            return softmax_head(rows, self.moments_, logs(belief), l2=self.l2_)
-        return ridge(gram, residual, l2=self.l2_)
+            penalty = chosen / n_classes
+            return solve_softmax(rows, found.sums, log_belief(belief), l2=penalty), penalty
+        return solve_ridge(gram, residual, l2=chosen), chosen
+
+    def _score(self, rows: Any, weights: Floats, belief: Floats) -> Floats:
+        """Return what the head says of these rows, on the scale of probabilities."""
+        scores = np.asarray(rows @ weights.T)
+        if self.head == "softmax":
+            return Softmax().probabilities(scores + log_belief(belief))
+        total: Floats = scores + belief
+        return total
+
+    def _keep_moments(self, found: Moments, penalty: float) -> None:
+        """Keep what was released, and how."""
+        self.moments_, self.l2_ = found.sums, penalty
+        self.noise_, self.noise_scale_, self.sensitivity_ = found.noise, found.scale, found.sensitivity
 
     def decision_function(self, X: Any, *, centre: Any = None) -> Floats:
         """Return the scores with the belief added (of a network, its log-probabilities); for two classes their difference."""
-        scores = logs(self.predict_proba(X)) if hasattr(self, "network_") else self._believed(X, centre)
+        scores = log_belief(self.predict_proba(X)) if hasattr(self, "network_") else self._add_belief(X, centre)
         return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
 
     def predict_proba(self, X: Any, *, centre: Any = None) -> Floats:
@@ -265,9 +287,9 @@ class SufficientStatistics(ConvexClassifier):
         if hasattr(self, "network_"):
             rows = checked_rows(self, X, inner=self.network_, reset=False)
             return model_probabilities(self.network_, rows, tuple(self.classes_.tolist()))
-        scores = self._believed(X, centre)
+        scores = self._add_belief(X, centre)
         if self.head == "softmax":
-            return self._loss.probabilities(scores)
+            return Softmax().probabilities(scores)
         cut = np.maximum(scores, LEAST_SHARE / scores.shape[1])
         shares: Floats = cut / cut.sum(axis=1, keepdims=True)
         return shares
@@ -279,15 +301,15 @@ class SufficientStatistics(ConvexClassifier):
         labels: npt.NDArray[Any] = self.classes_[best]
         return labels
 
-    def _believed(self, X: Any, centre: Any) -> Floats:
+    def _add_belief(self, X: Any, centre: Any) -> Floats:
         """Return the scores (n, K) on top of the belief (its logarithm, for softmax)."""
-        scores = self._scores(X)
+        scores = self._find_scores(X)
         if centre is None and self.centre_ is None:
             fix = "The model was fitted on residuals of a belief about each row: pass that belief for these rows."
-            raise invalid("SufficientStatistics", "centre", "be given", got=None, fix=fix)
+            raise invalid(OWNER, "centre", "be given", got=None, fix=fix)
         given = self.centre_ if centre is None else centre
-        belief = checked_centre(given, len(scores), scores.shape[1])
-        total: Floats = scores + (logs(belief) if self.head == "softmax" else belief)
+        belief = check_centre(given, len(scores), scores.shape[1])
+        total: Floats = scores + (log_belief(belief) if self.head == "softmax" else belief)
         return total
 
     def __sklearn_tags__(self) -> Any:
@@ -298,13 +320,34 @@ class SufficientStatistics(ConvexClassifier):
         return tags
 
 
-OWNER = "SufficientStatistics"
-#: A soft target is no smaller than this share of 1/K: linear scores know no bounds.
-TARGET_FLOOR = 0.2
-#: Variances below this share of the largest are not blown up further.
-LEAST_VARIANCE = 1e-3
-#: What is held back of a stage's zCDP, relatively, so that inverting the conversion twice cannot exceed the whole.
-ROOM = 1e-9
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Moments:
+    """One release: public rows on the grid (n, D), their noisy class sums (K, D), and what these cost.
+
+    `noise` says in words what was added, `scale` is its standard deviation, in units of the features.
+    """
+
+    rows: Any
+    sums: Floats
+    guarantee: Guarantee
+    noise: str
+    scale: float
+    sensitivity: Sensitivity
+
+
+class StageBelief(NamedTuple):
+    """What a stage measures: bounded rows with their labels, and the label-free belief that it centres by."""
+
+    inputs: Inputs
+    centre: Floats
+
+
+class StageModel(NamedTuple):
+    """What a stage leaves behind: the network trained on it, its release, and the penalty used."""
+
+    network: Any
+    moments: Moments
+    penalty: float
 
 
 class Network(Protocol):
@@ -328,23 +371,23 @@ def check_network(network: Any) -> None:
             raise invalid(OWNER, "network", f"have `{name}`", got=got, fix=fix)
 
 
-def flat_views(X: Any) -> Any:
+def average_views(X: Any) -> Any:
     """Return a row per example: the mean over its views, where there are some."""
     return X.mean(axis=1) if isinstance(X, np.ndarray) and X.ndim == 3 else X
 
 
-def soft_targets(scores: Floats) -> Floats:
+def soften_scores(scores: Floats) -> Floats:
     """Return linear scores as probabilities: none below `TARGET_FLOOR` / K, each row divided by its sum."""
     cut = np.maximum(scores, TARGET_FLOOR / scores.shape[1])
     targets: Floats = cut / cut.sum(axis=1, keepdims=True)
     return targets
 
 
-def half_whitened(hidden: Floats) -> Floats:
+def half_whiten(hidden: Floats) -> Floats:
     """Return centred features along their principal axes, divided by the fourth root of the variance there.
 
     >>> rows = np.random.default_rng(0).normal(size=(5000, 2)) * [4.0, 1.0]
-    >>> np.sort(half_whitened(rows).std(axis=0)).round(1).tolist()
+    >>> np.sort(half_whiten(rows).std(axis=0)).round(1).tolist()
     [1.0, 2.0]
     """
     centred = hidden.astype(np.float64)
@@ -355,16 +398,16 @@ def half_whitened(hidden: Floats) -> Floats:
     return white
 
 
-def trained(network: Any, X: Any, targets: Floats, *, classes: Sequence[Any], number: int, params: Any) -> Any:
+def train_network(network: Any, X: Any, targets: Floats, *, classes: Sequence[Any], number: int, params: Any) -> Any:
     """Return a fresh copy of the network, trained on soft targets; its whole-number seed is moved on by `number`."""
     fresh = clone(network)
     seed = fresh.get_params(deep=False).get("random_state")
     if isinstance(seed, int) and not isinstance(seed, bool):
         fresh.set_params(random_state=seed + number)
-    fresh.set_params(**stage_entry(params, number))
+    fresh.set_params(**find_stage_params(params, number))
     return fresh.fit_targets(X, targets, classes=np.asarray(classes))
 
 
-def stage_entry(params: Sequence[Mapping[str, Any]] | None, number: int) -> Mapping[str, Any]:
+def find_stage_params(params: Sequence[Mapping[str, Any]] | None, number: int) -> Mapping[str, Any]:
     """Return the parameters of a stage (from 0); the last ones given hold for all that come later."""
     return params[min(number, len(params) - 1)] if params else {}

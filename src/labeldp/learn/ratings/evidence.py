@@ -85,7 +85,7 @@ class Responses:
             column=self.column[rows], matrix=self.matrix[rows], score=self.score, information=self.information
         )
 
-    def placed(self, rows: Ints, n: int) -> Responses:
+    def place(self, rows: Ints, n: int) -> Responses:
         """Return the same evidence among n ratings, of which only `rows` have some."""
         column, matrix = np.full(n, -1, np.int32), np.zeros(n, np.int32)
         column[rows], matrix[rows] = self.column, self.matrix

@@ -1,36 +1,28 @@
 """`LabelPrivateRatings`: from a table of ratings to a recommender, under one budget for each rating.
 
-How the budget of a ratings table is divided: private sums, and responses in stages.
+Ratings are released in two ways, and the learner reads both as evidence about the mean rating of a pair.
 
->>> plan = RatingPlan.of(1.0, sums=None)
->>> plan.by_user, plan.by_item, plan.response, plan.promise.trust.words
-(0.6, 0.4, 0.0, 'a curator')
->>> RatingPlan.of(2.0, sums=None).response
-2.0
-
-Sums and responses speak of the same labels and compose in sequence. Stages are disjoint and compose in parallel.
-
-Responses in stages: each part's channel is the best one for what the model of the earlier parts expects.
-
-Stages hold disjoint labels, split without a look at them, so that each label is randomized once and all stages together
-cost one epsilon. Within a stage, pairs with similar predictions share a channel: `OptimalResponse` for the information about
-the mean, under the law that the family has at that mean, averaged over the model's own uncertainty.
-
-Private sums over public cells: every person's ratings by group of items, every item's by group of people.
+*Sums*, for those who trust a curator: what every user gave in total to each group of items, and every item got from each
+group of users. At small epsilon two numbers per id and group say more than a randomized label per rating, since the noise of
+a sum does not grow with the number of ratings in it. Groups are clusters of public features: each rating is in one cell of
+each side. Exact noise needs integers, so values are written as base + step * integer:
 
 >>> integer_scores((1, 2, 3, 4, 5)), integer_scores((0.5, 1.0, 1.5))
 ((array([-2, -1,  0,  1,  2]), 1.0, 3.0), (array([-1,  0,  1]), 0.5, 1.0))
 
-For those who trust a curator, two numbers per id and group say more at small epsilon than a randomized label per rating:
-the noise of a sum does not grow with the number of ratings in it. Groups are clusters of the public features.
+*Responses*, which trust no one: every rating is randomized once, in stages. Stages hold disjoint ratings, assigned without a
+look at them, so that all stages together cost one epsilon. The channel of a stage is the best one for what the model of the
+earlier stages expects. Pairs with similar predictions share a channel: `OptimalResponse` for the information about the mean,
+under the law that a rating has at that mean, averaged over the model's own uncertainty.
 
-`GroupSums`: sums of integer scores of labels, one for each public group, each label in one group.
+Sums and responses are about the same ratings and compose in sequence; stages compose in parallel.
 
->>> query = GroupSums(scores=[-1, 0, 1], groups=[0, 0, 2], n_groups=3)
->>> query.sensitivity(n_classes=3)
-Sensitivity(l1=2.0, l2=2.0)
-
-`LabelSums` with an indicator weight per group says the same with n x groups integers; this needs n.
+>>> budget = Budget(owner="example", labels=SensitiveLabels([1, 5], classes=[1, 2, 3, 4, 5]))
+>>> plan = RatingPlan.of(budget, 1.0, sums=None)
+>>> plan.by_user, plan.by_item, plan.response, plan.promise.trust.words
+(0.6, 0.4, 0.0, 'a curator')
+>>> RatingPlan.of(budget, 2.0, sums=None).response
+2.0
 """
 
 from __future__ import annotations
@@ -46,9 +38,8 @@ import numpy.typing as npt
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
-from labeldp.accounting import what_is_left
 from labeldp.arrays import Codes, Floats, Int64s, Places
-from labeldp.channel import FiniteChannel, MatrixChannel
+from labeldp.channel import FiniteChannel, join_channels
 from labeldp.errors import Described, invalid
 from labeldp.guarantee import Guarantee, Trust
 from labeldp.learn.ratings.evidence import CellSums, PairTable, RatingFamily, Responses
@@ -56,16 +47,15 @@ from labeldp.learn.ratings.factorisation import MatrixFactorisation, rating_valu
 from labeldp.learn.ratings.gibbs import Evidence, Progress
 from labeldp.learn.stages import assign_stages, stage_shares
 from labeldp.mechanisms import MeanInformation, OptimalResponse
-from labeldp.mechanisms.optimal import stacked
 from labeldp.priors.cluster import cluster
 from labeldp.random import NoiseKey, as_key
 from labeldp.release import LabelSums, Query, Release, SensitiveLabels, Sensitivity, measure, privatize
-from labeldp.release.labels import Budget
+from labeldp.release.labels import Budget, box_labels
 from labeldp.release.measurement import check_groups
+from labeldp.release.stages import StageDoor, run_stages
 from labeldp.validate import check_epsilon, check_integer, check_real
 
-#: Models between stages only place channels: fewer passes and factors do.
-_BETWEEN_SWEEPS, _BETWEEN_BURN = 20, 8
+OWNER = "LabelPrivateRatings"
 
 
 class LabelPrivateRatings(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
@@ -143,36 +133,56 @@ class LabelPrivateRatings(RegressorMixin, BaseEstimator):  # type: ignore[misc] 
         """Release what the plan says and learn from it; the ratings are not kept.
 
         Everything that can be refused is refused before the ledger is charged, and nothing is drawn before that.
+
+        Parameters
+        ----------
+        pairs : array (n, 2), or a list of (user, item)
+            Public. Ids are whole numbers or text.
+        ratings : sequence of numbers, or SensitiveLabels
+            One per pair.
+        progress : (share done, what is being done) -> None, optional
+            Called after each sweep of the last fit.
         """
-        plan = RatingPlan.of(self.epsilon, sums=self.sums)
-        table, labels = PairTable.of(pairs), self._boxed(ratings)
-        key = as_key("LabelPrivateRatings", self.random_state)
-        learner, family = self._prepared(table, labels, plan)
-        stage = assign_stages(len(table), self._shares(len(table), plan), key.child("split"))
+        table = PairTable.of(pairs)
+        labels = box_labels(
+            OWNER,
+            ratings,
+            n_rows=len(table),
+            classes=self.values,
+            label_set=self.label_set,
+            argument="ratings",
+            numeric=True,
+        )
+        key = as_key(OWNER, self.random_state)
+        budget = Budget(owner=OWNER, labels=labels, ledger=self.ledger, seeded=key.seeded)
+        plan = RatingPlan.of(budget, self.epsilon, sums=self.sums)
+        learner, family = self._prepare(labels, plan)
+        stage = assign_stages(len(table), self._choose_shares(len(table), plan), key.child("split"))
         features = table.features(learner.pair_features)
-        budget = Budget(owner="LabelPrivateRatings", labels=labels, ledger=self.ledger, seeded=key.seeded)
-        promise = budget.state(plan.promise)
-        entry = budget.charge(promise, mechanism=self._description())
-        evidence = self._summed(table, labels, features, family, plan=plan, key=key)
-        released = None
+        entry = budget.charge(plan.promise, mechanism=self._describe())
+        evidence = _measure_sums(table, labels, features, family, plan=plan, budget=budget, key=key)
+        responded = None
         if plan.response > 0:
-            believed = _beliefs(table, features, learner, family, evidence)
-            informed = evidence.by_user is not None
-            released = respond_in_stages(
-                labels, stage, family, believed, epsilon=plan.response, key=key, informed=informed
+            responded = respond_in_stages(
+                labels,
+                stage,
+                family,
+                _make_predictor(table, features, learner, family, evidence),
+                door=StageDoor(budget=budget, key=key, epsilon=plan.response),
+                informed=evidence.by_user is not None,
             )
-            told = Responses.read(released.codes, released.channel, family)
+            told = Responses.read(responded.codes, responded.channel, family)
             evidence = Evidence(responses=told, by_user=evidence.by_user, by_item=evidence.by_item)
         learner.fit_evidence(table, evidence, family.values, features=features, progress=progress)
-        self.guarantee_, self.seeded_, self.ledger_entry_ = promise, key.seeded, entry
-        self.release_ = None if released is None else self._as_release(released, stage, labels)
-        self.stages_ = () if released is None else released.stages
+        self.guarantee_, self.seeded_, self.ledger_entry_ = plan.promise, key.seeded, entry
+        self.release_ = None if responded is None else self._as_release(responded, stage, labels)
+        self.stages_ = () if responded is None else responded.stages
         self.by_user_, self.by_item_ = evidence.by_user, evidence.by_item
         self.learner_, self.values_ = learner, family.values
         return self
 
     def predict(self, pairs: Any) -> Floats:
-        """Return the expected rating of each pair."""
+        """Return the expected rating of each pair, within the rating values; an id that was not seen is an average one."""
         check_is_fitted(self, "learner_")
         return self.learner_.predict(pairs)
 
@@ -181,24 +191,11 @@ class LabelPrivateRatings(RegressorMixin, BaseEstimator):  # type: ignore[misc] 
         check_is_fitted(self, "learner_")
         return self.learner_.predict_spread(pairs)
 
-    # Parts of fit
-
-    def _boxed(self, ratings: Any) -> SensitiveLabels:
-        if isinstance(ratings, SensitiveLabels):
-            return ratings
-        classes = None if self.values is None else list(self.values)
-        return SensitiveLabels(ratings, classes=classes, name=self.label_set)
-
-    def _prepared(
-        self, table: PairTable, labels: SensitiveLabels, plan: RatingPlan
-    ) -> tuple[MatrixFactorisation, RatingFamily]:
-        """Check everything that can be checked without noise, and return the learner and the family of its labels."""
-        if len(labels) != len(table):
-            got = Described(f"{len(labels)} for {len(table)} pairs")
-            raise invalid("LabelPrivateRatings", "ratings", "have one entry per pair", got=got)
+    def _prepare(self, labels: SensitiveLabels, plan: RatingPlan) -> tuple[MatrixFactorisation, RatingFamily]:
+        """Check everything that can be checked without noise; return the learner and the law of its labels."""
         learner = clone(self.learner) if self.learner is not None else self._default_learner()
         if not isinstance(learner, MatrixFactorisation):
-            raise invalid("LabelPrivateRatings", "learner", "be a MatrixFactorisation", got=type(learner).__name__)
+            raise invalid(OWNER, "learner", "be a MatrixFactorisation", got=type(learner).__name__)
         values = rating_values(labels.classes)
         if plan.by_user > 0:
             integer_scores(values)
@@ -208,41 +205,19 @@ class LabelPrivateRatings(RegressorMixin, BaseEstimator):  # type: ignore[misc] 
         seed = int(self.random_state) if isinstance(self.random_state, (int, np.integer)) else None
         return MatrixFactorisation(factors=default_factors(self.epsilon), random_state=seed)
 
-    def _shares(self, n: int, plan: RatingPlan) -> tuple[float, ...]:
+    def _choose_shares(self, n: int, plan: RatingPlan) -> tuple[float, ...]:
+        """Return the shares of the stages; one stage where nothing is released in them, or where they would be small."""
         if plan.response == 0 or (self.stages is None and n < LEAST_STAGED):
             return (1.0,)
         return stage_shares(STAGES if self.stages is None else self.stages, plan.response)
 
-    def _summed(
-        self,
-        table: PairTable,
-        labels: SensitiveLabels,
-        features: tuple[Floats, Floats],
-        family: RatingFamily,
-        *,
-        plan: RatingPlan,
-        key: NoiseKey,
-    ) -> Evidence:
-        if plan.by_user == 0:
-            return Evidence()
-        users, items, values = table.users, table.items, family.values
-        by_user = cell_sums(
-            labels, users, items, table.n_users, features[1],
-            values=values, epsilon=plan.by_user, key=key.child("sums", "user"),
-        )  # fmt: skip
-        by_item = cell_sums(
-            labels, items, users, table.n_items, features[0],
-            values=values, epsilon=plan.by_item, key=key.child("sums", "item"),
-        )  # fmt: skip
-        return Evidence(by_user=by_user, by_item=by_item)
-
-    def _as_release(self, released: Released, stage: npt.NDArray[np.uint8], labels: SensitiveLabels) -> Release:
+    def _as_release(self, responded: Responded, stage: npt.NDArray[np.uint8], labels: SensitiveLabels) -> Release:
         return Release(
-            codes=released.codes,
+            codes=responded.codes,
             classes=labels.classes,
-            channel=released.channel,
+            channel=responded.channel,
             guarantee=self.guarantee_,
-            mechanism=self._description(),
+            mechanism=self._describe(),
             seeded=self.seeded_,
             label_set=labels.name,
             created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
@@ -250,38 +225,13 @@ class LabelPrivateRatings(RegressorMixin, BaseEstimator):  # type: ignore[misc] 
             stage=stage,
         )
 
-    def _description(self) -> str:
+    def _describe(self) -> str:
         return f"LabelPrivateRatings(epsilon={self.epsilon!r}, sums={self.sums!r}, stages={self.stages!r})"
 
 
-def _beliefs(
-    table: PairTable,
-    features: tuple[Floats, Floats],
-    learner: MatrixFactorisation,
-    family: RatingFamily,
-    known: Evidence,
-) -> Believed:
-    """Return what the model of the labels released so far, and of the sums, says of other pairs."""
-    between = clone(learner).set_params(factors=max(2, learner.factors - 2), sweeps=_BETWEEN_SWEEPS, burn=_BETWEEN_BURN)
+# ------------------------------------------------------------------------------------------------ the budget
 
-    def believed(rows: Places, codes: Codes, channel: MatrixChannel, asked: Places) -> tuple[Floats, Floats]:
-        part, evidence = table, known
-        if len(rows):
-            seen = Responses.read(codes, channel, family)
-            if known.by_user is None:  # without sums, pairs whose labels are not out yet have no say
-                part, evidence = table.take(rows), Evidence(responses=seen)
-            else:
-                placed = seen.placed(rows, len(table))
-                evidence = Evidence(responses=placed, by_user=known.by_user, by_item=known.by_item)
-        between.fit_evidence(part, evidence, family.values, features=features)
-        users, items = table.users[asked], table.items[asked]
-        told: tuple[Floats, Floats] = between.moments(users, items)
-        return told
-
-    return believed
-
-
-#: Up to this epsilon, sums alone do better than responses alone (MovieLens, shared/RECIPES.md).
+#: Up to this epsilon, sums alone predict MovieLens-1M better than responses alone (`studies/ratings.py`).
 SUMS_UP_TO = 1.0
 #: The users' part of the budget of sums: a user has fewer ratings than an item, so her sums carry more noise each.
 USERS_SHARE = 0.6
@@ -295,7 +245,7 @@ _EPSILONS, _FACTORS = (0.5, 1.0, 2.0, 3.0, 4.0, 8.0), (5, 8, 8, 10, 10, 12)
 
 @dataclass(frozen=True, kw_only=True)
 class RatingPlan:
-    """What each part may spend, and the promise of the whole."""
+    """What each part may spend (0 if there is no such part), and the promise of the whole."""
 
     by_user: float
     by_item: float
@@ -303,41 +253,36 @@ class RatingPlan:
     promise: Guarantee
 
     @classmethod
-    def of(cls, epsilon: float, *, sums: float | None) -> RatingPlan:
+    def of(cls, budget: Budget, epsilon: float, *, sums: float | None) -> RatingPlan:
         """Divide epsilon; `sums` is the share of the sums, by default all of it up to epsilon 1 and none above."""
-        budget = check_epsilon("LabelPrivateRatings", epsilon)
-        if budget == 0:
-            raise invalid("LabelPrivateRatings", "epsilon", "be > 0", got=epsilon, fix="Nothing can be learned at 0.")
-        share = (
-            (1.0 if budget <= SUMS_UP_TO else 0.0) if sums is None else check_real("LabelPrivateRatings", "sums", sums)
-        )
-        if not 0 <= share <= 1 or (math.isinf(budget) and share > 0):
-            raise invalid("LabelPrivateRatings", "sums", "be a share in [0, 1], and 0 without privacy", got=sums)
-        spent = budget * share if share > 0 else 0.0
-        by_user = spent * USERS_SHARE
-        by_item = what_is_left(spent, after=by_user)
-        response = 0.0 if share == 1 else what_is_left(budget, after=spent)
-        return cls(by_user=by_user, by_item=by_item, response=response, promise=_promise(by_user, by_item, response))
-
-
-def _promise(by_user: float, by_item: float, response: float) -> Guarantee:
-    parts = []
-    if by_user > 0:
-        parts.append(Guarantee.pure(by_user, trust=Trust.CURATOR).named("sums by user"))
-        parts.append(Guarantee.pure(by_item, trust=Trust.CURATOR).named("sums by item"))
-    if response > 0:
-        parts.append(Guarantee.pure(response).named("responses"))
-    return Guarantee.in_sequence(parts)
+        whole = check_epsilon(OWNER, epsilon)
+        if whole == 0:
+            raise invalid(OWNER, "epsilon", "be > 0", got=epsilon, fix="Nothing can be learned at 0.")
+        by_default = 1.0 if whole <= SUMS_UP_TO else 0.0
+        share = by_default if sums is None else check_real(OWNER, "sums", sums)
+        if not 0 <= share <= 1 or (math.isinf(whole) and share > 0):
+            raise invalid(OWNER, "sums", "be a share in [0, 1], and 0 without privacy", got=sums)
+        spent, response = budget.take_share(whole, share=share)
+        by_user, by_item = budget.take_share(spent, share=USERS_SHARE)
+        parts = []
+        if by_user > 0:
+            parts.append(Guarantee.pure(by_user, trust=Trust.CURATOR).named("sums by user"))
+            parts.append(Guarantee.pure(by_item, trust=Trust.CURATOR).named("sums by item"))
+        if response > 0:
+            parts.append(Guarantee.pure(response).named("responses"))
+        promise = budget.state(Guarantee.in_sequence(parts))
+        return cls(by_user=by_user, by_item=by_item, response=response, promise=promise)
 
 
 def default_factors(epsilon: float) -> int:
-    """Return how many factors a budget can feed."""
+    """Return how many factors a budget can feed: tuned at six epsilons, linear between them."""
     return round(float(np.interp(epsilon, _EPSILONS, _FACTORS)))
 
 
-#: (rows released so far, their codes, their channel, the rows to predict) -> mean and spread for those
-Believed = Callable[[Places, Codes, MatrixChannel, Places], tuple[Floats, Floats]]
+# ------------------------------------------------------------------------------------------------ responses in stages
 
+#: Models between stages only place channels: fewer passes and factors do.
+_BETWEEN_SWEEPS, _BETWEEN_BURN = 20, 8
 #: Predictions are put into bins of the range: a tenth of a star for five stars.
 _BINS = 40
 #: Before anything is known, the mean may lie a sixth of the range around its middle.
@@ -359,47 +304,87 @@ class RatingStage:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Released:
-    """All responses, in the order of the data set."""
+class Responded:
+    """Responses so far: to which ratings (`rows`), what came out (`codes`), through which channel; and each stage."""
 
+    rows: Places
     codes: Codes
-    channel: MatrixChannel
+    channel: FiniteChannel
     stages: tuple[RatingStage, ...]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Question:
+    """What a stage asks about: its ratings, the bin of each, and the mechanism at the law of each bin."""
+
+    rows: Places
+    bins: Int64s
+    laws: Floats
+    spread: float
+    mechanism: OptimalResponse
+
+
+#: (responses so far or None, the ratings to predict) -> mean and standard deviation of each
+Predictor = Callable[[Responded | None, Places], tuple[Floats, Floats]]
 
 
 def respond_in_stages(
     labels: SensitiveLabels,
     stage: npt.NDArray[np.uint8],
     family: RatingFamily,
-    believed: Believed | None,
+    predict: Predictor,
     *,
-    epsilon: float,
-    key: NoiseKey,
+    door: StageDoor[Release],
     informed: bool,
-) -> Released:
-    """Draw every label once; `informed` says that there is something to believe before the first stage (sums)."""
-    rows, codes = np.empty(0, np.intp), np.empty(0, np.uint8)
-    channel = MatrixChannel(np.full((1, len(family.values), 1), 1.0), index=np.empty(0, np.int64))
-    stages: list[RatingStage] = []
-    for number in range(int(stage.max()) + 1):
-        mine = np.flatnonzero(stage == number)
-        if believed is None or (number == 0 and not informed):
+) -> Responded:
+    """Randomize every label once, and return all responses in the order of the data set.
+
+    `informed` says that `predict` knows something before the first stage (sums). Otherwise that stage has one channel,
+    for means anywhere about the middle.
+    """
+
+    def believe(number: int, known: Responded | None) -> Question:
+        rows = np.flatnonzero(stage == number)
+        if known is None and not informed:
             middle = float(family.values[0] + family.values[-1]) / 2
-            mean, spread = np.full(len(mine), middle), _FIRST_SPREAD * family.span
+            mean, spread = np.full(len(rows), middle), _FIRST_SPREAD * family.span
         else:
-            mean, deviation = believed(rows, codes, channel, mine)
+            mean, deviation = predict(known, rows)
             spread = float(np.sqrt(np.mean(deviation**2)))
-        mechanism = OptimalResponse(epsilon, objective=MeanInformation(values=family.values.tolist(), spread=spread))
-        bins, laws = binned(mean, family)
-        part = privatize(labels.take(mine), mechanism, prior=laws, groups=bins, rng=key.child("stage", number))
-        stages.append(_told(number, mechanism, laws, bins, spread))
-        rows, codes = np.concatenate([rows, mine]), np.concatenate([codes, part.codes])
-        channel = joined([channel, part.channel]) if number else joined([part.channel])
-    order = np.argsort(rows, kind="stable")
-    return Released(codes=codes[order], channel=channel.take(order), stages=tuple(stages))
+        bins, laws = bin_means(mean, family)
+        objective = MeanInformation(values=family.values.tolist(), spread=spread)
+        mechanism = OptimalResponse(door.epsilon, objective=objective)
+        return Question(rows=rows, bins=bins, laws=laws, spread=spread, mechanism=mechanism)
+
+    def release(number: int, asked: Question) -> Release:
+        def respond(key: NoiseKey) -> Release:
+            mine = labels.take(asked.rows)
+            return privatize(mine, asked.mechanism, prior=asked.laws, groups=asked.bins, rng=key)
+
+        return door.draw(number, respond)
+
+    def learn(number: int, known: Responded | None, asked: Question, part: Release) -> Responded:
+        report = _describe_stage(number, asked)
+        if known is None:
+            return Responded(rows=asked.rows, codes=part.codes, channel=part.channel, stages=(report,))
+        return Responded(
+            rows=np.concatenate([known.rows, asked.rows]),
+            codes=np.concatenate([known.codes, part.codes]),
+            channel=join_channels([known.channel, part.channel]),
+            stages=(*known.stages, report),
+        )
+
+    start: Responded | None = None
+    done = run_stages(int(stage.max()) + 1, start=start, believe=believe, release=release, learn=learn)
+    if done is None:
+        raise invalid(OWNER, "stages", "hold at least one rating", got=Described("none"))
+    order = np.argsort(done.rows, kind="stable")
+    return Responded(
+        rows=done.rows[order], codes=done.codes[order], channel=done.channel.take(order), stages=done.stages
+    )
 
 
-def binned(mean: Floats, family: RatingFamily) -> tuple[npt.NDArray[np.int64], Floats]:
+def bin_means(mean: Floats, family: RatingFamily) -> tuple[Int64s, Floats]:
     """Return the bin of each prediction, and the law at the middle of each bin that occurs."""
     step = family.span / _BINS
     grid = np.clip(mean, family.grid[0], family.grid[-1])
@@ -408,31 +393,44 @@ def binned(mean: Floats, family: RatingFamily) -> tuple[npt.NDArray[np.int64], F
     return bins.reshape(-1).astype(np.int64), laws
 
 
-def joined(channels: list[FiniteChannel]) -> MatrixChannel:
-    """Return the channel of several parts' examples, one after the other."""
-    matrices: list[Floats] = []
-    index: list[npt.NDArray[np.integer[Any]]] = []
-    for channel in channels:
-        if not isinstance(channel, MatrixChannel) or channel.index is None:
-            raise TypeError("joined: parts of a staged release have a matrix per group")
-        index.append(channel.index + sum(len(part) for part in matrices))
-        matrices.append(channel.transition)
-    whole = stacked([matrix for part in matrices for matrix in part])
-    return MatrixChannel(whole, index=np.concatenate(index))
-
-
-def _told(
-    number: int, mechanism: OptimalResponse, laws: Floats, bins: npt.NDArray[np.int64], spread: float
-) -> RatingStage:
-    worth = np.asarray([mechanism.design(law).worth for law in laws])
+def _describe_stage(number: int, asked: Question) -> RatingStage:
+    information = np.asarray([asked.mechanism.design(law).worth for law in asked.laws])
     return RatingStage(
         number=number + 1,
-        n_examples=len(bins),
-        spread=spread,
-        n_channels=len(laws),
-        information=float(worth[bins].mean()),
+        n_examples=len(asked.bins),
+        spread=asked.spread,
+        n_channels=len(asked.laws),
+        information=float(information[asked.bins].mean()),
     )
 
+
+def _make_predictor(
+    table: PairTable,
+    features: tuple[Floats, Floats],
+    learner: MatrixFactorisation,
+    family: RatingFamily,
+    sums: Evidence,
+) -> Predictor:
+    """Return what a model of the sums and of the responses so far says of other pairs."""
+    between = clone(learner).set_params(factors=max(2, learner.factors - 2), sweeps=_BETWEEN_SWEEPS, burn=_BETWEEN_BURN)
+
+    def predict(known: Responded | None, asked: Places) -> tuple[Floats, Floats]:
+        part, evidence = table, sums
+        if known is not None:
+            seen = Responses.read(known.codes, known.channel, family)
+            if sums.by_user is None:  # without sums, pairs whose labels are not out yet have no say
+                part, evidence = table.take(known.rows), Evidence(responses=seen)
+            else:
+                placed = seen.place(known.rows, len(table))
+                evidence = Evidence(responses=placed, by_user=sums.by_user, by_item=sums.by_item)
+        between.fit_evidence(part, evidence, family.values, features=features)
+        told: tuple[Floats, Floats] = between.moments(table.users[asked], table.items[asked])
+        return told
+
+    return predict
+
+
+# ------------------------------------------------------------------------------------------------ sums over cells
 
 #: Leading features that groups are made from: more of them are noise to a clustering.
 _GROUPING = 5
@@ -441,6 +439,31 @@ _GROUPING = 5
 _PER_DEVIATION = 2.0
 #: More groups than this were never of use, and cost a sum each.
 _MOST_GROUPS = 64
+
+
+def _measure_sums(
+    table: PairTable,
+    labels: SensitiveLabels,
+    features: tuple[Floats, Floats],
+    family: RatingFamily,
+    *,
+    plan: RatingPlan,
+    budget: Budget,
+    key: NoiseKey,
+) -> Evidence:
+    """Return the noisy sums of both sides; no evidence if the plan spends nothing on them."""
+    if plan.by_user == 0:
+        return Evidence()
+    users, items, values = table.users, table.items, family.values
+    by_user = measure_cells(
+        labels, users, items, table.n_users, features[1],
+        values=values, epsilon=plan.by_user, budget=budget, key=key.child("sums", "user"),
+    )  # fmt: skip
+    by_item = measure_cells(
+        labels, items, users, table.n_items, features[0],
+        values=values, epsilon=plan.by_item, budget=budget, key=key.child("sums", "item"),
+    )  # fmt: skip
+    return Evidence(by_user=by_user, by_item=by_item)
 
 
 def integer_scores(values: Any) -> tuple[Int64s, float, float]:
@@ -468,7 +491,7 @@ def number_of_groups(n_ratings: int, n_own: int, n_other: int, *, epsilon: float
     return int(min(max(wanted, 1), _MOST_GROUPS, max(n_other // 2, 1)))
 
 
-def cell_sums(
+def measure_cells(
     labels: SensitiveLabels,
     own: Int64s,
     other: Int64s,
@@ -477,22 +500,28 @@ def cell_sums(
     *,
     values: Any,
     epsilon: float,
+    budget: Budget,
     key: NoiseKey,
 ) -> CellSums:
-    """Measure one side: discrete Laplace on integer sums of (value - base), the base added back by public counts."""
+    """Measure the sums of one side, with discrete Laplace noise of `epsilon`.
+
+    `own` and `other` are positions of the ids of each rating on this side and on the other; `other_features` are public
+    and make the groups. Integer sums of (value - base) are measured, and the base is added back by public counts.
+    """
     scores, step, base = integer_scores(values)
     count = number_of_groups(len(own), n_own, len(other_features), epsilon=epsilon, scores=scores)
-    groups = grouped(other_features, count)
+    groups = group_ids(other_features, count)
     cell = own * count + groups[other]
     query = GroupSums(scores=scores, groups=cell, n_groups=n_own * count)
-    noisy = measure(labels, query, epsilon=epsilon, rng=key).value
+    measured = measure(labels, query, epsilon=epsilon, rng=key)
+    budget.check_spent(measured.guarantee, epsilon=epsilon)
     sizes = np.bincount(cell, minlength=n_own * count)
     variance = 0.0 if math.isinf(epsilon) else step**2 * laplace_variance(epsilon / float(np.ptp(scores)))
-    sums = (step * noisy + base * sizes).reshape(n_own, count)
+    sums = (step * measured.value + base * sizes).reshape(n_own, count)
     return CellSums(sums=sums, groups=groups, noise_variance=variance)
 
 
-def grouped(features: Floats, count: int) -> Int64s:
+def group_ids(features: Floats, count: int) -> Int64s:
     """Return a group for every id: clusters of its leading public features; the seed is fixed and sees no label."""
     useful = features[:, 1 : 1 + _GROUPING]
     if count == 1 or useful.shape[1] == 0:
@@ -502,7 +531,13 @@ def grouped(features: Floats, count: int) -> Int64s:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class GroupSums(Query):
-    """sum over the labels of each group of score[label]; a replaced label moves one sum by the range of the scores.
+    """The sum of score[label] over the labels of each group; each label is in one group.
+
+    `LabelSums` with an indicator weight per group says the same with n x groups integers; this needs n.
+
+    >>> query = GroupSums(scores=[-1, 0, 1], groups=[0, 0, 2], n_groups=3)
+    >>> query.sensitivity(n_classes=3)
+    Sensitivity(l1=2.0, l2=2.0)
 
     Parameters
     ----------
