@@ -1,30 +1,34 @@
-"""Compiled loops that turn a prior into candidate sets, without a sort.
+"""The compiled loops of the core: candidate sets, draws, the peers' accountant and patch features.
 
-max_k w_k is a fractional program: max over sets S of p(S) / (e^epsilon - 1 + |S|). Dinkelbach's iteration climbs to
-it: tau <- p(S) / (odds + |S|), S <- {i : p_i > tau}, with odds = e^epsilon - 1. Each step either shrinks S or stops, and
-w is unimodal in k, so it stops at the optimum; the candidate set is {i : p_i > tau}. Any lower bound on the optimum
-starts it: both S = all labels and S = {the likeliest} are used.
+Everything here is plain loops over arrays, compiled by numba, called by the chapter that owns the mathematics. The
+loops release the interpreter's lock, so that `labeldp.random.over_spans` runs them side by side on spans of rows.
 
-Where odds is so small that p > p / (odds + 1) fails in floating point (epsilon = 0 in particular), no label passes, and
-the likeliest label, the first of them at a tie, is the set.
-
-The kernels check as they go: a row with a negative, a NaN or an infinite entry, or that does not sum to one within the
-tolerance, is reported by number and its set is not to be used. Two shapes of one algorithm: few classes work on tiles
-of 64 rows, transposed, so that the processor's lanes hold rows; many classes work along the row.
-
-Compiled loops that draw outputs from a channel: two words per example, nothing shared between examples.
-
-Example r of a batch uses words[r] alone, so the answer does not depend on batches, threads or order. The loops release
-the interpreter's lock; `labeldp.random` runs them side by side on spans of rows.
-
-Compiled loops of the peer-to-peer accountant: laws of noisy sums, and profiles of neighbouring laws.
-
-Compiled loops of the patch features: responses are rectified, both signs, and pooled in one pass.
-
->>> import numpy as np
->>> edges = bin_edges(23, 4)
->>> edges.tolist()
+>>> bin_edges(23, 4).tolist()
 [[0, 6], [5, 12], [11, 18], [17, 23]]
+
+**Candidate sets, without a sort** (`select_tiles`, `select_rows`; used by `labeldp.mechanisms.response`). The best set
+of RRWithPrior solves a fractional program: max over sets S of p(S) / (e^epsilon - 1 + |S|). Dinkelbach's iteration
+climbs to it: tau <- p(S) / (odds + |S|), S <- {i : p_i > tau}, with odds = e^epsilon - 1. Each step either shrinks S or
+stops, and the objective is unimodal in the size of the set, so it stops at the optimum; the candidate set is
+{i : p_i > tau}. Any lower bound on the optimum starts it: both S = all labels and S = {the likeliest} are used. Where
+odds is so small that p > p / (odds + 1) fails in floating point (epsilon = 0 in particular), no label passes, and the
+likeliest label, the first of them at a tie, is the set. The loops check as they go: a row with a negative, a NaN or an
+infinite entry, or that does not sum to one within the tolerance, is reported by number and its set is not to be used.
+Two shapes of one algorithm: few classes work on tiles of 64 rows, transposed, so that the processor's lanes hold rows;
+many classes work along the row.
+
+**Draws from a channel** (`draw_*`; used by `labeldp.channel`). Two 64-bit words per example: one decides whether the
+label is kept, one draws. Example r of a batch uses words[r] alone, so the answer does not depend on batches, threads or
+order. The thresholds come from `labeldp.channel.thresholds`.
+
+**The peers' accountant** (`convolve_rows`, `multiply`, `add_profiles`, `binomial_rows`; used by `labeldp.loss.peers`):
+laws of noisy sums, and the privacy profiles of neighbouring laws.
+
+**Patch features** (`pool_rectified`, `bin_edges`; used by `labeldp.features`): responses are rectified, both signs, and
+pooled in one pass.
+
+Design notes. Numba functions are untyped for mypy: the callers state the shapes. Compiled code is cached beside this
+file (or in $NUMBA_CACHE_DIR), so that a process compiles at most once.
 """
 
 from __future__ import annotations
@@ -35,21 +39,17 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-#: Rows per tile, and the largest K that is worked on in tiles (a set then fits one 64-bit word).
-LANES = 64
+#: What every loop of the core is compiled with.
+_JIT: dict[str, Any] = {"cache": True, "nogil": True, "boundscheck": False, "error_model": "numpy"}
 #: Sums may be reassociated (so that they vectorise); NaN and infinity keep their meaning, since rows are checked here.
 _FAST = {"reassoc", "contract", "nsz", "arcp"}
-_JIT_SETS: dict[str, Any] = {
-    "cache": True,
-    "nogil": True,
-    "boundscheck": False,
-    "error_model": "numpy",
-    "fastmath": _FAST,
-}
+#: Rows per tile, and the largest K that is worked on in tiles (a set then fits one 64-bit word).
+LANES = 64
+#: Entries per block of a long row: blocks whose largest entry does not pass the threshold are not read again.
 _BLOCK = 16
 
 
-@numba.njit(**_JIT_SETS)
+@numba.njit(fastmath=_FAST, **_JIT)
 def select_tiles(prior: Any, odds: Any, tolerance: Any, members: Any, sizes: Any) -> Any:  # pragma: no cover - compiled
     """Write the candidate sets of rows with at most 64 classes; return the first bad row, or the number of rows."""
     n, n_classes = prior.shape
@@ -137,7 +137,7 @@ def _write_lanes(tile: Any, tau: Any, most: Any, count: Any, members: Any, sizes
             word >>= np.uint64(8)
 
 
-@numba.njit(**_JIT_SETS)
+@numba.njit(fastmath=_FAST, **_JIT)
 def select_rows(prior: Any, odds: Any, tolerance: Any, members: Any, sizes: Any) -> Any:  # pragma: no cover - compiled
     """Write the candidate sets of rows with many classes; return the first bad row, or the number of rows.
 
@@ -166,7 +166,7 @@ def select_rows(prior: Any, odds: Any, tolerance: Any, members: Any, sizes: Any)
                     label[left] = k
                     left += 1 if values[k] > tau else 0
         tau = _climb(ahead[:left], tau, odds_)
-        sizes[row] = _write(ahead[:left], label, tau, values, most, members[row])
+        sizes[row] = _write_row(ahead[:left], label, tau, values, most, members[row])
     return n
 
 
@@ -210,7 +210,9 @@ def _climb(ahead: Any, tau: Any, odds: Any) -> Any:  # pragma: no cover - compil
 
 
 @numba.njit(inline="always")
-def _write(ahead: Any, label: Any, tau: Any, values: Any, most: Any, bits: Any) -> Any:  # pragma: no cover - compiled
+def _write_row(
+    ahead: Any, label: Any, tau: Any, values: Any, most: Any, bits: Any
+) -> Any:  # pragma: no cover - compiled
     """Set the bits of the labels above tau, or of the first likeliest label if there is none; return how many."""
     for byte in range(bits.shape[0]):
         bits[byte] = 0
@@ -228,8 +230,6 @@ def _write(ahead: Any, label: Any, tau: Any, values: Any, most: Any, bits: Any) 
     return 1
 
 
-# Numba functions are untyped for mypy; the callers in this package state the shapes.
-_JIT: dict[str, Any] = {"cache": True, "nogil": True, "boundscheck": False, "error_model": "numpy"}
 _ONE = np.uint64(1)
 _LOW = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)
@@ -238,14 +238,14 @@ _FEW = 16
 
 
 @numba.njit(inline="always")
-def scaled(word: Any, size: Any) -> Any:
+def scale_word(word: Any, size: Any) -> Any:
     """Return floor(word * size / 2^64) for size < 2^32, without 128-bit integers."""
     low = (word & _LOW) * size
     return ((word >> _HALF) * size + (low >> _HALF)) >> _HALF
 
 
 @numba.njit(inline="always")
-def located(cumulative: Any, word: Any) -> Any:
+def find_interval(cumulative: Any, word: Any) -> Any:
     """Return the first j with word < cumulative[j] (a binary search)."""
     low, high = 0, cumulative.shape[0] - 1
     while low < high:
@@ -296,7 +296,7 @@ def count_members(members: Any, out: Any) -> None:  # pragma: no cover - compile
 def draw_uniform(codes: Any, words: Any, keep: Any, size: Any, out: Any) -> None:  # pragma: no cover - compiled
     """One row for all, uniform over all labels: no search."""
     for r in range(codes.shape[0]):
-        drawn = scaled(words[r, 1], size)
+        drawn = scale_word(words[r, 1], size)
         out[r] = codes[r] if (words[r, 0] >> _ONE) < keep else np.int32(drawn)
 
 
@@ -317,7 +317,7 @@ def draw_rows(
                 label += np.int32(word >= cumulative[row, j])
             out[r] = label
         else:
-            out[r] = located(cumulative[row], words[r, 1] >> _ONE)
+            out[r] = find_interval(cumulative[row], words[r, 1] >> _ONE)
 
 
 @numba.njit(**_JIT)
@@ -332,7 +332,7 @@ def draw_candidates(
         if inside and (words[r, 0] >> _ONE) < keep[size]:
             out[r] = code
         else:
-            out[r] = nth_member(members[r], np.int64(scaled(words[r, 1], size)))
+            out[r] = nth_member(members[r], np.int64(scale_word(words[r, 1], size)))
 
 
 @numba.njit(**_JIT)
@@ -344,7 +344,7 @@ def draw_few_candidates(
         code = codes[r]
         size = np.uint64(sizes[r])
         low, high = np.int64(members[r, 0]), np.int64(members[r, 1])
-        rank = np.int64(scaled(words[r, 1], size))
+        rank = np.int64(scale_word(words[r, 1], size))
         before = np.int64(ONES[low])
         second = rank >= before
         byte = high if second else low
@@ -357,13 +357,10 @@ def draw_few_candidates(
 def draw_matrix(codes: Any, words: Any, index: Any, cumulative: Any, out: Any) -> None:  # pragma: no cover - compiled
     """A general channel: look the second word up in the cumulative weights of (group, label)."""
     for r in range(codes.shape[0]):
-        out[r] = located(cumulative[index[r], codes[r]], words[r, 1] >> _ONE)
+        out[r] = find_interval(cumulative[index[r], codes[r]], words[r, 1] >> _ONE)
 
 
-_JIT_LOSS: dict[str, Any] = {"cache": True, "nogil": True, "boundscheck": False, "error_model": "numpy"}
-
-
-@numba.njit(**_JIT_LOSS)
+@numba.njit(**_JIT)
 def convolve_rows(
     kept: Any, starts: Any, flipped: Any, starts_flipped: Any, out: Any
 ) -> None:  # pragma: no cover - compiled
@@ -375,7 +372,7 @@ def convolve_rows(
                 out[r, a + b] += weight * flipped[r, b]
 
 
-@numba.njit(fastmath={"contract"}, **_JIT_LOSS)
+@numba.njit(fastmath={"contract"}, **_JIT)
 def multiply(left: Any, right: Any, out: Any) -> None:  # pragma: no cover - compiled
     """Add left @ right to out, four rows of `right` at a time.
 
@@ -392,7 +389,7 @@ def multiply(left: Any, right: Any, out: Any) -> None:  # pragma: no cover - com
                 out[r, k] += left[r, x] * right[x, k]
 
 
-@numba.njit(**_JIT_LOSS)
+@numba.njit(**_JIT)
 def add_profiles(laws: Any, factors: Any, weight: Any, slip: Any, least: Any, out: Any) -> None:  # pragma: no cover
     """Add weight * hockey-stick(laws[i + 1] against laws[i]) to out[i, 0, :], and the other way to out[i, 1, :].
 
@@ -421,7 +418,7 @@ def add_profiles(laws: Any, factors: Any, weight: Any, slip: Any, least: Any, ou
                     out[i, direction, j] += weight * excess
 
 
-@numba.njit(**_JIT_LOSS)
+@numba.njit(**_JIT)
 def binomial_rows(
     log_choose: Any, log_success: Any, log_failure: Any, least: Any, out: Any
 ) -> None:  # pragma: no cover

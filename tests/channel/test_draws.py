@@ -15,8 +15,7 @@ from scipy.stats import binom
 
 from labeldp import kernels
 from labeldp.arrays import Float64s, Words
-from labeldp.channel import CandidateChannel, Channel, FiniteChannel, MatrixChannel
-from labeldp.channel import finite as thresholds
+from labeldp.channel import CandidateChannel, Channel, FiniteChannel, MatrixChannel, thresholds
 from labeldp.random import NoiseKey
 
 ALARM = 1e-8
@@ -97,11 +96,11 @@ def test_a_label_is_kept_below_the_threshold_and_not_at_it(kind: str) -> None:
     if kind == "candidates":
         members = np.packbits(np.ones((4, 3), bool), axis=1, bitorder="little")
         channel = CandidateChannel(odds=1.0, members=members, n_classes=3)
-        h = int(channel._keep_by_size[3])
+        h = int(channel.keep_by_size[3])
     else:
         base = np.full(3, 1 / 3) if kind == "uniform" else np.array([0.25, 0.5, 0.25])
         channel = Channel(keep=0.25, base=base)
-        h = int(channel._integers[0][0])
+        h = int(channel.integers[0][0])
     drawn = channel.draw(np.full(4, 2, np.int32), edge_words(h))
     assert drawn.tolist() == [2, 2, 0, 0]  # a second word of zero redraws label 0
 
@@ -146,5 +145,5 @@ def test_the_loop_for_few_candidates_draws_what_the_general_one_draws(n_classes)
     codes = rng.integers(0, n_classes, len(sets)).astype(np.int32)
     words = NoiseKey.from_seed(n_classes).words(start=0, count=len(sets))
     general = np.empty(len(sets), np.int32)
-    kernels.draw_candidates(codes, words, channel.members, channel.sizes, channel._keep_by_size, general)
+    kernels.draw_candidates(codes, words, channel.members, channel.sizes, channel.keep_by_size, general)
     np.testing.assert_array_equal(channel.draw(codes, words), general)

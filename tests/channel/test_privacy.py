@@ -19,8 +19,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from labeldp.arrays import Float64s
-from labeldp.channel import CandidateChannel, Channel, FiniteChannel, MatrixChannel, odds_to_keep, safe_odds
-from labeldp.channel import finite as thresholds
+from labeldp.channel import CandidateChannel, Channel, FiniteChannel, MatrixChannel, odds_to_keep, safe_odds, thresholds
 
 Table = list[list[Fraction]]
 ROUNDING = 1e-12
@@ -145,7 +144,7 @@ def scaled_shares(size: int) -> list[Fraction]:
 @given(row=weights.filter(lambda w: (w > 0).sum() > 1), keep=keeps.filter(lambda k: k < 1))
 def test_the_integers_of_a_row_never_exceed_its_claim(row: Float64s, keep: float) -> None:
     channel = Channel(keep=[keep], base=row[None] / row.sum(), index=[0])
-    h, _, sums = channel._integers
+    h, _, sums = channel.integers
     assert sums is not None
     steps = np.diff(sums[0].astype(object), prepend=0)
     shares = [Fraction(int(s), thresholds.HALF_RANGE) for s in steps]
@@ -163,7 +162,7 @@ def test_the_integers_of_a_row_never_exceed_its_claim(row: Float64s, keep: float
 
 @given(odds=st.floats(1e-12, 1e12), size=st.integers(2, 60))
 def test_the_integers_of_a_candidate_set_never_exceed_its_odds(odds: float, size: int) -> None:
-    h = int(thresholds.by_size(odds, np.array([size]), size)[size])
+    h = int(thresholds.keep_thresholds(odds, np.array([size]), size)[size])
     shares = scaled_shares(size)
     assert sum(shares) == 1
     assert min(shares) == thresholds.uniform_share(size)
@@ -185,7 +184,7 @@ def test_integer_weights_sum_exactly_and_keep_zero_and_only_zero_at_zero(row: Fl
 def test_a_threshold_rounded_up_would_exceed_the_claim() -> None:
     """The broken twin of the exactness tests: one step more of keep is caught by the same comparison."""
     for size in (2, 3, 7, 10):
-        h = int(thresholds.by_size(1.5, np.array([size]), size)[size])
+        h = int(thresholds.keep_thresholds(1.5, np.array([size]), size)[size])
         over = worst_ratio(sampled_table(h + 1, scaled_shares(size)))
         assert over is not None
         assert over > 1 + Fraction(1.5)

@@ -20,7 +20,7 @@ from labeldp.channel import Channel, FiniteChannel
 from labeldp.errors import BudgetError, LabelDPError, PrivacyError
 from labeldp.guarantee import Guarantee, Trust
 from labeldp.mechanisms import ClusterRR, MeasuringMechanism, RandomizedResponse, RRTopK
-from labeldp.mechanisms.cluster import floored
+from labeldp.mechanisms.cluster import raise_to_floor
 from labeldp.release import SensitiveLabels
 from labeldp.testing import check_mechanism
 
@@ -172,16 +172,16 @@ def test_broken_twin_that_believes_the_paper_is_caught():
 def test_floored_rows_are_distributions_within_their_bounds(case: tuple[list[int], float, int], size: int):
     counts, share, n_classes = case
     floor = share / n_classes
-    rows = floored(np.array([counts]) / size, floor)
+    rows = raise_to_floor(np.array([counts]) / size, floor)
     assert rows.min() >= floor
     assert rows.max() <= 1.0
     assert rows.sum() == pytest.approx(1.0, abs=1e-12)  # rounding of at most twelve additions
 
 
 def test_flooring_keeps_the_order_of_shares():
-    rows = floored([[0.7, 0.2, 0.1, 0.0]], 0.01)
+    rows = raise_to_floor([[0.7, 0.2, 0.1, 0.0]], 0.01)
     assert list(np.argsort(-rows[0], kind="stable")) == [0, 1, 2, 3]
-    np.testing.assert_allclose(floored([[0.5, 0.3, 0.2]], 0.01), [[0.5, 0.3, 0.2]], rtol=1e-14)
+    np.testing.assert_allclose(raise_to_floor([[0.5, 0.3, 0.2]], 0.01), [[0.5, 0.3, 0.2]], rtol=1e-14)
 
 
 @pytest.mark.parametrize("n_classes", [2, 3, 10, 49])
@@ -203,7 +203,7 @@ def test_pruned_support_contains_top_k():
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0])
 def test_pruning_is_never_less_often_right_under_its_own_belief(epsilon: float):
     beliefs = np.random.default_rng(3).dirichlet(np.full(8, 0.3), 40)
-    base = floored(beliefs, 0.1 / 8)
+    base = raise_to_floor(beliefs, 0.1 / 8)
     plain = ClusterRR(epsilon, split=0.0).channel(beliefs).expected_accuracy(base)
     pruned = ClusterRR(epsilon, split=0.0, prune=True).channel(beliefs).expected_accuracy(base)
     assert np.all(pruned >= plain * (1 - 1e-12))

@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 
 from labeldp import kernels
-from labeldp.channel import Channel, odds_to_keep, safe_odds
-from labeldp.channel import finite as thresholds
-from labeldp.channel.finite import FULL_RANGE, HALF_RANGE
+from labeldp.channel import Channel, odds_to_keep, safe_odds, thresholds
+from labeldp.channel.thresholds import FULL_RANGE, HALF_RANGE
 
 DIGITS = 60
 
@@ -29,7 +28,7 @@ def log_of(ratio: Fraction) -> mpmath.mpf:
 @pytest.mark.parametrize("epsilon", [1e-9, 1e-3, 0.1, 1.0, 8.0, 30.0, 50.0])
 def test_uniform_sets_never_exceed_epsilon(epsilon: float):
     sizes = np.arange(1, 1001)
-    table = thresholds.by_size(safe_odds(epsilon), sizes, 1000)
+    table = thresholds.keep_thresholds(safe_odds(epsilon), sizes, 1000)
     with mpmath.workdps(DIGITS):
         claim = mpmath.mpf(epsilon)
         for size in sizes.tolist():
@@ -41,7 +40,7 @@ def test_uniform_sets_never_exceed_epsilon(epsilon: float):
 
 
 def test_a_threshold_one_thousandth_too_high_would_be_seen():
-    table = thresholds.by_size(safe_odds(1.0), np.array([10]), 10)
+    table = thresholds.keep_thresholds(safe_odds(1.0), np.array([10]), 10)
     with mpmath.workdps(DIGITS):
         assert log_of(realised_ratio(int(table[10]) * 1001 // 1000, thresholds.uniform_share(10))) > 1
 
@@ -53,7 +52,7 @@ def test_scaled_words_are_the_exact_quotient(size: int):
     # The last word of one label and the first of the next: where counts floor(2^64 / k) or one more come from.
     words += [max(0, -(-FULL_RANGE * j // size) - d) for j in range(min(size, 40)) for d in (0, 1)]
     for word in words:
-        assert int(kernels.scaled(np.uint64(word), np.uint64(size))) == word * size // FULL_RANGE
+        assert int(kernels.scale_word(np.uint64(word), np.uint64(size))) == word * size // FULL_RANGE
 
 
 ROWS = {
@@ -73,7 +72,7 @@ def test_general_rows_never_exceed_their_claim(name: str, keep: float):
     row = np.array(ROWS[name])
     # Two rows and an index, so that the general sampler is used and not the uniform one.
     channel = Channel(keep=[keep, keep], base=[row, row], index=[0, 1])
-    kept, inside, sums = channel._integers
+    kept, inside, sums = channel.integers
     assert sums is not None
     weights = np.diff(sums[0].astype(object), prepend=0)
     assert int(sums[0][-1]) == HALF_RANGE
@@ -97,12 +96,12 @@ def test_shared_uniform_rows_never_exceed_epsilon(epsilon: float):
         for size in (2, 3, 10, 1000):
             keep, redraw = odds_to_keep(safe_odds(epsilon), size)
             channel = Channel(keep=keep, redraw=redraw, base=np.full(size, 1.0 / size))
-            kept, _, sums = channel._integers
+            kept, _, sums = channel.integers
             assert sums is None  # one uniform row: no search
             assert log_of(realised_ratio(int(kept[0]), thresholds.uniform_share(size))) <= epsilon
 
 
 def test_never_and_always_are_exact():
     for size in (1, 2, 1000):
-        assert int(thresholds.by_size(0.0, np.array([size]), 1000)[size]) == 0
-        assert int(thresholds.by_size(math.inf, np.array([size]), 1000)[size]) == HALF_RANGE
+        assert int(thresholds.keep_thresholds(0.0, np.array([size]), 1000)[size]) == 0
+        assert int(thresholds.keep_thresholds(math.inf, np.array([size]), 1000)[size]) == HALF_RANGE

@@ -17,6 +17,7 @@ from labeldp.random import BitStream, NoiseKey
 from labeldp.selection import (
     Histogram,
     StablePlan,
+    exponential_scale,
     large_gap,
     limited_domain,
     noisy_max,
@@ -27,8 +28,9 @@ from labeldp.selection import (
     top_stable,
 )
 from labeldp.selection.base import exponential, gaussian_offset, gumbel, laplace_offset, laplace_rate
-from labeldp.selection.exponential import _solved, bottom_offset, exponential_scale, one_shot, peel
-from labeldp.selection.maximum import choose_rank, sparse_offset
+from labeldp.selection.exponential import bottom_offset, draw_by_peeling, draw_one_shot, limited_domain_scale
+from labeldp.selection.maximum import choose_rank
+from labeldp.selection.stable import sparse_offset
 
 CHANCE = 1e-6
 KEY = NoiseKey.from_seed(20)
@@ -94,7 +96,7 @@ def test_every_rank_of_equal_gaps_is_as_likely(exact, h):
     assert misfit(ranks, dict(enumerate(exact.softmax(exact.gaps(h) / 3.0), start=1))) > CHANCE
 
 
-@pytest.mark.parametrize("draw", [one_shot, peel])
+@pytest.mark.parametrize("draw", [draw_one_shot, draw_by_peeling])
 def test_both_ways_of_top_k_have_the_law_of_peeling(exact, draw):
     h, scale = np.array([4, 4, 2, 1, 1]), 1.3
     bits = BitStream(KEY.child("peel"))
@@ -105,7 +107,7 @@ def test_both_ways_of_top_k_have_the_law_of_peeling(exact, draw):
 
 def test_one_shot_on_a_thousand_candidates_draws_each_once():
     counts = np.arange(1000) % 7
-    for draw in (one_shot, peel):
+    for draw in (draw_one_shot, draw_by_peeling):
         assert np.unique(draw(BitStream(KEY), counts, 1000, scale=1.0)).size == 1000
 
 
@@ -188,7 +190,7 @@ def test_limited_domain(exact):
     found = [
         limited_domain(h, k=2, k_bar=3, neighbours="replace", rng=KEY.child("limited", i), **budget) for i in range(800)
     ]
-    scale = _solved(k=2, neighbours="replace", test_delta=0.05, queries=1, **budget)
+    scale = limited_domain_scale(k=2, neighbours="replace", test_delta=0.05, queries=1, **budget)
     law = exact.limited(h, k=2, k_bar=3, scale=scale, reach=2, offset=bottom_offset(scale, 3, 0.05))
     orders = [tuple(one.items.tolist()) + (() if one.passed else (None,)) for one in found]
     assert misfit(orders, law) > CHANCE

@@ -11,10 +11,10 @@ from scipy.special import ndtr
 
 from labeldp.guarantee import Guarantee, Trust, Unit
 from labeldp.selection import exponential_guarantee, exponential_scale, limited_domain_guarantee, stable_plan
-from labeldp.selection.base import RELATIONS, approximate, gaussian_offset, laplace_offset
+from labeldp.selection.base import RELATIONS, approximate_guarantee, gaussian_offset, laplace_offset
 from labeldp.selection.exponential import bottom_offset
-from labeldp.selection.maximum import noisy_max_guarantee, sparse_offset
-from labeldp.selection.stable import gaussian_test_guarantee
+from labeldp.selection.maximum import noisy_max_guarantee
+from labeldp.selection.stable import gaussian_test_guarantee, sparse_offset
 
 #: The exact laws are sums of a few hundred floats, each with a relative error of about 1e-14.
 SUMMED = 1e-11
@@ -174,7 +174,7 @@ def test_propose_test_release_gaussian(exact, neighbours, m, k):
 @pytest.mark.parametrize("k", [1, 2, 3])
 def test_propose_test_release_laplace(exact, neighbours, k):
     relation, epsilon, chance = RELATIONS[neighbours], 1.3, 0.05
-    promise = approximate(epsilon, chance)
+    promise = approximate_guarantee(epsilon, chance)
     rate = epsilon / relation.reach
     z, offset = exact.discrete_laplace(rate), laplace_offset(rate, chance)
 
@@ -285,7 +285,7 @@ def test_top_stable(exact, neighbours, k):
     offset = sparse_offset(rate, k, chance)
     laws = Laws(lambda h: exact.sparse(h, k=k, rate=rate, reach=reach, offset=offset), neighbours, 4)
     assert laws.delta(epsilon) <= chance + SUMMED
-    assert_profile(laws, approximate(epsilon, chance), (0.0, 1.0, 3.0))
+    assert_profile(laws, approximate_guarantee(epsilon, chance), (0.0, 1.0, 3.0))
 
 
 # ------------------------------------------------------------------ constants for add_remove, used where users are replaced

@@ -1,4 +1,4 @@
-"""The channel: how labels were randomized, publicly.
+"""Channels: how labels were randomized, as public values that learners compute with.
 
 With probability `keep` a label is returned as it is; otherwise it is redrawn from a public distribution `base`. Two
 arrays and an index from examples to rows say everything; exact privacy, corrected losses, posteriors and expected
@@ -9,8 +9,10 @@ accuracy follow in O(K) per example.
 >>> channel.forward([[1.0, 0.0, 0.0]]).tolist()
 [[0.625, 0.125, 0.25]]
 
-Three kinds, one interface: `Channel` (a few rows, shared or by group), `CandidateChannel` (a candidate set per
-example) and `MatrixChannel` (any K x M matrix per group).
+Three kinds, one interface (`FiniteChannel`): `Channel` (a few rows, shared or by group), `CandidateChannel` (a
+candidate set per example) and `MatrixChannel` (any K x M matrix per group). `join_channels` makes one channel of
+several groups of examples, `build_channel` makes one from stored arrays. `safe_odds` and `odds_to_keep` are for
+mechanisms that build their own: keep probabilities that stay within a promised epsilon after rounding.
 """
 
 from labeldp.channel.finite import FiniteChannel, check_row_index

@@ -6,10 +6,10 @@
 >>> whole.index.tolist(), whole.keep.tolist()
 ([0, 0, 1], [0.5, 0.25])
 
-A channel is three things (`FiniteChannel.header`, `row_arrays`, `example_arrays`): a few facts, arrays with an entry per
-row, and arrays with an entry per example, of which one, named ``row``, may say which row an example has. `build_channel`
-turns them back into the channel. Two channels whose facts are equal become one by putting their arrays one after the
-other and moving the row numbers of the second past the rows of the first.
+A channel is three things (`FiniteChannel.header`, `row_arrays`, `example_arrays`): a few facts, arrays with an entry
+per row, and arrays with an entry per example, of which one, named ``row``, may say which row an example has.
+`build_channel` turns them back into the channel. Two channels whose facts are equal become one by putting their arrays
+one after the other and moving the row numbers of the second past the rows of the first.
 
 Design notes. Equal facts mean: the same kind, the same classes and outputs, and for candidate sets the same odds. What
 differs in one of them cannot be written as one channel, and is refused. Parts that share their rows (stages of one

@@ -1,4 +1,18 @@
-"""`MatrixChannel`: the general finite channel, whose outputs need not be labels (a subset, a bin, a pattern)."""
+"""`MatrixChannel`: the general finite channel, whose outputs need not be labels (a subset, a bin, a pattern).
+
+>>> three_to_two = MatrixChannel([[0.75, 0.25], [0.5, 0.5], [0.25, 0.75]])
+>>> three_to_two.n_classes, three_to_two.n_outputs
+(3, 2)
+>>> three_to_two.posterior([0.25, 0.5, 0.25], [0]).tolist()
+[[0.375, 0.5, 0.125]]
+
+Mathematics. T is K x M with rows that sum to one. Every answer is a product with T or with a column of it, O(K M) per
+example; the unbiased loss needs a right inverse of T, which exists iff T has rank K.
+
+Design notes. Entries are multiples of 2^-52 (`GRID`). Such a number is exact as a float and, shifted, exact in the
+sampler's 63 bits, so that the matrix that is shown, the epsilon that is computed from it and the law that is drawn are
+one and the same.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +20,10 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from labeldp.arrays import Floats, Ints, Words
-from labeldp.channel import finite as thresholds
+from labeldp.arrays import Array, Floats, Int32s, Int64s, Ints, Words
 from labeldp.channel.finite import FiniteChannel, Rows, check_row_index, log1p_up
+from labeldp.channel.thresholds import HALF_RANGE
 from labeldp.errors import Described, LabelDPError, invalid
 from labeldp.validate import check_probability_rows
 
@@ -56,10 +69,10 @@ class MatrixChannel(FiniteChannel):
             raise invalid("MatrixChannel", "transition", "be square when outputs are labels", got=got)
         if index is None and len(array) != 1:
             raise invalid("MatrixChannel", "index", f"say which of {len(array)} matrices each example has", got=None)
-        self._weights = _on_grid(array)
+        self._weights = _round_to_grid(array)
         self._transition = self._weights / GRID
         self._index = None if index is None else check_row_index("MatrixChannel", "index", index, len(array))
-        self._labels_out = bool(outputs_are_labels)
+        self._outputs_are_labels = bool(outputs_are_labels)
 
     @property
     def transition(self) -> Floats:
@@ -84,7 +97,7 @@ class MatrixChannel(FiniteChannel):
     @property
     def outputs_are_labels(self) -> bool:
         """Whether output j means label j."""
-        return self._labels_out
+        return self._outputs_are_labels
 
     @property
     def n_examples(self) -> int | None:
@@ -109,7 +122,7 @@ class MatrixChannel(FiniteChannel):
         part._index = self._index[rows]
         return part
 
-    def draw(self, codes: Ints, words: Words) -> npt.NDArray[np.int32]:
+    def draw(self, codes: Ints, words: Words) -> Int32s:
         """Return an output for every true label, from the second of its two words."""
         from labeldp import kernels
 
@@ -124,7 +137,7 @@ class MatrixChannel(FiniteChannel):
     @cached_property
     def _sums(self) -> Words:
         """Cumulative weights, scaled from the grid to the sampler's 63 bits (a shift: nothing is rounded)."""
-        scale = np.uint64(thresholds.HALF_RANGE // GRID)
+        scale = np.uint64(HALF_RANGE // GRID)
         return np.cumsum(self._weights.astype(np.uint64) * scale, axis=2, dtype=np.uint64)
 
     @cached_property
@@ -142,13 +155,13 @@ class MatrixChannel(FiniteChannel):
     def header(self) -> dict[str, Any]:
         """The few facts that are not arrays."""
         facts = {"kind": "matrix", "n_classes": self.n_classes, "n_outputs": self.n_outputs}
-        return {**facts, "outputs_are_labels": self._labels_out}
+        return {**facts, "outputs_are_labels": self._outputs_are_labels}
 
-    def row_arrays(self) -> dict[str, npt.NDArray[Any]]:
+    def row_arrays(self) -> dict[str, Array]:
         """The matrices, a flat row per group."""
         return {"transition": self._transition.reshape(len(self._transition), -1)}
 
-    def example_arrays(self) -> dict[str, npt.NDArray[Any]]:
+    def example_arrays(self) -> dict[str, Array]:
         """The group of each example, if they differ."""
         return {} if self._index is None else {"row": self._index}
 
@@ -196,8 +209,8 @@ class MatrixChannel(FiniteChannel):
             )
 
 
-def _on_grid(transition: Floats) -> npt.NDArray[np.int64]:
-    """Return integer weights that sum to `GRID` in each row."""
+def _round_to_grid(transition: Floats) -> Int64s:
+    """Return integer weights that sum to `GRID` in each row: rounded down, what is missing given to the largest."""
     weights = np.floor(transition * GRID).astype(np.int64)
     largest = transition.argmax(axis=2)[..., None]
     spare = GRID - weights.sum(axis=2, keepdims=True)

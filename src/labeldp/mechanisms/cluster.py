@@ -9,7 +9,7 @@ References: Esfandiari, Mirrokni, Syed, Vassilvitskii, "Label differential priva
 
 Design notes. The paper's Theorem 1 states 1/sigma for the histogram; a replaced label moves two of its entries, so the
 cost is 2/sigma. Here the noise is sized to the budget instead: discrete Laplace of rate epsilon_1 / 2 on counts. The
-mechanism itself never sees a label: the door hands it noisy counts.
+mechanism itself never sees a label: `labeldp.privatize` hands it noisy counts.
 """
 
 from __future__ import annotations
@@ -19,9 +19,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from labeldp.arrays import Float64s, Ints
+from labeldp.arrays import Float64s, Int64s, Ints
 from labeldp.channel import Channel, FiniteChannel, check_row_index, safe_odds
 from labeldp.errors import Described, invalid
 from labeldp.guarantee import Guarantee, Trust
@@ -147,7 +146,7 @@ class ClusterRR(MeasuringMechanism):
     def measured_channel(
         self, count: NoisyCounts, *, groups: Any, n_classes: int, n_examples: int, prior: Any = None
     ) -> FiniteChannel:
-        """Count labels per cluster, then respond."""
+        """Ask for the noisy counts of each cluster's labels, then return the response to their shares."""
         if not self.split:
             return self.channel(prior, groups=None if prior is None else groups, n_classes=n_classes)
         if prior is not None:
@@ -171,14 +170,14 @@ class ClusterRR(MeasuringMechanism):
         """Return the channel that redraws from these shares, floored, with the keep that each row can afford."""
         odds = safe_odds(self.response_epsilon)
         floor = self._floor(shares.shape[1])
-        base = floored(shares, floor)
+        base = raise_to_floor(shares, floor)
         if self.prune and math.isfinite(odds):
-            base = pruned(base, floor=floor, odds=odds)
-        keep, redraw = affordable(base, odds)
+            base = prune_support(base, floor=floor, odds=odds)
+        keep, redraw = keep_probabilities(base, odds)
         return Channel(keep=keep, redraw=redraw, base=base, index=index)
 
 
-def affordable(base: Float64s, odds: float) -> tuple[Float64s, Float64s]:
+def keep_probabilities(base: Float64s, odds: float) -> tuple[Float64s, Float64s]:
     """Return keep = odds m / (1 + odds m) and redraw = 1 / (1 + odds m), m the least positive entry of each row.
 
     Then the ratio 1 + keep / (redraw m) is 1 + odds, whatever the row.
@@ -189,7 +188,7 @@ def affordable(base: Float64s, odds: float) -> tuple[Float64s, Float64s]:
     return odds * least / (1.0 + odds * least), 1.0 / (1.0 + odds * least)
 
 
-def floored(shares: Any, floor: float) -> Float64s:
+def raise_to_floor(shares: Any, floor: float) -> Float64s:
     """Return rows in [floor, 1] that sum to one, by the paper's renormalisation.
 
     Clip to [floor, 1]. If the row sums to more than one, take the surplus from each entry in proportion to what it has
@@ -204,7 +203,7 @@ def floored(shares: Any, floor: float) -> Float64s:
     return answer
 
 
-def pruned(base: Float64s, *, floor: float, odds: float) -> Float64s:
+def prune_support(base: Float64s, *, floor: float, odds: float) -> Float64s:
     """Return each row restricted to its k likeliest labels, k chosen for the most right answers under the row itself.
 
     A support S of size k redraws from base / base(S), floored again at `floor` or 1/k. Ties go to the lower label:
@@ -217,8 +216,8 @@ def pruned(base: Float64s, *, floor: float, odds: float) -> Float64s:
     answer = np.zeros_like(base)
     for k in support_sizes(n_classes):
         top = ranked[:, :k]
-        rows = floored(top / top.sum(axis=1, keepdims=True), min(floor, 1.0 / k))
-        keep, redraw = affordable(rows, odds)
+        rows = raise_to_floor(top / top.sum(axis=1, keepdims=True), min(floor, 1.0 / k))
+        keep, redraw = keep_probabilities(rows, odds)
         right = keep * top.sum(axis=1) + redraw * (top * rows).sum(axis=1)
         better = np.flatnonzero(right > best)
         best[better] = right[better]
@@ -228,7 +227,7 @@ def pruned(base: Float64s, *, floor: float, odds: float) -> Float64s:
 
 
 def support_sizes(n_classes: int) -> list[int]:
-    """Return the sizes to try, all of them up to `ALL_SIZES`."""
+    """Return the sizes of supports to try: all up to `ALL_SIZES`, then doubling, and K itself."""
     sizes = list(range(1, min(n_classes, ALL_SIZES) + 1))
     while sizes[-1] < n_classes:
         sizes.append(min(2 * sizes[-1], n_classes))
@@ -247,9 +246,7 @@ def check_split(epsilon: float, split: Any) -> float:
     return share
 
 
-def check_clusters(
-    groups: Any, n_examples: int, *, owner: str = OWNER
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def check_clusters(groups: Any, n_examples: int, *, owner: str = OWNER) -> tuple[Int64s, Int64s]:
     """Return the cluster of each example, numbered from 0 without gaps, and the clusters' sizes."""
     if groups is None:
         fix = "Pass groups=, the cluster of each example (found without labels)."

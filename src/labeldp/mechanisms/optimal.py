@@ -1,6 +1,16 @@
 """`OptimalResponse`: the best private channel for a purpose, by linear program.
 
-What a channel may be best for: the objectives of `OptimalResponse`.
+>>> optimal = OptimalResponse(1.0, objective=UnbiasedReport(values=(1, 2, 3)))
+>>> design = optimal.design([0.2, 0.5, 0.3])
+>>> (design.transition @ design.reports).round(6).tolist()
+[1.0, 2.0, 3.0]
+
+**The program.** Every extreme epsilon-private channel is a mixture of staircase patterns S in {e^-epsilon, 1}^K, one
+output each (Kairouz, Oh, Viswanath, "Extremal mechanisms for local differential privacy", JMLR 17, 2016, Theorem 2).
+With weights theta >= 0 and T[y, o] = theta_o S_o[y], rows that sum to one are K linear equations, and a gain that is a
+sum over outputs of a sublinear function of their columns is linear in theta.
+
+**What a channel may be best for.**
 
 | objective | gain of an output with pattern S, under a prior p | an output stands for |
 |---|---|---|
@@ -8,36 +18,21 @@ What a channel may be best for: the objectives of `OptimalResponse`.
 | `MeanInformation` | (S.dp)^2 / (S.p): Fisher information about the mean | its posterior mean |
 | `UnbiasedReport` | - sum_y p[y] S[y] (g - v[y])^2, with E[g] = v[y] for every y | a number g |
 
->>> UnbiasedReport(values=(1, 2, 3)).values
-(1.0, 2.0, 3.0)
-
 The first two are sublinear in S (a maximum of linear forms; a quadratic over a linear form), so mixtures of staircase
 patterns reach their optimum; for the third, outputs with one report and any columns are mixtures of patterns with it.
 
-The linear program behind `OptimalResponse`: the best mixture of staircase patterns, rounded to the private side.
-
->>> patterns(3, 0.5).shape
-(7, 3)
-
-Every extreme epsilon-private channel is a mixture of staircase patterns S in {e^-epsilon, 1}^K, one output each
-(Kairouz, Oh, Viswanath, "Extremal mechanisms for local differential privacy", JMLR 17, 2016, Theorem 2). With weights
-theta >= 0 and T[y, o] = theta_o S_o[y], rows that sum to one are K linear equations, and a gain that is a sum over outputs
-of a sublinear function of their columns is linear in theta.
-
-Design notes. The solver is right to 1e-9, privacy must be right to the last bit. So the vertex is computed again from
-its support, rows are divided by their sums, and then T moves towards the channel that says nothing, (1 - s) T + s 1 q',
-by the least s of a doubling search at which the channel on its sampling grid keeps epsilon. s is some 1e-15.
-
-Laws of ordered labels with a given mean: the one-parameter family that a prior spans when it is tilted.
+**Laws with a given mean.** `MeanInformation` needs to know how the law of an ordered label changes with its mean.
+Tilting a law p by t gives p_t[y] ~ p[y] exp(t v[y]), an exponential family in the value v. Its mean rises strictly in
+t, from the least to the largest value that p gives any mass, so every mean between them has one law. It changes with
+its mean m as dp[y] / dm = p[y] (v[y] - m) / Var, since d log p_t[y] / dt = v[y] - m and dm / dt = Var (Efron, "The
+geometry of exponential families", Annals of Statistics 6(2), 1978).
 
 >>> tilted_laws(np.full(3, 1 / 3), np.array([1.0, 2.0, 3.0]), np.array([2.0, 2.5])).round(3).tolist()
 [[0.333, 0.333, 0.333], [0.116, 0.268, 0.616]]
 
-Tilting a law p by t gives p_t[y] ~ p[y] exp(t v[y]), an exponential family in the value v. Its mean rises strictly in t,
-from the least to the largest value that p gives any mass, so every mean between them has one law. It changes with its
-mean m as dp[y] / dm = p[y] (v[y] - m) / Var, since d log p_t[y] / dt = v[y] - m and dm / dt = Var.
-
-Reference: Efron, "The geometry of exponential families", Annals of Statistics 6(2), 1978.
+Design notes. The solver is right to 1e-9, privacy must be right to the last bit. So the vertex is computed again from
+its support, rows are divided by their sums, and then T moves towards the channel that says nothing, (1 - s) T + s 1 q',
+by the least s of a doubling search at which the channel on its sampling grid keeps epsilon. s is some 1e-15.
 """
 
 from __future__ import annotations
@@ -51,17 +46,28 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from labeldp.arrays import Floats
+from labeldp.arrays import Floats, Places
 from labeldp.channel import MatrixChannel, check_row_index
 from labeldp.errors import Described, LabelDPError, invalid
 from labeldp.guarantee import Guarantee
 from labeldp.mechanisms.response import Mechanism, check_n_classes, check_width, is_streamed
 from labeldp.validate import check_epsilon, check_integer, check_positive, check_probability_rows, check_real
 
+#: 2^K patterns: 1,023 at ten classes, milliseconds.
+MOST_CLASSES = 10
+#: Distinct priors in one call: one linear program each.
+MOST_PRIORS = 1_000
 #: Gauss-Hermite nodes that average over where the mean may be: exact for polynomials of degree 17.
 _NODES = 9
+#: Weights below this are the solver's tolerance, not outputs.
+_NEGLIGIBLE = 1e-8
+#: Halvings of the bracket of t: it ends below 1e-12 of a tilt that moves a unit of range by e.
+_HALVINGS = 60
+#: Tilts per unit of range that are searched: e^60 between the two ends of the values, beyond which a law is a point.
+_STEEPEST = 60.0
+#: Means stay this share of the range away from its ends, where the law is a point and its variance zero.
+MARGIN = 0.02
 
 
 class Objective(abc.ABC):
@@ -96,7 +102,7 @@ class Accuracy(Objective):
     def columns(self, pattern: Floats, prior: Floats) -> Columns:
         """Guess the likeliest label of each pattern."""
         joint = pattern * prior
-        return _free(pattern, joint.argmax(axis=1).astype(np.float64), joint.max(axis=1))
+        return _unconditional_columns(pattern, joint.argmax(axis=1).astype(np.float64), joint.max(axis=1))
 
     def reports_of_labels(self, n_classes: int) -> Floats:
         """Each label is itself."""
@@ -107,7 +113,7 @@ class Accuracy(Objective):
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Valued(Objective):
+class _NumericObjective(Objective):
     """An objective for labels that are numbers; `values` are public, rising, in the order of the classes."""
 
     values: Sequence[float]
@@ -133,7 +139,7 @@ class _Valued(Objective):
 
 
 @dataclass(frozen=True, kw_only=True)
-class MeanInformation(_Valued):
+class MeanInformation(_NumericObjective):
     """Fisher information about the mean of ordered labels, where the prior is right about the shape of their law.
 
     Parameters
@@ -171,11 +177,11 @@ class MeanInformation(_Valued):
         mass = pattern @ law
         with np.errstate(divide="ignore", invalid="ignore"):
             report = np.where(mass > 0, pattern @ (law * values) / mass, law @ values)
-        return _free(pattern, report, gain)
+        return _unconditional_columns(pattern, report, gain)
 
 
 @dataclass(frozen=True, kw_only=True)
-class UnbiasedReport(_Valued):
+class UnbiasedReport(_NumericObjective):
     """The least variance, under the prior, of a number whose mean is the label's value whatever the label is.
 
     Parameters
@@ -221,15 +227,9 @@ class UnbiasedReport(_Valued):
         return np.union1d(np.linspace((low + high) / 2 - half, (low + high) / 2 + half, self.n_reports), self.values)
 
 
-def _free(pattern: Floats, report: Floats, gain: Floats) -> Columns:
+def _unconditional_columns(pattern: Floats, report: Floats, gain: Floats) -> Columns:
     """Columns without further conditions."""
     return Columns(pattern, report, gain, np.empty((0, len(pattern))), np.empty(0))
-
-
-#: 2^K patterns: 1,023 at ten classes, milliseconds.
-MOST_CLASSES = 10
-#: Distinct priors in one call: one linear program each.
-MOST_PRIORS = 1_000
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -257,7 +257,7 @@ class OptimalResponse(Mechanism):
     Pure epsilon when one label is replaced: within an output, probabilities are theta or theta e^-epsilon, so two
     labels differ by a factor of e^epsilon at most; the integers that are drawn from are checked to keep it. No one is trusted.
 
-    Optimality: no epsilon-private channel does better under the prior (`_optimal_program`); the solver stops within 1e-7.
+    Optimality: no epsilon-private channel does better under the prior (the module says why); the solver stops within 1e-7.
 
     Assumes
     -------
@@ -295,7 +295,7 @@ class OptimalResponse(Mechanism):
         """Return the best channel under one prior, and what its outputs stand for."""
         law = check_probability_rows("OptimalResponse", "prior", np.atleast_2d(np.asarray(prior)))[0]
         self._check_classes(len(law))
-        return _solved(self.epsilon, self.objective, tuple(law.tolist()))
+        return _solve_program(self.epsilon, self.objective, tuple(law.tolist()))
 
     def channel(self, prior: Any = None, *, groups: Any = None, n_classes: int | None = None) -> MatrixChannel:
         """Return one matrix for one prior, one per group, or one per distinct prior of the examples."""
@@ -305,7 +305,7 @@ class OptimalResponse(Mechanism):
         rows, index = self._rows(prior, groups)
         check_width("OptimalResponse", rows.shape[1], n_classes)
         designs = [self.design(row).transition for row in rows]
-        whole = stacked(designs, least=self.objective.most_outputs(rows.shape[1]))
+        whole = stack_transitions(designs, least=self.objective.most_outputs(rows.shape[1]))
         return MatrixChannel(whole, index=index, outputs_are_labels=self.objective.reports_labels)
 
     def _rows(self, prior: Any, groups: Any) -> tuple[Floats, Any]:
@@ -335,44 +335,44 @@ class OptimalResponse(Mechanism):
 
 
 @lru_cache(maxsize=4 * MOST_PRIORS)
-def _solved(epsilon: float, objective: Objective, prior: tuple[float, ...]) -> ResponseDesign:
+def _solve_program(epsilon: float, objective: Objective, prior: tuple[float, ...]) -> ResponseDesign:
     """Solve one program; the same one is asked for again by every batch and every part of a release."""
     law = np.asarray(prior)
     if math.isinf(epsilon):
-        return _identity(objective, law)
-    columns = objective.columns(patterns(len(law), math.exp(-epsilon)), law)
-    transition, chosen = best_mixture(columns)
+        return _reveal_labels(objective, law)
+    columns = objective.columns(staircase_patterns(len(law), math.exp(-epsilon)), law)
+    transition, chosen = find_best_mixture(columns)
     # theta is the largest entry of a column: patterns are at most one.
     worth = float(columns.gain[chosen] @ transition.max(axis=0))
     reports = columns.report[chosen]
     if objective.reports_labels:
-        transition, reports = _merged(transition, reports.astype(np.intp)), np.arange(len(law), dtype=np.float64)
-    return _frozen(made_private(transition, epsilon), reports, worth)
+        transition, reports = _merge_reports(transition, reports.astype(np.intp)), np.arange(len(law), dtype=np.float64)
+    return _freeze_design(make_private(transition, epsilon), reports, worth)
 
 
-def _identity(objective: Objective, law: Floats) -> ResponseDesign:
+def _reveal_labels(objective: Objective, law: Floats) -> ResponseDesign:
     """Nothing is hidden: every label comes out as it is. Its worth is that of epsilon = 700, the same to 300 digits."""
     singles, reports = np.eye(len(law)), objective.reports_of_labels(len(law))
-    columns = objective.columns(patterns(len(law), math.exp(-700.0)), law)
-    weights = best_mixture(columns)
+    columns = objective.columns(staircase_patterns(len(law), math.exp(-700.0)), law)
+    weights = find_best_mixture(columns)
     worth = float(columns.gain[weights[1]] @ weights[0].max(axis=0))
-    return _frozen(singles, reports, worth)
+    return _freeze_design(singles, reports, worth)
 
 
-def _frozen(transition: Floats, reports: Floats, worth: float) -> ResponseDesign:
+def _freeze_design(transition: Floats, reports: Floats, worth: float) -> ResponseDesign:
     """Return a design that a cache may share: its arrays cannot be written."""
     transition.flags.writeable = reports.flags.writeable = False
     return ResponseDesign(transition=transition, reports=reports, worth=worth)
 
 
-def _merged(transition: Floats, reports: npt.NDArray[np.intp]) -> Floats:
+def _merge_reports(transition: Floats, reports: Places) -> Floats:
     """Return outputs that stand for one label as one output, a column per label: a function of the output is free."""
     whole = np.zeros((len(transition), len(transition)))
     np.add.at(whole.T, reports, transition.T)
     return whole
 
 
-def stacked(transitions: list[Floats], *, least: int = 1) -> Floats:
+def stack_transitions(transitions: list[Floats], *, least: int = 1) -> Floats:
     """Return matrices with as many outputs as the largest has; outputs that a group never gives have probability zero.
 
     With `least` outputs at least, so that one mechanism has the same outputs whatever the priors are.
@@ -382,10 +382,6 @@ def stacked(transitions: list[Floats], *, least: int = 1) -> Floats:
     for group, matrix in enumerate(transitions):
         whole[group, :, : matrix.shape[1]] = matrix
     return whole
-
-
-#: Weights below this are the solver's tolerance, not outputs.
-_NEGLIGIBLE = 1e-8
 
 
 class Columns(NamedTuple):
@@ -401,7 +397,7 @@ class Columns(NamedTuple):
     right: Floats
 
 
-def patterns(n_classes: int, least: float) -> Floats:
+def staircase_patterns(n_classes: int, least: float) -> Floats:
     """Return the staircase patterns with entries `least` and 1; the constant one once."""
     numbers = np.arange(1, 1 << n_classes)
     high = (numbers[:, None] >> np.arange(n_classes)) & 1
@@ -409,7 +405,7 @@ def patterns(n_classes: int, least: float) -> Floats:
     return answer
 
 
-def best_mixture(columns: Columns) -> tuple[Floats, npt.NDArray[np.intp]]:
+def find_best_mixture(columns: Columns) -> tuple[Floats, Places]:
     """Return the optimal channel (K, M) before it is made exactly private, and which columns are its outputs."""
     from scipy.optimize import linprog
 
@@ -419,18 +415,18 @@ def best_mixture(columns: Columns) -> tuple[Floats, npt.NDArray[np.intp]]:
     if solved.status != 0:
         raise LabelDPError(f"OptimalResponse: no channel meets the objective ({solved.message}). Widen its reports.")
     chosen = np.flatnonzero(solved.x > _NEGLIGIBLE)
-    theta = _sharpened(conditions[:, chosen], right, solved.x[chosen])
+    theta = _sharpen_vertex(conditions[:, chosen], right, solved.x[chosen])
     transition = (columns.pattern[chosen] * theta[:, None]).T
     return transition / transition.sum(axis=1, keepdims=True), chosen
 
 
-def _sharpened(conditions: Floats, right: Floats, theta: Floats) -> Floats:
+def _sharpen_vertex(conditions: Floats, right: Floats, theta: Floats) -> Floats:
     """Return the vertex with this support to full precision, or the solver's where that has a negative weight."""
     exact: Floats = np.linalg.lstsq(conditions, right, rcond=None)[0]
     return exact if exact.min() > 0 else theta
 
 
-def made_private(transition: Floats, epsilon: float) -> Floats:
+def make_private(transition: Floats, epsilon: float) -> Floats:
     """Return the channel on its sampling grid, moved towards saying nothing until it keeps epsilon exactly."""
     silent = np.broadcast_to(transition.mean(axis=0), transition.shape)
     share = 0.0
@@ -442,14 +438,6 @@ def made_private(transition: Floats, epsilon: float) -> Floats:
         share = max(2.0 * share, math.ldexp(1.0, -52))
     nothing: Floats = MatrixChannel(silent).transition[0]
     return nothing
-
-
-#: Halvings of the bracket of t: it ends below 1e-12 of a tilt that moves a unit of range by e.
-_HALVINGS = 60
-#: Tilts per unit of range that are searched: e^60 between the two ends of the values, beyond which a law is a point.
-_STEEPEST = 60.0
-#: Means stay this share of the range away from its ends, where the law is a point and its variance zero.
-MARGIN = 0.02
 
 
 def tilted_laws(law: Floats, values: Floats, means: Floats) -> Floats:
@@ -465,9 +453,9 @@ def tilted_laws(law: Floats, values: Floats, means: Floats) -> Floats:
     below, above = np.full(len(wanted), -_STEEPEST), np.full(len(wanted), _STEEPEST)
     for _ in range(_HALVINGS):
         middle = (below + above) / 2
-        short = _normalised(logs, scaled, middle) @ scaled < wanted
+        short = _tilt_law(logs, scaled, middle) @ scaled < wanted
         below, above = np.where(short, middle, below), np.where(short, above, middle)
-    return _normalised(logs, scaled, (below + above) / 2)
+    return _tilt_law(logs, scaled, (below + above) / 2)
 
 
 def slopes(laws: Floats, values: Floats) -> Floats:
@@ -479,7 +467,8 @@ def slopes(laws: Floats, values: Floats) -> Floats:
     return answer
 
 
-def _normalised(logs: Floats, scaled: Floats, tilts: Floats) -> Floats:
+def _tilt_law(logs: Floats, scaled: Floats, tilts: Floats) -> Floats:
+    """Return p[y] exp(t scaled[y]) for each tilt t, divided by its sum; `logs` are the logarithms of p."""
     raw = logs[None, :] + tilts[:, None] * scaled[None, :]
     raw = np.exp(raw - raw.max(axis=1, keepdims=True))
     answer: Floats = raw / raw.sum(axis=1, keepdims=True)

@@ -8,8 +8,8 @@ r"""`PeerToPeerRR`: users report each other's noisy labels, so that the learner 
 
 References: Esfandiari, Mirrokni, Syed, Vassilvitskii, "Label differential privacy via clustering" (2022), Algorithm 2.
 
-Design notes. This is no `Mechanism`: the reports of a cluster depend on each other (two may copy one noisy label), so no
-channel of independent draws describes them. `labeldp.loss.peers` holds the accountant.
+Design notes. This is no `Mechanism`: the reports of a cluster depend on each other (two may copy one noisy label), so
+no channel of independent draws describes them. `labeldp.loss.peers` holds the accountant.
 """
 
 from __future__ import annotations
@@ -21,9 +21,8 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from labeldp.arrays import Int64s
+from labeldp.arrays import Bools, Int64s, Places, UInt8s
 from labeldp.errors import Described, invalid
 from labeldp.guarantee import Guarantee, Trust
 from labeldp.loss.peers import check_alpha, check_floor, check_theta, local_epsilon, peer_profile
@@ -112,11 +111,11 @@ class PeerToPeerRR:
         key = as_key(OWNER, rng)
         bits = BitStream(key.claim("peers"))
         # Integers on 64-bit words, rounded to the private side: flips no rarer, participants no likelier than stated.
-        noisy = truth ^ _coins(bits, math.ceil(Fraction(self.alpha) * WORDS), len(truth))
+        noisy = truth ^ toss_coins(bits, math.ceil(Fraction(self.alpha) * WORDS), len(truth))
         members = np.argsort(clusters, kind="stable")
         starts = np.cumsum(sizes) - sizes
         chosen = members[starts[clusters] + uniform_below(bits, sizes[clusters])]
-        rows = np.flatnonzero(_coins(bits, math.floor(Fraction(self.theta) * WORDS), len(truth)))
+        rows = np.flatnonzero(toss_coins(bits, math.floor(Fraction(self.theta) * WORDS), len(truth)))
         return PeerReports(
             mechanism=self,
             rows=rows,
@@ -131,13 +130,13 @@ class PeerReports:
     """What the learner receives: who took part (`rows`) and what they reported (`labels`). No raw label, no key."""
 
     mechanism: PeerToPeerRR
-    rows: npt.NDArray[np.intp]
-    labels: npt.NDArray[np.uint8]
+    rows: Places
+    labels: UInt8s
     cluster_sizes: Int64s
     seeded: bool
 
     @property
-    def participates(self) -> npt.NDArray[np.bool_]:
+    def participates(self) -> Bools:
         """Whether each user took part."""
         mask = np.zeros(int(self.cluster_sizes.sum()), bool)
         mask[self.rows] = True
@@ -159,13 +158,13 @@ class PeerReports:
         return f"<PeerReports: {warning}{len(self.rows)} reports by {self.mechanism!r}>"
 
 
-def _coins(bits: BitStream, threshold: int, count: int) -> npt.NDArray[np.bool_]:
-    """Return coins that come up with probability threshold / 2^64."""
+def toss_coins(bits: BitStream, threshold: int, count: int) -> Bools:
+    """Return `count` coins that are True with probability threshold / 2^64, one word each; 2^64 is always True."""
     words = bits.take(count)
     return np.ones(count, bool) if threshold >= WORDS else words < np.uint64(threshold)
 
 
-def check_binary(labels: Any) -> npt.NDArray[np.bool_]:
+def check_binary(labels: Any) -> Bools:
     """Return binary labels as booleans; the message never shows more than that some are not."""
     array = np.asarray(labels)
     if array.ndim != 1 or array.size == 0 or array.dtype.kind not in "iub":

@@ -1,19 +1,34 @@
-"""What a mechanism is: public facts, the channel they imply, and the guarantee it keeps.
+"""What a mechanism is, and the mechanisms that respond at random within a set of labels.
 
-A mechanism never sees a label. It turns public knowledge (a prior, groups) into a `Channel`; the door draws from it.
-One that needs statistics of the labels first (`MeasuringMechanism`) asks the door for noisy counts.
+A mechanism is public facts, the channel they imply, and the guarantee that the channel keeps. It never sees a label: it
+turns public knowledge (a prior, groups) into a channel, and `labeldp.privatize` draws from that. A mechanism that needs
+statistics of the labels first (`MeasuringMechanism`) asks for noisy counts of them, at a price.
 
-What mechanisms accept as a prior: one row for all, a row per group, a row per example, whole or in batches.
+>>> best = RRWithPrior(1.0)
+>>> best.channel([[0.6, 0.3, 0.1], [0.98, 0.01, 0.01]]).sizes.tolist()
+[2, 1]
+>>> best.guarantee.epsilon()
+1.0
 
-Randomized response within candidate sets: what RRTop-k and RRWithPrior share.
+| mechanism | labels that can come out | uses a prior |
+|---|---|---|
+| `RandomizedResponse` | all K | no |
+| `RRTopK` | the k likeliest | to choose them |
+| `RRWithPrior` | the k* likeliest, k* the best for this prior | to choose them |
 
-`RandomizedResponse`: the classic, over all K classes.
+All three respond alike within their set of k labels: with odds = e^epsilon - 1 a label of the set is kept with
+probability odds / (odds + k), and otherwise, as for labels outside the set, one of the k is drawn uniformly.
 
-`RRTopK`: randomized response on the k likeliest labels of a prior.
+A prior is one row of class probabilities for all examples, a row per group (with `groups`), or a row per example, whole
+or in batches (an iterator, or a list of matrices) for data that do not fit in memory.
 
-`RRWithPrior`: the best epsilon-private guess at the label, given a prior.
+References: Warner, "Randomized response" (1965); Kairouz, Oh, Viswanath, "Extremal mechanisms for local differential
+privacy" (2016); Ghazi, Golowich, Kumar, Manurangsi, Zhang, "Deep learning with label differential privacy" (2021).
 
-From priors to candidate sets: the drivers around the compiled loops.
+Design notes. A mechanism is a frozen value, so that it can be shown, compared, stored beside its release and charged
+before anything is drawn. `guarantee` is a promise; the exact epsilon of the channel is computed from its rows, and
+`labeldp.privatize` refuses a channel that exceeds it. Candidate sets are chosen by the compiled loops of
+`labeldp.kernels`, without a sort.
 """
 
 from __future__ import annotations
@@ -26,9 +41,8 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from labeldp.arrays import Floats
+from labeldp.arrays import Bools, Floats, Int64s, Ints, UInt8s, UInt32s
 from labeldp.channel import CandidateChannel, Channel, FiniteChannel, check_row_index, odds_to_keep, safe_odds
 from labeldp.errors import Described, invalid
 from labeldp.guarantee import Guarantee
@@ -46,16 +60,19 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 #: (groups, n_groups, epsilon) -> noisy counts of labels, one row per group and one column per class.
-NoisyCounts = Callable[[npt.NDArray[np.integer[Any]], int, float], npt.NDArray[np.int64]]
+NoisyCounts = Callable[[Ints, int, float], Int64s]
 
 
 class Mechanism(abc.ABC):
-    """A way to randomize labels: frozen public fields, `channel` and `guarantee`."""
+    """A way to randomize labels: frozen public fields, `channel` and `guarantee`.
+
+    To write one, make a frozen dataclass with these two members (see docs/extending.md); `labeldp.testing` checks it.
+    """
 
     @property
     @abc.abstractmethod
     def guarantee(self) -> Guarantee:
-        """What is promised to the owner of each label."""
+        """What is promised to the owner of each label, whatever prior `channel` is given."""
 
     @abc.abstractmethod
     def channel(self, prior: Any = None, *, groups: Any = None, n_classes: int | None = None) -> FiniteChannel:
@@ -69,6 +86,16 @@ class Mechanism(abc.ABC):
             The row of `prior` that each example has.
         n_classes : int, optional
             K, where neither the mechanism nor the prior says it.
+
+        Returns
+        -------
+        FiniteChannel
+            A public value: one row that serves any number of examples, or as many rows as the prior has.
+
+        Raises
+        ------
+        LabelDPError
+            If the prior has rows that are not probabilities, or K is not said or said twice.
         """
 
     def with_epsilon(self, epsilon: float) -> Self:
@@ -91,9 +118,10 @@ class Mechanism(abc.ABC):
 class MeasuringMechanism(Mechanism):
     """A mechanism whose channel depends on noisy counts of the labels.
 
-    It still sees no label: `measured_channel` is handed a function that answers with noisy counts, at a price. The
-    door makes that function, charges the whole `guarantee` once before the first count, and refuses to draw if the
-    prices and `response_epsilon` add up to more than the guarantee, or if the channel exceeds `response_epsilon`.
+    It still sees no label: `measured_channel` is handed a function that answers with noisy counts, at a price.
+    `labeldp.privatize` makes that function, charges the whole `guarantee` once before the first count, and refuses to
+    draw if the prices and `response_epsilon` add up to more than the guarantee, or if the channel exceeds
+    `response_epsilon`.
     """
 
     @property
@@ -105,105 +133,19 @@ class MeasuringMechanism(Mechanism):
     def measured_channel(
         self, count: NoisyCounts, *, groups: Any, n_classes: int, n_examples: int, prior: Any = None
     ) -> FiniteChannel:
-        """Return the channel, after checking every public argument and then asking `count` for what it needs."""
+        """Return the channel, after checking every public argument and then asking `count` for what it needs.
 
-
-def check_n_classes(owner: str, n_classes: Any) -> int:
-    """Return the number of classes, at least two."""
-    if n_classes is None:
-        raise invalid(owner, "n_classes", "be given", got=None, fix="Pass n_classes= or a prior.")
-    fix = "With a single class the label says nothing: there is nothing to protect."
-    return check_integer(owner, "n_classes", n_classes, least=2, most=(1 << 31) - 1, fix=fix)
-
-
-def is_streamed(prior: Any) -> bool:
-    """Whether a prior comes in batches: an iterator, or a list or tuple of matrices."""
-    if isinstance(prior, Iterator):
-        return True
-    return isinstance(prior, (list, tuple)) and len(prior) > 0 and np.ndim(prior[0]) == 2
-
-
-def batches_of(owner: str, prior: Any, n_classes: int | None) -> Iterator[Floats]:
-    """Yield a per-example prior as float matrices of one width and one precision."""
-    pieces: Iterable[Any] = prior if is_streamed(prior) else (prior,)
-    first: Floats | None = None
-    for piece in pieces:
-        matrix = as_float_matrix(owner, "prior", piece)
-        expected = n_classes if first is None else first.shape[1]
-        check_width(owner, matrix.shape[1], expected)
-        if first is not None and matrix.dtype != first.dtype:
-            got = Described(f"{first.dtype} and then {matrix.dtype}")
-            raise invalid(owner, "prior", "have one precision in all batches", got=got)
-        first = matrix if first is None else first
-        yield matrix
-    if first is None:
-        raise invalid(owner, "prior", "have at least one batch", got=Described("none"))
-
-
-def check_width(owner: str, width: int, n_classes: int | None) -> int:
-    """Return the number of columns of a prior, which must be the number of classes."""
-    check_n_classes(owner, width)
-    if n_classes is not None and width != n_classes:
-        got = Described(f"{width} columns")
-        raise invalid(owner, "prior", f"have {n_classes} columns, one per class", got=got)
-    return width
-
-
-class CandidateResponse(Mechanism):
-    """Choose candidate labels from the prior, then respond at random within them.
-
-    A subclass says which candidates; epsilon is the same whatever they are, as long as the choice does not look at the
-    label.
-    """
-
-    epsilon: float
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """Pure epsilon for each label, and no one to trust."""
-        return Guarantee.pure(self.epsilon)
-
-    @abc.abstractmethod
-    def candidates(self, prior: Floats, *, first_row: int = 0) -> CandidateSets:
-        """Return the candidate set of each row of the prior."""
-
-    def channel(self, prior: Any = None, *, groups: Any = None, n_classes: int | None = None) -> Channel:
-        """Return the channel: one row for one prior, a row per group, or a candidate set per example."""
-        owner = type(self).__name__
-        if prior is None:
-            prior = self._prior_when_none(n_classes)
-        if is_streamed(prior) and groups is not None:
-            raise invalid(owner, "groups", "be left out when the prior comes in batches", got=Described("both"))
-        if is_streamed(prior) or (np.ndim(prior) == 2 and groups is None):
-            return self._per_example(owner, prior, n_classes)
-        rows = as_float_matrix(owner, "prior", np.atleast_2d(np.asarray(prior)))
-        check_width(owner, rows.shape[1], n_classes)
-        if np.ndim(prior) == 1 and groups is not None:
-            raise invalid(owner, "prior", "have a row per group", got=Described("one row"), fix="Leave out `groups`.")
-        return self._shared(rows, groups)
-
-    def _per_example(self, owner: str, prior: Any, n_classes: int | None) -> CandidateChannel:
-        pieces: list[CandidateSets] = []
-        done, width = 0, 0
-        for matrix in batches_of(owner, prior, n_classes):
-            pieces.append(self.candidates(matrix, first_row=done))
-            done, width = done + len(matrix), matrix.shape[1]
-        whole = pieces[0]
-        if len(pieces) > 1:
-            whole = CandidateSets(*(np.concatenate(column) for column in zip(*pieces, strict=True)))
-        odds = safe_odds(self.epsilon)
-        return CandidateChannel.trusted(odds=odds, members=whole.members, sizes=whole.sizes, n_classes=width)
-
-    def _shared(self, rows: Floats, groups: Any) -> Channel:
-        sets = self.candidates(rows)
-        keep, redraw = odds_to_keep(safe_odds(self.epsilon), sets.sizes)
-        base = sets.unpacked(rows.shape[1]) / sets.sizes[:, None].astype(np.float64)
-        index = None if groups is None else check_row_index(type(self).__name__, "groups", groups, len(rows))
-        return Channel(keep=keep, redraw=redraw, base=base, index=index)
-
-    def _prior_when_none(self, n_classes: int | None) -> Floats:
-        fix = "Pass prior=, one row of class probabilities for all or one per example."
-        raise invalid(type(self).__name__, "prior", "be given", got=None, fix=fix)
+        Parameters
+        ----------
+        count : callable
+            `NoisyCounts`: (groups, n_groups, epsilon) -> noisy counts (n_groups, K); each call spends its epsilon.
+        groups : array of shape (n,)
+            The group of each example, found without labels.
+        n_classes, n_examples : int
+            K, and the number of labels that will be drawn.
+        prior : optional
+            As for `channel`, for mechanisms that can use one besides the counts.
+        """
 
 
 @dataclass(frozen=True)
@@ -258,6 +200,66 @@ class RandomizedResponse(Mechanism):
         size = check_n_classes(owner, self.n_classes if self.n_classes is not None else n_classes)
         keep, redraw = odds_to_keep(safe_odds(self.epsilon), size)
         return Channel(keep=keep, redraw=redraw, base=np.full(size, 1.0 / size))
+
+
+class CandidateResponse(Mechanism):
+    """Choose candidate labels from the prior, then respond at random within them.
+
+    What `RRTopK` and `RRWithPrior` share. A subclass says which candidates; epsilon is the same whatever they are, as
+    long as the choice does not look at the label.
+    """
+
+    epsilon: float
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """Pure epsilon for each label, and no one to trust."""
+        return Guarantee.pure(self.epsilon)
+
+    @abc.abstractmethod
+    def candidates(self, prior: Floats, *, first_row: int = 0) -> CandidateSets:
+        """Return the candidate set of each row of the prior.
+
+        `first_row` is the number of the first row in the whole data set: only messages about bad rows use it.
+        """
+
+    def channel(self, prior: Any = None, *, groups: Any = None, n_classes: int | None = None) -> Channel:
+        """Return the channel: one row for one prior, a row per group, or a candidate set per example."""
+        owner = type(self).__name__
+        if prior is None:
+            prior = self._prior_when_none(n_classes)
+        if is_streamed(prior) and groups is not None:
+            raise invalid(owner, "groups", "be left out when the prior comes in batches", got=Described("both"))
+        if is_streamed(prior) or (np.ndim(prior) == 2 and groups is None):
+            return self._channel_per_example(owner, prior, n_classes)
+        rows = as_float_matrix(owner, "prior", np.atleast_2d(np.asarray(prior)))
+        check_width(owner, rows.shape[1], n_classes)
+        if np.ndim(prior) == 1 and groups is not None:
+            raise invalid(owner, "prior", "have a row per group", got=Described("one row"), fix="Leave out `groups`.")
+        return self._channel_by_rows(rows, groups)
+
+    def _channel_per_example(self, owner: str, prior: Any, n_classes: int | None) -> CandidateChannel:
+        pieces: list[CandidateSets] = []
+        done, width = 0, 0
+        for matrix in read_batches(owner, prior, n_classes):
+            pieces.append(self.candidates(matrix, first_row=done))
+            done, width = done + len(matrix), matrix.shape[1]
+        whole = pieces[0]
+        if len(pieces) > 1:
+            whole = CandidateSets(*(np.concatenate(column) for column in zip(*pieces, strict=True)))
+        odds = safe_odds(self.epsilon)
+        return CandidateChannel.trusted(odds=odds, members=whole.members, sizes=whole.sizes, n_classes=width)
+
+    def _channel_by_rows(self, rows: Floats, groups: Any) -> Channel:
+        sets = self.candidates(rows)
+        keep, redraw = odds_to_keep(safe_odds(self.epsilon), sets.sizes)
+        base = sets.unpack(rows.shape[1]) / sets.sizes[:, None].astype(np.float64)
+        index = None if groups is None else check_row_index(type(self).__name__, "groups", groups, len(rows))
+        return Channel(keep=keep, redraw=redraw, base=base, index=index)
+
+    def _prior_when_none(self, n_classes: int | None) -> Floats:
+        fix = "Pass prior=, one row of class probabilities for all or one per example."
+        raise invalid(type(self).__name__, "prior", "be given", got=None, fix=fix)
 
 
 @dataclass(frozen=True)
@@ -356,10 +358,10 @@ class RRWithPrior(CandidateResponse):
 class CandidateSets(NamedTuple):
     """A candidate set per row: packed bits (label j is bit j, little order) and their sizes."""
 
-    members: npt.NDArray[np.uint8]
-    sizes: npt.NDArray[np.uint32]
+    members: UInt8s
+    sizes: UInt32s
 
-    def unpacked(self, n_classes: int) -> npt.NDArray[np.bool_]:
+    def unpack(self, n_classes: int) -> Bools:
         """Return the sets as a boolean matrix."""
         return np.unpackbits(self.members, axis=1, count=n_classes, bitorder="little").astype(bool)
 
@@ -369,16 +371,17 @@ _ENTRIES = 1 << 20
 
 
 def likeliest_sets(owner: str, prior: Floats, *, odds: float, first_row: int = 0) -> CandidateSets:
-    """Return the optimal candidate set of each row of `prior` for RRWithPrior.
+    """Return the optimal candidate set of each row of `prior` for RRWithPrior: threads run the compiled loops.
 
-    `first_row` is the number of the first row in the whole data set, for messages.
+    The loops check the rows as they read them; a row that is not a probability vector raises `LabelDPError` with its
+    number in the whole data set, counted from `first_row`.
     """
     from labeldp import kernels
 
     n, n_classes = prior.shape
     if math.isinf(odds):  # nothing is hidden: every label is kept, also one the prior thinks impossible
         check_probability_rows(owner, "prior", prior, first_row=first_row)
-        return everything(n, n_classes)
+        return all_label_sets(n, n_classes)
     sets = CandidateSets(np.empty((n, (n_classes + 7) // 8), np.uint8), np.empty(n, np.uint32))
     # Beyond 1e30 the set is every label with more than 1e-30 of the mass: no narrower float32 overflow than that.
     select = kernels.select_tiles if n_classes <= kernels.LANES else kernels.select_rows
@@ -397,7 +400,7 @@ def likeliest_sets(owner: str, prior: Floats, *, odds: float, first_row: int = 0
     return sets
 
 
-def everything(n: int, n_classes: int) -> CandidateSets:
+def all_label_sets(n: int, n_classes: int) -> CandidateSets:
     """Return n sets of all labels."""
     row = np.packbits(np.ones((1, n_classes), np.uint8), axis=1, bitorder="little")
     return CandidateSets(np.repeat(row, n, axis=0), np.full(n, n_classes, np.uint32))
@@ -417,3 +420,44 @@ def top_k_sets(prior: Floats, *, k: int) -> CandidateSets:
         inside = above | (tied & (np.cumsum(tied, axis=1) <= room))
         members[low : low + step] = np.packbits(inside, axis=1, bitorder="little")
     return CandidateSets(members, np.full(n, k, np.uint32))
+
+
+def check_n_classes(owner: str, n_classes: Any) -> int:
+    """Return the number of classes, at least two; None and anything else is refused in the name of `owner`."""
+    if n_classes is None:
+        raise invalid(owner, "n_classes", "be given", got=None, fix="Pass n_classes= or a prior.")
+    fix = "With a single class the label says nothing: there is nothing to protect."
+    return check_integer(owner, "n_classes", n_classes, least=2, most=(1 << 31) - 1, fix=fix)
+
+
+def is_streamed(prior: Any) -> bool:
+    """Whether a prior comes in batches: an iterator, or a list or tuple of matrices."""
+    if isinstance(prior, Iterator):
+        return True
+    return isinstance(prior, (list, tuple)) and len(prior) > 0 and np.ndim(prior[0]) == 2
+
+
+def read_batches(owner: str, prior: Any, n_classes: int | None) -> Iterator[Floats]:
+    """Yield a per-example prior as float matrices of one width and one precision."""
+    pieces: Iterable[Any] = prior if is_streamed(prior) else (prior,)
+    first: Floats | None = None
+    for piece in pieces:
+        matrix = as_float_matrix(owner, "prior", piece)
+        expected = n_classes if first is None else first.shape[1]
+        check_width(owner, matrix.shape[1], expected)
+        if first is not None and matrix.dtype != first.dtype:
+            got = Described(f"{first.dtype} and then {matrix.dtype}")
+            raise invalid(owner, "prior", "have one precision in all batches", got=got)
+        first = matrix if first is None else first
+        yield matrix
+    if first is None:
+        raise invalid(owner, "prior", "have at least one batch", got=Described("none"))
+
+
+def check_width(owner: str, width: int, n_classes: int | None) -> int:
+    """Return the number of columns of a prior, which must be the number of classes."""
+    check_n_classes(owner, width)
+    if n_classes is not None and width != n_classes:
+        got = Described(f"{width} columns")
+        raise invalid(owner, "prior", f"have {n_classes} columns, one per class", got=got)
+    return width

@@ -22,7 +22,7 @@ import zmq
 import zmq.asyncio
 
 from labeldp.errors import Described, LabelDPError, invalid
-from labeldp.mechanisms.peers import WORDS, _coins
+from labeldp.mechanisms.peers import WORDS, toss_coins
 from labeldp.peers.messages import LINGER, Refused, Roster, Terms, encode, is_label, opened, read
 from labeldp.random import BitStream, NoiseKey
 from labeldp.samplers import uniform_below
@@ -57,7 +57,7 @@ class Peer:
         self._takes_part = self._coin(math.floor(Fraction(terms.theta) * WORDS))
 
     def _coin(self, threshold: int) -> bool:
-        return bool(_coins(self._bits, threshold, 1)[0])
+        return bool(toss_coins(self._bits, threshold, 1)[0])
 
     async def play(self, context: zmq.asyncio.Context) -> None:
         """Take part in one run, from hello to report; ends by itself when nobody answers any more."""

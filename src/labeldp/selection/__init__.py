@@ -29,8 +29,8 @@ from labeldp.selection.exponential import (
     top_k_exponential,
 )
 from labeldp.selection.histogram import Histogram
-from labeldp.selection.maximum import large_gap, noisy_max, top_stable
-from labeldp.selection.stable import StablePlan, propose_test_release, stable_plan, stable_top_k
+from labeldp.selection.maximum import large_gap, noisy_max
+from labeldp.selection.stable import StablePlan, propose_test_release, stable_plan, stable_top_k, top_stable
 
 __all__ = [
     "Histogram",

@@ -1,55 +1,46 @@
-r"""The two neighbouring relations of counts by users, and how far one user can move what is selected.
+r"""What all selections share: their result, the two neighbouring relations, the search for noise, noise, and levels.
 
 >>> read_neighbours("demo", "replace").reach
 2
+>>> from labeldp.random import BitStream, NoiseKey
+>>> gumbel(BitStream(NoiseKey.from_seed(1)), 3).shape
+(3,)
 
-Statement. One user adds at most 1 to each count, and may add to any number of them. Let h be the counts, sorted
-h_(1) >= h_(2) >= ..., and q_j = h_(j) - h_(j+1) the j-th gap. Between neighbours
+**How far one user can move what is selected.** One user adds at most 1 to each count, and may add to any number of
+them. Let h be the counts, sorted h_(1) >= h_(2) >= ..., and q_j = h_(j) - h_(j+1) the j-th gap. Between neighbours
 
 - add_remove: every count, hence every sorted count, changes by 0 or 1, all in one direction. So counts differ in range
   (largest change less smallest) by at most 1, and a gap, the difference of two sorted counts, by at most 1.
 - replace: one user removed, then one added. So counts differ in range by at most 2, a gap by at most 2.
 
-`reach` is this number g. The changes of all gaps lie in [-g, g]: their range is 2 g. If q_j > g, the j leading items
-are the same for every neighbour: under add_remove an item inside falls by 1 or one outside rises by 1, not both; under
-replace both may happen, and the distance shrinks by at most 2.
+`Relation.reach` is this number g. The changes of all gaps lie in [-g, g]: their range is 2 g. If q_j > g, the j leading
+items are the same for every neighbour: under add_remove an item inside falls by 1 or one outside rises by 1, not both;
+under replace both may happen, and the distance shrinks by at most 2.
 
-The least noise that meets a budget, by way of Renyi curves: about ten evaluations of a millisecond.
+**The least noise that meets a budget** (`least_noise`) is found by way of Renyi curves, about ten evaluations of a
+millisecond. `labeldp.accounting.calibrate` does the same for any guarantee, and asks it for its tightest delta. That
+may convolve losses, a tenth of a second each; a selection is calibrated once per query, so this one uses the Renyi
+curve alone. What it finds meets the budget; the guarantee may then show a little less than was asked for.
 
->>> from labeldp.guarantee import Guarantee
 >>> noise = least_noise("demo", lambda s: Guarantee.zcdp(1 / s**2), epsilon=1.0, delta=1e-6)
 >>> Guarantee.zcdp(1 / noise**2).epsilon(1e-6) <= 1.0
 True
 
-Design notes. `labeldp.accounting.calibrate` does the same for any guarantee, and asks it for its tightest delta. That
-may convolve losses, a tenth of a second each; a selection is calibrated once per query, so this one uses the Renyi
-curve alone. What it finds meets the budget; the guarantee may then show a little less than was asked for. (Folders of
-one layer do not import each other.)
+**Noise.** E = -log(1 - V) is exponential for uniform V, and -log E is Gumbel. The right tail of the Gumbel is small V,
+so V is built with a relative error of 2^-53 down to 2^-129: two words, of which the second refines the first where the
+first is small. The left tail is V near 1, and 1 - V is built the same way from the complement of the words. Laplace and
+Gaussian noise on counts is discrete and exact (`labeldp.samplers`).
 
-Noise for selections: Gumbel by 128-bit uniforms, and which noise a noisy maximum may use.
-
->>> from labeldp.random import BitStream, NoiseKey
->>> gumbel(BitStream(NoiseKey.from_seed(1)), 3).shape
-(3,)
-
-References: Durfee & Rogers 2019 (Gumbel noise is the exponential mechanism); Canonne, Kamath & Steinke 2020 (discrete
-Laplace and Gaussian).
-
-Design notes. E = -log(1 - V) is exponential for uniform V, and -log E is Gumbel. The right tail of the Gumbel is small
-V, so V is built with a relative error of 2^-53 down to 2^-129: two words, of which the second refines the first where
-the first is small. The left tail is V near 1, and 1 - V is built the same way from the complement of the words.
-Laplace and Gaussian noise on counts is discrete and exact (`labeldp.samplers`).
-
-The distinct values of counts: a million candidates have few hundred different counts, and only those matter.
+**Levels.** A million candidates have few hundred different counts, and only those matter: with sorted counts, the gap
+h_(j) - h_(j+1) is positive only at the end j of a level. Counting (bincount) beats sorting where the largest count is
+not much larger than the number of candidates.
 
 >>> levels = find_levels(np.array([7, 2, 2, 9, 2]))
 >>> levels.values.tolist(), levels.ends.tolist()
 ([9, 7, 2], [1, 2, 5])
 
-Design notes. With sorted counts h_(1) >= h_(2) >= ..., the gap h_(j) - h_(j+1) is positive only at the end j of a
-level. Counting (bincount) beats sorting where the largest count is not much larger than the number of candidates.
-
-What a selection hands out: the chosen items, how many, whether the test passed, and what it cost.
+References: Durfee & Rogers 2019 (Gumbel noise is the exponential mechanism); Canonne, Kamath & Steinke 2020 (discrete
+Laplace and Gaussian); Kairouz, Oh & Viswanath 2015 (what dominates (epsilon, delta)-DP).
 """
 
 from __future__ import annotations
@@ -77,6 +68,39 @@ ONE_EACH = "one user adds at most 1 to each count"
 FLOATING_POINT = "the selection's Gumbel noise is continuous, drawn in 64-bit floating point"
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Selection:
+    """The result of a private selection: the chosen items, how many, whether the test passed, and what it cost.
+
+    Fields
+    ------
+    items : array
+        Names (or indices where the counts have none). A set is listed in an order that says nothing of the counts (that
+        of the candidates, or sorted names); an ordered selection in the order in which it was drawn.
+    k : int
+        How many were proposed; public, also when the test failed.
+    passed : bool
+        Whether a stability test let a set out; True where there is no test.
+    guarantee : Guarantee
+        Of this one call.
+    seeded : bool
+        Reproducible, hence not private.
+    proposed : int, optional
+        The rank that was tested, where k was fixed beforehand.
+    """
+
+    items: Array
+    k: int
+    passed: bool
+    guarantee: Guarantee
+    seeded: bool
+    proposed: int | None = None
+
+    def __repr__(self) -> str:
+        marks = ("" if self.passed else ", test failed") + (", seeded: not private" if self.seeded else "")
+        return f"<Selection: k = {self.k}, {np.size(self.items)} items{marks}; {self.guarantee}>"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Relation:
     """A neighbouring relation: its name, the reach g of one change, and the unit its guarantee states."""
@@ -97,7 +121,7 @@ RELATIONS = {
 
 
 def read_neighbours(owner: str, neighbours: Any) -> Relation:
-    """Return the relation of this name."""
+    """Return the relation of this name, "add_remove" or "replace"; anything else is refused in the name of `owner`."""
     known = tuple(RELATIONS)
     return RELATIONS[check_choice(owner, "neighbours", neighbours if isinstance(neighbours, str) else None, known)]
 
@@ -130,7 +154,11 @@ def check_test_delta(owner: str, test_delta: Any, delta: float, queries: int) ->
 
 
 def least_noise(owner: str, make: Callable[[float], Guarantee], *, epsilon: float, delta: float) -> float:
-    """Return nearly the least noise whose guarantee, made by `make`, is (epsilon, delta)-DP for delta > 0."""
+    """Return nearly the least noise whose guarantee, made by `make`, is (epsilon, delta)-DP for delta > 0.
+
+    *Guarantee*: the answer was evaluated and meets the budget; it is within `WIDTH` of the least that does. A budget
+    that noise of `MOST_NOISE` does not meet raises `PrivacyError`.
+    """
 
     def excess(noise: float) -> float:
         """The logarithm of how far delta, slack aside, is from the budget: > 0 is too much, and nearly linear."""
@@ -154,10 +182,10 @@ def least_noise(owner: str, make: Callable[[float], Guarantee], *, epsilon: floa
     while below <= 0 and low > 1 / MOST_NOISE:
         low, high, above = low / 2, low, below
         below = excess(low)
-    return _narrowed(excess, low, high, below, above) if below > 0 else high
+    return _narrow_bracket(excess, low, high, below, above) if below > 0 else high
 
 
-def _narrowed(excess: Callable[[float], float], low: float, high: float, below: float, above: float) -> float:
+def _narrow_bracket(excess: Callable[[float], float], low: float, high: float, below: float, above: float) -> float:
     """Return the upper end of a narrow bracket around the root; `high` always meets the budget.
 
     Each step tries the secant's point, a quarter of the wanted width above it so that it tends to meet the budget, and
@@ -174,7 +202,7 @@ def _narrowed(excess: Callable[[float], float], low: float, high: float, below: 
     return high
 
 
-def approximate(epsilon: float, delta: float, **terms: Any) -> Guarantee:
+def approximate_guarantee(epsilon: float, delta: float, **terms: Any) -> Guarantee:
     """Return (epsilon, delta)-DP as a profile: randomized response that leaks with probability delta dominates it.
 
     At t <= epsilon its delta is delta + (1 - delta)(E - e^t)/(E + 1) [Kairouz, Oh & Viswanath 2015], linear in e^t, so
@@ -209,7 +237,7 @@ def gumbel(bits: BitStream, size: int) -> Float64s:
     return noise
 
 
-def noisy(bits: BitStream, scores: Float64s, *, noise: str, scale: float) -> Float64s:
+def add_noise(bits: BitStream, scores: Float64s, *, noise: str, scale: float) -> Float64s:
     """Return the scores with noise of this kind and scale (Gumbel and Laplace: the scale; Gaussian: sigma).
 
     The discrete draws are integers, so whole scores below 2^53 stay whole: the sum is exact.
@@ -294,26 +322,3 @@ def find_levels(counts: Int64s) -> Levels:
     ordered = np.sort(counts.astype(np.int32) if largest < 2**31 else counts)
     starts = np.append(0, np.flatnonzero(ordered[1:] != ordered[:-1]) + 1)
     return Levels(values=ordered[starts][::-1].astype(np.int64), ends=ordered.size - starts[::-1])
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Selection:
-    """The result of a private selection.
-
-    `items`: names (or indices where the counts have none). A set is listed in an order that says nothing of the counts
-    (that of the candidates, or sorted names); an ordered selection in the order in which it was drawn.
-    `k`: how many were proposed; public, also when the test failed. `passed`: whether a stability test let a set out;
-    True where there is no test. `proposed`: the rank that was tested, where k was fixed beforehand. `guarantee`: of
-    this one call. `seeded`: reproducible, hence not private.
-    """
-
-    items: Array
-    k: int
-    passed: bool
-    guarantee: Guarantee
-    seeded: bool
-    proposed: int | None = None
-
-    def __repr__(self) -> str:
-        marks = ("" if self.passed else ", test failed") + (", seeded: not private" if self.seeded else "")
-        return f"<Selection: k = {self.k}, {np.size(self.items)} items{marks}; {self.guarantee}>"

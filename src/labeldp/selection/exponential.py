@@ -1,29 +1,23 @@
-r"""Top k by the exponential mechanism: k rounds of noisy max without replacement, accounted as bounded range (EM-CDP).
+r"""Items in order, by the exponential mechanism: top k of a public list, or of a domain that is not known.
 
 >>> found = top_k_exponential([90, 88, 3, 2], k=2, epsilon=2.0, delta=1e-6, neighbours="add_remove", rng=1)
 >>> sorted(found.items.tolist())
 [0, 1]
-
-References: McSherry & Talwar 2007; Durfee & Rogers 2019 (peeling is one-shot Gumbel noise; bounded range); Dong, Durfee
-& Rogers 2020; Cesar & Rogers 2021 (zCDP epsilon^2 / 8 a round).
-
-Design notes. Statement. Peeling draws, k times, one of the items left with probability proportional to exp(h_i / b).
-Counts of neighbours change by a range of at most g, so each round has bounded range g / b, and k rounds compose.
-One-shot adds one Gumbel(b) to every count and lists the k largest in order: the same law. (Given that i has the largest
-noisy count, the others' noise is conditioned only on lying below it, and the order among them is independent of where.)
-The order of the items is part of what is released and paid for.
-
-Limited Domain: ordered top k over a domain that is not known, by noise on the leading items and on a bottom line.
-
 >>> votes = {"ham": 900, "egg": 800, "tea": 2}
 >>> limited_domain(votes, k=2, k_bar=5, epsilon=2.0, delta=1e-6, neighbours="add_remove", rng=1).items.tolist()
 ['ham', 'egg']
 
-Reference: Durfee & Rogers, "Practical Differentially Private Top-k Selection with Pay-what-you-get Composition" (2019).
+**Top k by peeling**: k rounds of noisy max without replacement. Peeling draws, k times, one of the items left with
+probability proportional to exp(h_i / b). Counts of neighbours change by a range of at most g, so each round has bounded
+range g / b (zCDP (g / b)^2 / 8), and k rounds compose. One-shot adds one Gumbel(b) to every count and lists the k
+largest in order: the same law. (Given that i has the largest noisy count, the others' noise is conditioned only on
+lying below it, and the order among them is independent of where.) The order of the items is part of what is released
+and paid for.
 
-Design notes. Statement. Let A be the items of positive count among the k_bar largest, b the Gumbel scale, g the
-reach of a count, T = b log(k_bar / delta_t) and h_bottom = h_(k_bar + 1) + g + T. Add Gumbel(b) to the counts of A and
-to h_bottom, and list the items above the noisy bottom, largest first, at most k. This is delta_t-approximately RDP with
+**Limited domain**: noise on the leading items and on a bottom line. Let A be the items of positive count among the
+k_bar largest, b the Gumbel scale, g the reach of a count, T = b log(k_bar / delta_t) and h_bottom = h_(k_bar + 1) + g +
+T. Add Gumbel(b) to the counts of A and to h_bottom, and list the items above the noisy bottom, largest first, at most
+k. This is delta_t-approximately RDP with
 
     D_a = k BR_a(g / b) + k log(1 + delta_t) - log(1 - delta_t) a / (a - 1),
 
@@ -37,6 +31,10 @@ items and the bottom. An outcome o without bad items has at most k draws, each w
 W >= w, hence N(o) (1 + delta_t)^-k <= M(o) <= N(o). With P = M given no bad item, P(o) <= N(o) / (1 - delta_t) and
 P'(o) >= N'(o) (1 + delta_t)^-k, so D_a(P, P') exceeds D_a(N, N') by at most the two small terms. N and N' are k rounds
 of an exponential mechanism over one list, whose scores (bottom included) change by a range of at most g.
+
+References: McSherry & Talwar 2007; Durfee & Rogers, "Practical Differentially Private Top-k Selection with
+Pay-what-you-get Composition" (2019; peeling is one-shot Gumbel noise, bounded range, the limited domain); Dong, Durfee
+& Rogers 2020; Cesar & Rogers 2021 (zCDP epsilon^2 / 8 a round).
 """
 
 from __future__ import annotations
@@ -65,7 +63,7 @@ from labeldp.selection.base import (
     read_neighbours,
 )
 from labeldp.selection.histogram import Histogram
-from labeldp.selection.maximum import ORDERS, public_histogram
+from labeldp.selection.maximum import ORDERS, read_public_histogram
 from labeldp.validate import check_choice, check_integer
 
 
@@ -83,16 +81,17 @@ def top_k_exponential(
 ) -> Selection:
     """Return k items in the order drawn; `queries` such calls together stay within the budget.
 
-    *Guarantee*: k rounds of bounded range; with delta = 0 pure epsilon. `method`: "one_shot" or "peeling", the same law
-    by different work (a draw per candidate, or per round and distinct count).
+    `counts`, `epsilon`, `delta`, `neighbours`, `candidates` and `rng` are as for `labeldp.selection.stable_top_k`.
+    `method`: "one_shot" or "peeling", the same law by different work (a draw per candidate, or per round and distinct
+    count). *Guarantee*: k rounds of bounded range; with delta = 0 pure epsilon.
     """
     owner = "top_k_exponential"
     check_choice(owner, "method", method, ("one_shot", "peeling"))
-    histogram = public_histogram(owner, counts, candidates)
+    histogram = read_public_histogram(owner, counts, candidates)
     k = check_integer(owner, "k", k, least=1, most=histogram.counts.size)
     scale = exponential_scale(k=k, epsilon=epsilon, delta=delta, neighbours=neighbours, queries=queries)
     key = as_key(owner, rng)
-    draw = one_shot if method == "one_shot" else peel
+    draw = draw_one_shot if method == "one_shot" else draw_by_peeling
     items = histogram.pick(draw(BitStream(key), histogram.counts, k, scale=scale))
     promise = exponential_guarantee(k=k, scale=scale, neighbours=neighbours)
     return Selection(items=items, k=k, passed=True, guarantee=promise, seeded=key.seeded)
@@ -133,7 +132,7 @@ def rounds_guarantee(relation: Relation, *, scale: float, rounds: int) -> Guaran
     return single.times(rounds)
 
 
-def one_shot(bits: BitStream, counts: Int64s, k: int, *, scale: float) -> Int64s:
+def draw_one_shot(bits: BitStream, counts: Int64s, k: int, *, scale: float) -> Int64s:
     """Return the places of the k largest noisy counts, largest first."""
     scores = counts / scale + gumbel(bits, counts.size)
     lead = np.argpartition(-scores, k - 1)[:k] if k < counts.size else np.arange(counts.size)
@@ -141,8 +140,8 @@ def one_shot(bits: BitStream, counts: Int64s, k: int, *, scale: float) -> Int64s
     return ordered
 
 
-def peel(bits: BitStream, counts: Int64s, k: int, *, scale: float) -> Int64s:
-    """Return the places of k items drawn one by one; equal counts share a draw (see `maximum`)."""
+def draw_by_peeling(bits: BitStream, counts: Int64s, k: int, *, scale: float) -> Int64s:
+    """Return the places of k items drawn one by one; equal counts share a draw (see `labeldp.selection.maximum`)."""
     levels = find_levels(counts)
     left = np.diff(levels.ends, prepend=0)
     members: dict[int, Int64s] = {}
@@ -178,7 +177,11 @@ def limited_domain(
     candidates: Sequence[Any] | None = None,
     rng: Any = None,
 ) -> Selection:
-    """Return at most k items in order; `.passed` says whether there are k. `k_bar` is public, 10 k unless given."""
+    """Return at most k items in order, of a domain that need not be known; `.passed` says whether there are k.
+
+    The arguments are those of `labeldp.selection.stable_top_k`, and `k_bar`: how many of the leading items may be named
+    at all, public, 10 k unless given. *Guarantee*: the approximate Renyi curve of the module's notes.
+    """
     owner = "limited_domain"
     relation = read_neighbours(owner, neighbours)
     budget, slack = check_budget(owner, epsilon, delta)
@@ -187,7 +190,9 @@ def limited_domain(
     spread = check_integer(owner, "k_bar", DEFAULT_SPREAD * k if k_bar is None else k_bar, least=k)
     number = check_integer(owner, "queries", queries, least=1)
     share = check_test_delta(owner, test_delta, slack, number)
-    scale = _solved(k=k, epsilon=budget, delta=slack, neighbours=neighbours, test_delta=share, queries=number)
+    scale = limited_domain_scale(
+        k=k, epsilon=budget, delta=slack, neighbours=neighbours, test_delta=share, queries=number
+    )
     key = as_key(owner, rng)
     bits = BitStream(key)
     lead = histogram.top(spread)
@@ -219,7 +224,9 @@ def limited_domain_guarantee(*, k: int, scale: float, neighbours: str, test_delt
 
 
 @lru_cache(maxsize=256)
-def _solved(*, k: int, epsilon: float, delta: float, neighbours: str, test_delta: float, queries: int) -> float:
+def limited_domain_scale(
+    *, k: int, epsilon: float, delta: float, neighbours: str, test_delta: float, queries: int
+) -> float:
     """Return the least Gumbel scale for checked arguments."""
 
     def promise(scale: float) -> Guarantee:

@@ -7,19 +7,19 @@
 >>> Histogram.from_pairs(["ann", "ann", "bob"], ["ham", "ham", "ham"]).counts
 array([2])
 
-Design notes. Which items occur is as private as how often. So a mapping or a table without `candidates` has an unknown
-domain: its items count as drawn from an endless supply whose other members have count 0, and only methods that never
-name an item of small count take it. An array's length is public; so is a list of candidates.
-
-Users per item from a table of pairs, each pair once, in memory that a few bytes per row bound.
+A table of pairs (user, item) counts each pair once, in memory that a few bytes per row bound:
 
 >>> names, counts = count_pairs("demo", [1, 1, 2, 2], ["a", "a", "a", "b"])
 >>> names.tolist(), counts.tolist()
 (['a', 'b'], [2, 1])
 
-Design notes. Both columns become integer codes, chunk by chunk. Users are then split into parts by code; the pairs of
+Both columns become integer codes, chunk by chunk. Users are then split into parts by code; the pairs of
 one part are packed into one integer each (user * n_items + item), sorted, and repeated ones dropped. Only the codes (8
 to 16 bytes a row) and one part live at a time.
+
+Design notes. Which items occur is as private as how often. So a mapping or a table without `candidates` has an unknown
+domain: its items count as drawn from an endless supply whose other members have count 0, and only methods that never
+name an item of small count take it. An array's length is public; so is a list of candidates.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from labeldp.arrays import Array, Int64s
 from labeldp.errors import Described, invalid, nearest
@@ -66,7 +65,7 @@ class Histogram:
             return cls(counts=values, names=names)
         keys = as_names(list(counts.keys()))
         values = check_counts(owner, list(counts.values()))
-        order = tidy_order(keys, values)
+        order = order_by_name(keys, values)
         found = cls(counts=values[order], names=keys[order], public=False)
         return found if candidates is None else found.among(candidates, owner=owner)
 
@@ -99,11 +98,11 @@ class Histogram:
         """The distinct counts, falling, and how many candidates have each."""
         return find_levels(self.counts)
 
-    def pick(self, places: npt.NDArray[np.int64]) -> Array:
+    def pick(self, places: Int64s) -> Array:
         """Return the names (or indices) at these places."""
         return places if self.names is None else self.names[places]
 
-    def top(self, k: int) -> npt.NDArray[np.int64]:
+    def top(self, k: int) -> Int64s:
         """Return the places of the k largest counts in rising order; among equals the first are taken.
 
         Where candidates are not public there may be fewer than k.
@@ -143,7 +142,7 @@ def check_counts(owner: str, counts: Any) -> Int64s:
     return array.astype(np.int64, copy=False)
 
 
-def tidy_order(names: Array, counts: Int64s) -> Int64s:
+def order_by_name(names: Array, counts: Int64s) -> Int64s:
     """Return the places of positive counts, sorted by name: neither zeros nor the order of insertion may show."""
     kept = np.flatnonzero(counts)
     try:
@@ -176,14 +175,14 @@ def as_names(values: list[Any]) -> Array:
 CHUNK = 1 << 20
 
 
-def count_pairs(owner: str, users: Any, items: Any) -> tuple[npt.NDArray[Any], Int64s]:
+def count_pairs(owner: str, users: Any, items: Any) -> tuple[Array, Int64s]:
     """Return the distinct items, sorted, and how many distinct users have each."""
     user_column, item_column = read_column(owner, "users", users), read_column(owner, "items", items)
     if user_column.size != item_column.size or user_column.size == 0:
         got = Described(f"{user_column.size} users and {item_column.size} items")
         raise invalid(owner, "users and items", "be columns of one length, not empty", got=got)
-    names, item_codes = coded(item_column)
-    _, user_codes = coded(user_column)
+    names, item_codes = encode_column(item_column)
+    _, user_codes = encode_column(user_column)
     counts = np.zeros(names.size, np.int64)
     n_parts = -(-user_column.size // CHUNK)
     for part in range(n_parts):
@@ -202,7 +201,7 @@ def count_pairs(owner: str, users: Any, items: Any) -> tuple[npt.NDArray[Any], I
     return names, counts
 
 
-def coded(column: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+def encode_column(column: Array) -> tuple[Array, Array]:
     """Return the distinct values, sorted, and the place of each row's value among them, in the smallest integers."""
     chunks = range(0, column.size, CHUNK)
     names = np.unique(np.concatenate([np.unique(column[low : low + CHUNK]) for low in chunks]))
@@ -214,7 +213,7 @@ def coded(column: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]
     return names, codes
 
 
-def read_column(owner: str, name: str, column: Any) -> npt.NDArray[Any]:
+def read_column(owner: str, name: str, column: Any) -> Array:
     """Return a column of integers or text; Arrow columns are read through their own conversion."""
     if hasattr(column, "combine_chunks") or hasattr(column, "to_pylist"):
         column = column.to_numpy() if hasattr(column, "combine_chunks") else column.to_numpy(zero_copy_only=False)

@@ -1,15 +1,21 @@
-r"""StableTopK: choose k where the counts fall steeply, test that the k leading items are stable, release them exactly.
+r"""Sets that are released exactly, after a private test that no user could change them.
+
+Three ways: choose k where the counts fall steeply and test the k leading items (`stable_top_k`), test a k that is
+public (`propose_test_release`), or test one rank after another until one is stable (`top_stable`).
 
 >>> found = stable_top_k([90, 88, 3, 2, 0], epsilon=1.0, delta=1e-6, neighbours="add_remove", rng=2)
 >>> found.k, found.passed, found.items.tolist()
 (2, True, [0, 1])
 >>> found.guarantee.epsilon(1e-6) <= 1.0
 True
+>>> found = propose_test_release([90, 88, 3, 2], k=2, epsilon=1.0, delta=1e-6, neighbours="add_remove", rng=1)
+>>> found.passed, found.items.tolist()
+(True, [0, 1])
+>>> top_stable([900, 800, 3, 2], k=3, epsilon=1.0, delta=1e-6, neighbours="add_remove", rng=1).items.tolist()
+[0, 1]
 
-References: [TK] Zhu & Wang, "Adaptive Private-K-Selection with Adaptive K and Application to Multi-label PATE" (2022),
-Algorithms 2 and 3, Theorems 11 and 12.
-
-Design notes. Statement. With g the reach of a gap (1 for add_remove, 2 for replace) and noise s:
+**StableTopK** ([TK] Algorithms 2 and 3, Theorems 11 and 12). With g the reach of a gap (1 for add_remove, 2 for
+replace) and noise s:
 
 - choose: noisy max over the gaps, Gumbel scale s: bounded range 2 g / s, so zCDP g^2 / (2 s^2);
 - test: Gaussian propose-test-release, sigma = s: delta_t-approximate zCDP g^2 / (2 s^2);
@@ -22,29 +28,41 @@ add_remove; its rho + sqrt(2 rho log(1 / delta)) is not a valid conversion, and 
 
 Utility: if the gap at the chosen k is at least g + 2 T, T = ceil(s z), the test passes with probability >= 1 - delta_t.
 
-Propose-test-release: name the k leading items exactly, if a private test finds that no user could change them.
-
->>> found = propose_test_release([90, 88, 3, 2], k=2, epsilon=1.0, delta=1e-6, neighbours="add_remove", rng=1)
->>> found.passed, found.items.tolist()
-(True, [0, 1])
-
-References: [TK] Algorithms 4 and 5, Lemma 18, Corollary 19; Dwork & Lei 2009; Thakurta & Smith 2013.
-
-Design notes. Statement. Let q = h_(k) - h_(k+1), g its reach, Z discrete noise and T a whole number with
-Pr[Z > T] <= delta_t. The set is released iff
+**Propose-test-release** ([TK] Algorithms 4 and 5, Lemma 18, Corollary 19; Dwork & Lei 2009). Let q = h_(k) - h_(k+1), g
+its reach, Z discrete noise and T a whole number with Pr[Z > T] <= delta_t. The set is released iff
 
     gaussian: max(g, q) + Z - T > g            laplace: q + Z - T > g.
 
-- If neighbours have the same set, the output is one bit, computed from a number that moves by at most g:
-  gaussian RDP(a) = a g^2 / (2 sigma^2); laplace with scale g / epsilon: pure epsilon.
-- If their sets differ, q <= g for both (see `_relation`). Each then passes with probability at most Pr[Z > T] <=
-  delta_t; set that event aside, and both answer "no" always.
+- If neighbours have the same set, the output is one bit, computed from a number that moves by at most g: gaussian
+  RDP(a) = a g^2 / (2 sigma^2); laplace with scale g / epsilon: pure epsilon.
+- If their sets differ, q <= g for both (see `labeldp.selection.base`). Each then passes with probability at most Pr[Z >
+  T] <= delta_t; set that event aside, and both answer "no" always.
 
 So gaussian is delta_t-approximately (a, a g^2 / (2 sigma^2))-RDP, and laplace is (epsilon, delta_t)-DP. [TK] has g = 1
 throughout, which is add_remove: under replace its test passes too often by Pr[Z > T - 1] / Pr[Z > T]. Its sqrt(2
 log(1 / delta_t)) sigma in place of T is right but larger than need be.
 
 The noise is discrete, so that on whole counts the test is exact; T is the continuous threshold rounded up.
+
+**Top Stable** (the sparse vector technique). Ours follows the idea of Carvalho et al., a sparse vector test of the
+gaps, and not the paper's constants. Ranks are visited k, k - 1, ..., 1, so that the longest stable list wins. With q_j
+the gap at rank j, g its reach, R discrete Laplace of scale 2 g / epsilon and Z_j of scale 4 g / epsilon, it stops at
+the first j with q_j + Z_j > g + T + R and releases the j leading items.
+
+Statement: (epsilon, delta_t)-DP. Where it stops is epsilon-DP: fix the noise of the ranks visited before j; moving R by
+g and Z_j by 2 g turns a run of one data set that stops at j into such a run of its neighbour, at a price of
+g epsilon / (2 g) + 2 g epsilon / (4 g) = epsilon. The j leading items of neighbours differ only if q_j <= g for both;
+then it stops at j only if Z_j - R > T. With a = e^(-epsilon / (4 g)) the scale of R gives it a^2, and for all
+integers t Pr[Z > t] <= a^(t+1) / (1 + a), so
+
+    Pr[Z - R > T] <= a^(T+1) / (1 + a) E[a^R],   E[a^R] = (1 - a^2) / (1 + a^2) (1 / (1 - a^3) + a / (1 - a)).
+
+T is the least whole number at which k times this is at most delta_t. All noise is discrete and exact.
+
+References: [TK] Zhu & Wang, "Adaptive Private-K-Selection with Adaptive K and Application to Multi-label PATE" (2022);
+Dwork & Lei 2009, Thakurta & Smith 2013 (propose-test-release); Carvalho, Wang, Gondara & Miao, "Differentially Private
+Top-k Selection via Stability on Unknown Domain" (2020); Dwork & Roth 2014 (AboveThreshold); Lyu, Su & Li 2017 (its many
+broken variants).
 """
 
 from __future__ import annotations
@@ -68,7 +86,7 @@ from labeldp.selection.base import (
     NOISES,
     Relation,
     Selection,
-    approximate,
+    approximate_guarantee,
     check_budget,
     check_test_delta,
     gaussian_offset,
@@ -77,9 +95,9 @@ from labeldp.selection.base import (
     least_noise,
     read_neighbours,
 )
-from labeldp.selection.exponential import one_shot
+from labeldp.selection.exponential import draw_one_shot
 from labeldp.selection.histogram import Histogram
-from labeldp.selection.maximum import Regularizer, choose_rank, n_ranks, noisy_max_guarantee, read_regularizer
+from labeldp.selection.maximum import Regularizer, choose_rank, count_ranks, noisy_max_guarantee, read_regularizer
 from labeldp.validate import check_choice, check_delta, check_integer, check_positive
 
 
@@ -101,16 +119,41 @@ def stable_top_k(
 ) -> Selection:
     """Return the leading items, as many as the data suggest (k=None, Algorithm 2) or k of them (Algorithm 3).
 
-    `counts`: an array, a mapping from name to count, or a `Histogram`. `neighbours`: "add_remove" or "replace" of one
-    user; it decides the noise. `regularizer`: public r(1), ..., r(n) added to the gaps, or a function of the ranks;
-    with a fixed k also one number, the weight of -|j - k| (by default `StablePlan.sure_gap` / k). `k_max`: only ranks
-    up to it are chosen (up to 2 k where k is fixed, unless given); needed where the candidates are not public.
-    `queries`: that many calls together stay within the budget; the guarantee is of one. `test_delta`: probability of a
-    false pass, half of a query's share of delta unless given. `fallback`: whether a fixed k is filled up, or reached
-    after a failed test, by the exponential mechanism; it needs public candidates.
+    Parameters
+    ----------
+    counts : array, mapping from name to count, or Histogram
+        How many users have each candidate.
+    epsilon, delta : float
+        The budget of all `queries` together; delta > 0.
+    neighbours : "add_remove" or "replace"
+        What one user may do; it decides the noise.
+    k : int, optional
+        How many items to return; chosen by the data if left out.
+    regularizer : sequence, array, callable or float, optional
+        Public r(1), ..., r(n) added to the gaps, or a function of the ranks; with a fixed k also one number, the weight
+        of -|j - k| (by default `StablePlan.sure_gap` / k).
+    rng : None, int or numpy.random.Generator
+        As for `labeldp.privatize`.
+    noise : "gumbel", "laplace" or "gaussian"
+        The noise that chooses k.
+    test_delta : float, optional
+        The probability of a false pass, half of a query's share of delta unless given.
+    queries : int
+        That many calls together stay within the budget; the guarantee is of one.
+    k_max : int, optional
+        Only ranks up to it are chosen (up to 2 k where k is fixed, unless given); needed where the candidates are not
+        public.
+    candidates : sequence, optional
+        The public list of candidates, for a mapping.
+    fallback : bool
+        Whether a fixed k is filled up, or reached after a failed test, by the exponential mechanism; it needs public
+        candidates.
 
-    *Guarantee*: as in the module's notes. *Edge cases*: one candidate, k above the candidates, fractional or negative
-    counts are refused; ties and zero gaps are fine.
+    Returns
+    -------
+    Selection
+        *Guarantee*: as in the module's notes. *Edge cases*: one candidate, k above the candidates, fractional or
+        negative counts are refused; ties and zero gaps are fine.
 
     >>> sold = {"ham": 700, "egg": 650, "tea": 1}
     >>> stable_top_k(sold, epsilon=1.0, delta=1e-6, neighbours="replace", k_max=2, rng=3).items
@@ -121,7 +164,7 @@ def stable_top_k(
     if k is not None and k_max is None:
         # Beyond 2 k a proposal saves no round of the exponential mechanism.
         k_max = 2 * check_integer(owner, "k", k, least=1)
-    choices = n_ranks(owner, histogram, k_max)
+    choices = count_ranks(owner, histogram, k_max)
     plan = stable_plan(
         epsilon=epsilon,
         delta=delta,
@@ -139,9 +182,20 @@ def stable_top_k(
 class StablePlan:
     """The noise of StableTopK, all of it public, and what it promises: noise in, budget out.
 
-    `scale`: of the noise that chooses k (Gumbel or Laplace scale, Gaussian sigma). `sigma`, `test_delta`: of the test.
-    `refine_rho`: zCDP of the exponential mechanism after it; used where `k` is fixed. `choices`: over how many ranks a
-    Gaussian choice is made at most; the others do not depend on it.
+    Fields
+    ------
+    neighbours : "add_remove" or "replace"
+        What one user may do.
+    scale : float
+        Of the noise that chooses k (Gumbel or Laplace scale, Gaussian sigma).
+    sigma, test_delta : float
+        The noise of the stability test, and the probability of a false pass.
+    noise : "gumbel", "laplace" or "gaussian"
+        The noise that chooses k.
+    k, refine_rho : int, float
+        A fixed k, and the zCDP of the exponential mechanism that reaches it after the test.
+    choices : int, optional
+        Over how many ranks a Gaussian choice is made at most; the others do not depend on it.
     """
 
     neighbours: str
@@ -205,7 +259,7 @@ class StablePlan:
         owner = "stable_top_k"
         histogram = Histogram.of(counts, candidates=candidates, owner=owner)
         self._check(owner, histogram, fallback)
-        n = n_ranks(owner, histogram, k_max)
+        n = count_ranks(owner, histogram, k_max)
         if self.choices is not None and n > self.choices:
             raise invalid(owner, "k_max", f"be at most the plan's choices ({self.choices})", got=n)
         scores = read_regularizer(owner, self._regularizer(regularizer), n)
@@ -213,10 +267,10 @@ class StablePlan:
         bits = BitStream(key)
         proposed = choose_rank(bits, histogram, n, noise=self.noise, scale=self.scale, regularizer=scores)
         gap = histogram.levels.gap_at(proposed)
-        passed = gaussian_test(bits, gap, self.relation, sigma=self.sigma, test_delta=self.test_delta)
+        passed = run_gaussian_test(bits, gap, self.relation, sigma=self.sigma, test_delta=self.test_delta)
         places = histogram.top(proposed) if passed else np.empty(0, np.int64)
         if self.k is not None:
-            places = self._refined(bits, histogram, places, proposed if passed else 0, fallback=fallback)
+            places = self._refine(bits, histogram, places, proposed if passed else 0, fallback=fallback)
         return Selection(
             items=histogram.pick(places),
             k=proposed if self.k is None else self.k,
@@ -249,7 +303,7 @@ class StablePlan:
             return regularizer
         return lambda ranks: -weight * np.abs(ranks - centre)
 
-    def _refined(
+    def _refine(
         self, bits: BitStream, histogram: Histogram, stable: Int64s, proposed: int, *, fallback: bool
     ) -> Int64s:
         """Return k places from a stable set of `proposed`: fill it up, or shrink it in whichever way is shorter."""
@@ -258,18 +312,18 @@ class StablePlan:
             if not fallback:
                 return stable
             rest = np.setdiff1d(np.arange(histogram.counts.size), stable, assume_unique=True)
-            found = self._drawn(bits, histogram.counts[rest], k - proposed)
+            found = self._draw_rounds(bits, histogram.counts[rest], k - proposed)
             return np.sort(np.concatenate([stable, rest[found]]))
         # A false pass (probability test_delta) beyond the items that occur may leave fewer than it proposed.
         if proposed == k or stable.size <= k:
             return stable
         if k <= proposed - k:
-            return np.sort(stable[self._drawn(bits, histogram.counts[stable], k)])
-        return np.delete(stable, self._drawn(bits, -histogram.counts[stable], stable.size - k))
+            return np.sort(stable[self._draw_rounds(bits, histogram.counts[stable], k)])
+        return np.delete(stable, self._draw_rounds(bits, -histogram.counts[stable], stable.size - k))
 
-    def _drawn(self, bits: BitStream, counts: Int64s, rounds: int) -> Int64s:
+    def _draw_rounds(self, bits: BitStream, counts: Int64s, rounds: int) -> Int64s:
         """Return places drawn by the exponential mechanism in `rounds` rounds within refine_rho."""
-        return one_shot(bits, counts, rounds, scale=self.refine_scale(rounds))
+        return draw_one_shot(bits, counts, rounds, scale=self.refine_scale(rounds))
 
     def refine_scale(self, rounds: int) -> float:
         """Return the Gumbel scale b with rounds * (g / b)^2 / 8 <= refine_rho; one part in 10^12 covers rounding."""
@@ -303,7 +357,7 @@ def stable_plan(
         k = check_integer(owner, "k", k, least=1)
     if noise == "gaussian":
         choices = check_integer(owner, "choices", choices, least=1, fix="The Gaussian noisy max depends on it.")
-    return _solved(
+    return _solve_plan(
         epsilon=budget,
         delta=slack,
         neighbours=neighbours,
@@ -316,7 +370,7 @@ def stable_plan(
 
 
 @lru_cache(maxsize=256)
-def _solved(
+def _solve_plan(
     *,
     epsilon: float,
     delta: float,
@@ -363,7 +417,7 @@ def propose_test_release(
 ) -> Selection:
     """Return the k leading items as a set, or nothing with `.passed` False. k must be public.
 
-    `test_delta`: the probability of a false pass; with Gaussian noise half of delta unless given, with Laplace noise it
+    The arguments are those of `stable_top_k`. `test_delta`: the probability of a false pass; with Gaussian noise half of delta unless given, with Laplace noise it
     is delta itself. *Edge cases*: k equal to the number of candidates is refused, since there is no gap to test.
     """
     owner = "propose_test_release"
@@ -377,19 +431,19 @@ def propose_test_release(
     if noise == "laplace":
         if test_delta is not None:
             raise invalid(owner, "test_delta", "be left out with Laplace noise", got=test_delta, fix="It is delta.")
-        scale, promise = quotient_up(relation.reach, budget), approximate(budget, slack, **relation.terms())
-        passed = laplace_test(BitStream(key), histogram.levels.gap_at(k), relation, scale=scale, test_delta=slack)
+        scale, promise = quotient_up(relation.reach, budget), approximate_guarantee(budget, slack, **relation.terms())
+        passed = run_laplace_test(BitStream(key), histogram.levels.gap_at(k), relation, scale=scale, test_delta=slack)
     else:
         share = check_test_delta(owner, test_delta, slack, 1)
-        sigma = least_sigma(owner, relation, epsilon=budget, delta=slack, test_delta=share)
+        sigma = _least_sigma(owner, relation, epsilon=budget, delta=slack, test_delta=share)
         promise = gaussian_test_guarantee(relation, sigma=sigma, test_delta=share)
-        passed = gaussian_test(BitStream(key), histogram.levels.gap_at(k), relation, sigma=sigma, test_delta=share)
+        passed = run_gaussian_test(BitStream(key), histogram.levels.gap_at(k), relation, sigma=sigma, test_delta=share)
     items = histogram.pick(histogram.top(k) if passed else np.empty(0, np.int64))
     return Selection(items=items, k=k, passed=passed, guarantee=promise, seeded=key.seeded)
 
 
 @lru_cache(maxsize=256)
-def least_sigma(owner: str, relation: Relation, *, epsilon: float, delta: float, test_delta: float) -> float:
+def _least_sigma(owner: str, relation: Relation, *, epsilon: float, delta: float, test_delta: float) -> float:
     """Return the least sigma of one Gaussian test."""
 
     def promise(sigma: float) -> Guarantee:
@@ -404,15 +458,76 @@ def gaussian_test_guarantee(relation: Relation, *, sigma: float, test_delta: flo
     return Guarantee.zcdp(rho, slack=test_delta, **relation.terms())
 
 
-def gaussian_test(bits: BitStream, gap: int, relation: Relation, *, sigma: float, test_delta: float) -> bool:
-    """Toss the test's coin with Gaussian noise."""
+def run_gaussian_test(bits: BitStream, gap: int, relation: Relation, *, sigma: float, test_delta: float) -> bool:
+    """Return whether a set with this gap passes the test with Gaussian noise: max(g, gap) + Z - T > g."""
     offset = gaussian_offset(sigma, test_delta)
     draw = int(discrete_gaussian(bits, variance=variance_above(sigma**2), size=1)[0])
     return max(relation.reach, gap) + draw - offset > relation.reach
 
 
-def laplace_test(bits: BitStream, gap: int, relation: Relation, *, scale: float, test_delta: float) -> bool:
-    """Toss the test's coin with Laplace noise."""
+def run_laplace_test(bits: BitStream, gap: int, relation: Relation, *, scale: float, test_delta: float) -> bool:
+    """Return whether a set with this gap passes the test with Laplace noise: gap + Z - T > g."""
     rate = laplace_rate(scale)
     draw = int(discrete_laplace(bits, rate=rate, size=1)[0])
     return gap + draw - laplace_offset(float(rate), test_delta) > relation.reach
+
+
+def top_stable(
+    counts: Any,
+    *,
+    k: int,
+    epsilon: float,
+    delta: float,
+    neighbours: str,
+    queries: int = 1,
+    candidates: Sequence[Any] | None = None,
+    rng: Any = None,
+) -> Selection:
+    """Return the j <= k leading items as a set, for the largest j found stable; `.k` is j, 0 where none is.
+
+    The arguments are those of `stable_top_k`, with a public k. *Guarantee*: (epsilon, delta) of each of `queries`
+    calls, as in the module's notes.
+    """
+    owner = "top_stable"
+    relation = read_neighbours(owner, neighbours)
+    budget, slack = check_budget(owner, epsilon, delta)
+    histogram = Histogram.of(counts, candidates=candidates, owner=owner)
+    k = check_integer(owner, "k", k, least=1, most=histogram.counts.size if histogram.public else None)
+    number = check_integer(owner, "queries", queries, least=1)
+    each, share = _share_of_budget(budget, slack, number)
+    rate = laplace_rate(4 * relation.reach / each)
+    key = as_key(owner, rng)
+    bits = BitStream(key)
+    most = min(k, histogram.counts.size - 1) if histogram.public else k
+    gaps = np.zeros(most, np.int64)
+    ranks, steep = histogram.levels.gaps(most)
+    gaps[ranks - 1] = steep
+    threshold = discrete_laplace(bits, rate=2 * rate, size=1) + relation.reach + sparse_offset(float(rate), k, share)
+    above = np.flatnonzero(gaps[::-1] + discrete_laplace(bits, rate=rate, size=most) > threshold)
+    found = most - int(above[0]) if above.size else 0
+    promise = approximate_guarantee(each, share, **relation.terms())
+    items = histogram.pick(histogram.top(found) if found else np.empty(0, np.int64))
+    return Selection(items=items, k=found, passed=found > 0, guarantee=promise, seeded=key.seeded)
+
+
+def sparse_offset(rate: float, ranks: int, chance: float) -> int:
+    """Return the least T >= 0 at which the module's bound, `ranks` times, is at most `chance`; rate = epsilon / 4g."""
+    a = math.exp(-rate)
+    mean = math.expm1(-2 * rate) / -(1 + a * a) * (-1 / math.expm1(-3 * rate) - a / math.expm1(-rate))
+    steps = (math.log(ranks / chance) + math.log(mean) - math.log1p(a)) / rate
+    # One part in 10^9 covers the rounding of a dozen operations.
+    return max(0, math.ceil(steps + abs(steps) * 1e-9) - 1)
+
+
+@lru_cache(maxsize=256)
+def _share_of_budget(epsilon: float, delta: float, queries: int) -> tuple[float, float]:
+    """Return one query's epsilon and delta: all of them, or what composes within the budget, half of delta aside."""
+    if queries == 1:
+        return epsilon, delta
+    share = delta / 2 / queries
+
+    def promise(noise: float) -> Guarantee:
+        return approximate_guarantee(1 / noise, share).times(queries)
+
+    simple = epsilon / queries * (1 - 1e-12)
+    return max(simple, 1 / least_noise("top_stable", promise, epsilon=epsilon, delta=delta)), share
