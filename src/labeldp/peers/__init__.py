@@ -23,19 +23,13 @@ What is not claimed. Messages are not encrypted, and one who asks is not asked w
 label or her pick makes the reports worse, and the others' amplification weaker, at worst down to `peer_guarantee`.
 
 References: Esfandiari, Mirrokni, Syed, Vassilvitskii, "Label differential privacy via clustering" (2022), Algorithm 2.
+
+Where to read on. `messages`: what is sent, who may send it, how long one waits. `roles`: peer, rendezvous and learner.
+`run`: all of them on one machine. Nothing here shares code with the engines. Needs pyzmq: ``pip install 'labeldp[peers]'``.
 """
 
-from __future__ import annotations
-
-from labeldp.errors import missing_extra
-from labeldp.peers.messages import Roster, Terms
-from labeldp.peers.peer import Attendance, Learner, Peer, Rendezvous
+from labeldp.peers.messages import Roster, Terms  # first: it says which package is missing
+from labeldp.peers.roles import Learner, Peer, Rendezvous
 from labeldp.peers.run import PeerRun, run_peers
 
-try:
-    import zmq as _zmq  # noqa: F401
-except ImportError as absent:
-    raise missing_extra("pyzmq", "peers", "The peer-to-peer protocol") from absent
-
-
-__all__ = ["Attendance", "Learner", "Peer", "PeerRun", "Rendezvous", "Roster", "Terms", "run_peers"]
+__all__ = ["Learner", "Peer", "PeerRun", "Rendezvous", "Roster", "Terms", "run_peers"]

@@ -1,4 +1,4 @@
-"""The messages of the peer-to-peer protocol: JSON of a fixed shape, and everything else is refused before it is used.
+"""What the roles of the peer-to-peer protocol share: messages, the roster of who may send them, and the terms of a run.
 
 >>> body = encode("report", run="r", peer=3, ticket="t", label=1)
 >>> read(body, run="r", kinds=("report",))["label"]
@@ -7,25 +7,37 @@
 Traceback (most recent call last):
 labeldp.peers.messages.Refused: bad value
 
-Design notes. A message has exactly the fields of its kind. A boolean is no number, and a label is 0 or 1. What is refused
-carries a reason and nothing of the message, so that a count of reasons can be shown to anyone.
+Messages are JSON of a fixed shape, and everything else is refused before it is used. A message has exactly the fields of
+its kind. A boolean is no number, and a label is 0 or 1. What is refused carries a reason and nothing of the message, so
+that a count of reasons can be shown to anyone.
 
-Sockets that never keep a process waiting.
+The roster is public but for its tickets: rendezvous and learner hold it and check each sender against it. The terms are
+what everyone knows: the mechanism, the addresses, and how long to wait.
 
-Who may take part: the public list that rendezvous and learner hold, and the terms that all of them share.
+Design notes. Every wait of the protocol goes through `Terms.clock`, with the names of the peers that are waited for. The
+default is the clock of the machine. A test hands in another one and so decides itself when a deadline passes: whether a
+peer counts as lost then depends on the protocol and not on how busy the machine is.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import json
 import secrets
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
-import zmq.asyncio
+from labeldp.errors import missing_extra
+
+try:
+    import zmq.asyncio
+except ImportError as absent:
+    raise missing_extra("pyzmq", "peers", "The peer-to-peer protocol") from absent
+
+Answer = TypeVar("Answer")
 
 #: A message of a peer is far below this; a longer one is not read.
 LONGEST = 4096
@@ -36,12 +48,24 @@ class Refused(Exception):  # noqa: N818 - a message that is dropped and counted,
 
 
 def encode(kind: str, *, run: str, **fields: Any) -> bytes:
-    """Return the bytes of a message."""
+    """Return the bytes of a message of this kind, for this run, with these fields."""
     return json.dumps({"kind": kind, "run": run, **fields}, separators=(",", ":")).encode()
 
 
 def read(body: bytes, *, run: str, kinds: tuple[str, ...], longest: int | None = LONGEST) -> dict[str, Any]:
-    """Return the fields of a message of one of these kinds, or raise `Refused` with the reason."""
+    """Return the fields of a message, or raise `Refused` with the reason.
+
+    Parameters
+    ----------
+    body : bytes
+        What came in, from anyone.
+    run : str
+        The run it must belong to.
+    kinds : tuple of str
+        The kinds that are allowed here; see `FIELDS`.
+    longest : int or None
+        Bytes above which the message is not parsed. None for messages of the rendezvous, which list whole clusters.
+    """
     if longest is not None and len(body) > longest:
         raise Refused("too long")
     try:
@@ -52,10 +76,10 @@ def read(body: bytes, *, run: str, kinds: tuple[str, ...], longest: int | None =
         raise Refused("wrong kind")
     if message.get("run") != run:
         raise Refused("another run")
-    return _checked(message)
+    return _check_fields(message)
 
 
-def _checked(message: dict[str, Any]) -> dict[str, Any]:
+def _check_fields(message: dict[str, Any]) -> dict[str, Any]:
     """Return the message if it has its fields, no others, and each of its type."""
     fields = FIELDS[message["kind"]]
     if set(message) != {"kind", "run", *fields}:
@@ -109,18 +133,31 @@ FIELDS: dict[str, dict[str, Callable[[Any], bool]]] = {
 }
 
 
-#: How long a closing socket may take to hand over what was sent, in milliseconds.
-LINGER = 3000
-#: Connections that may wait to be accepted: a whole run connects at once, and the usual 100 would make some try again.
-BACKLOG = 8192
+class Clock(Protocol):
+    """How long the protocol waits: two calls, through which every deadline of every role goes."""
+
+    def now(self) -> float:
+        """Return the time in seconds, from any origin."""
+        ...
+
+    async def wait(self, work: Awaitable[Answer], *, until: float, on: Collection[int]) -> Answer:
+        """Return what `work` returns, or cancel it and raise `asyncio.TimeoutError` once the time is `until`.
+
+        `on` are the names of the peers that are waited for; it is empty where a peer waits for the rendezvous.
+        """
+        ...
 
 
-def opened(context: zmq.asyncio.Context, kind: int, *, linger: int = 0) -> zmq.asyncio.Socket:
-    """Return a socket of this kind that, once closed, holds unsent messages for `linger` milliseconds at most."""
-    socket: zmq.asyncio.Socket = context.socket(kind)
-    socket.set(zmq.LINGER, linger)
-    socket.set(zmq.BACKLOG, BACKLOG)
-    return socket
+class MachineClock:
+    """The clock of the machine, as the event loop has it: it only moves forward, and `on` does not matter to it."""
+
+    def now(self) -> float:
+        """Return the time of the running event loop."""
+        return asyncio.get_running_loop().time()
+
+    async def wait(self, work: Awaitable[Answer], *, until: float, on: Collection[int]) -> Answer:
+        """Wait for `work` until the time `until`; a deadline that has passed already ends the wait at once."""
+        return await asyncio.wait_for(work, max(until - self.now(), 0.0))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,7 +165,8 @@ class Terms:
     """What every role knows: the run, the mechanism, the places to go to, and how long to wait.
 
     `timeout` is the seconds of each phase; an answer is waited for half as long, so that one who asked a dead peer is
-    still in time herself. `join_timeout` is for the first phase, in which processes start.
+    still in time herself. `join_timeout` is for the first phase, in which processes start. `least_share` is the share of
+    a cluster that must survive for its peers to report at all.
     """
 
     run: str
@@ -141,11 +179,21 @@ class Terms:
     least_share: float
     #: Where peers listen: a host to bind TCP ports on, or None for peers inside one process.
     host: str | None
+    #: Decides when a deadline has passed.
+    clock: Clock = field(default_factory=MachineClock, repr=False, compare=False)
 
     @property
     def lifetime(self) -> float:
         """The longest that a peer stays: four phases, and one more for what is under way."""
         return self.join_timeout + 4 * self.timeout
+
+    @property
+    def linger(self) -> int:
+        """How long a closing socket may take to hand over what was sent, in milliseconds.
+
+        As long as the other side listens, and three seconds at least: a new connection takes its time.
+        """
+        return round(1000 * max(3.0, self.timeout))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,12 +210,12 @@ class Roster:
 
     @classmethod
     def of(cls, clusters: Iterable[int]) -> Roster:
-        """Return a roster with a fresh ticket for each peer."""
+        """Return a roster of peers 0, 1, 2, ... with these clusters and a fresh ticket each, from the operating system."""
         listed = dict(enumerate(clusters))
         return cls(clusters=listed, tickets={name: secrets.token_hex(16) for name in listed})
 
     def admit(self, body: bytes, *, run: str, kinds: tuple[str, ...]) -> dict[str, Any] | None:
-        """Return a signed message of a known peer; None, and one more count, for anything else."""
+        """Return the fields of a signed message of a known peer; None, and one more in `refused`, for anything else."""
         try:
             message = read(body, run=run, kinds=kinds)
             self._check_sender(message)
@@ -181,3 +229,18 @@ class Roster:
         # Bytes: compare_digest refuses text that is not ASCII.
         if ticket is None or not hmac.compare_digest(ticket.encode(), message["ticket"].encode("utf-8", "replace")):
             raise Refused("unknown sender")
+
+
+#: Connections that may wait to be accepted: a whole run connects at once, and the usual 100 would make some try again.
+BACKLOG = 8192
+
+
+def open_socket(context: zmq.asyncio.Context, kind: int, *, linger: int = 0) -> zmq.asyncio.Socket:
+    """Return a socket of this kind that never keeps a process waiting.
+
+    Once closed, it holds messages that are not sent yet for `linger` milliseconds at most, and then drops them.
+    """
+    socket: zmq.asyncio.Socket = context.socket(kind)
+    socket.set(zmq.LINGER, linger)
+    socket.set(zmq.BACKLOG, BACKLOG)
+    return socket

@@ -1,6 +1,12 @@
-"""`run_peers`: the whole protocol on one machine, as tasks or as processes, with the same code for both.
+"""`run_peers`: the whole protocol on one machine, as tasks or as processes, and `PeerRun`: what the learner has then.
 
-`PeerRun`: what the learner has after a run, what it was promised, and what went wrong on the way.
+>>> run = run_peers([1, 0, 1, 1], groups=[0, 0, 0, 0], alpha=0.25, theta=1.0)
+>>> run.participates.tolist(), (run.absent, run.lost, run.silent, run.refused)
+([True, True, True, True], (0, 0, 0, {}))
+
+Design notes. Tasks and processes run the same code of `roles`; only the addresses differ (inproc or TCP). `conduct` is
+`run_peers` behind its checks: with terms of the caller's making, and with `watch`, which is told each phase as it begins
+and may do harm to the peers. The tests of drop-out use both.
 """
 
 from __future__ import annotations
@@ -10,7 +16,7 @@ import functools
 import multiprocessing
 import secrets
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -27,8 +33,8 @@ from labeldp.guarantee import Guarantee
 from labeldp.mechanisms import PeerToPeerRR
 from labeldp.mechanisms.cluster import check_clusters
 from labeldp.mechanisms.peers import check_binary
-from labeldp.peers.messages import LINGER, Roster, Terms, opened
-from labeldp.peers.peer import Attendance, Learner, Rendezvous, Seat, host, seated
+from labeldp.peers.messages import Roster, Terms, open_socket
+from labeldp.peers.roles import Attendance, Learner, Peer, Rendezvous, Seat, host_peers, make_peer
 from labeldp.validate import check_integer, check_positive, check_real
 
 OWNER = "run_peers"
@@ -100,31 +106,56 @@ def run_peers(
 
 
 def conduct(
-    seats: Sequence[Seat], *, roster: Roster, terms: Terms, processes: int, watch: Watch | None = None
+    seats: Sequence[Seat],
+    *,
+    roster: Roster,
+    terms: Terms,
+    processes: int = 0,
+    watch: Watch | None = None,
+    make: Callable[[Seat, Terms], Peer] = make_peer,
 ) -> PeerRun:
-    """Run the protocol in an event loop of its own, in a thread of its own: the caller may have a loop already."""
+    """Run the protocol in an event loop of its own, in a thread of its own: the caller may have a loop already.
+
+    Parameters
+    ----------
+    seats : sequence of Seat
+        The peers: names as on the roster, with their tickets and labels.
+    roster, terms : Roster, Terms
+        Who may take part, and on what terms; the addresses in `terms` are filled in here.
+    processes : int
+        Worker processes; 0 for tasks.
+    watch : callable, optional
+        Told each phase as it begins; see `Watch`.
+    make : callable
+        Makes the peer of a seat. For tasks only: workers always make honest ones.
+    """
     with ThreadPoolExecutor(1, thread_name_prefix="labeldp-peers") as pool:
-        learner, attendance = pool.submit(
-            lambda: asyncio.run(_conduct(seats, roster=roster, terms=terms, processes=processes, watch=watch))
-        ).result()
-    return _result(learner, attendance)
+        work = _conduct(seats, roster=roster, terms=terms, processes=processes, watch=watch, make=make)
+        learner, attendance = pool.submit(asyncio.run, work).result()
+    return _sum_up(learner, attendance)
 
 
 async def _conduct(
-    seats: Sequence[Seat], *, roster: Roster, terms: Terms, processes: int, watch: Watch | None
+    seats: Sequence[Seat],
+    *,
+    roster: Roster,
+    terms: Terms,
+    processes: int,
+    watch: Watch | None,
+    make: Callable[[Seat, Terms], Peer],
 ) -> tuple[Learner, Attendance]:
     """Open the two public places, start the peers, hold the run, collect the reports, and clear up."""
     context = zmq.asyncio.Context()
     context.set(zmq.MAX_SOCKETS, max(1024, 4 * len(seats) + 64))
-    desk, inbox = opened(context, zmq.ROUTER, linger=LINGER), opened(context, zmq.PULL)
+    desk, inbox = open_socket(context, zmq.ROUTER, linger=terms.linger), open_socket(context, zmq.PULL)
     tasks: list[asyncio.Task[None]] = []
     hosts: list[BaseProcess] = []
     try:
-        terms = _opened(desk, inbox, terms)
+        terms = _bind(desk, inbox, terms)
         if processes:
-            hosts = _start(seats, terms, processes)
+            hosts = _start_workers(seats, terms, processes)
         else:
-            tasks = [asyncio.create_task(seated(seat, terms).play(context)) for seat in seats]
+            tasks = [asyncio.create_task(make(seat, terms).play(context)) for seat in seats]
         told = None if watch is None else functools.partial(watch, tasks=tasks, hosts=hosts)
         rendezvous = Rendezvous(roster=roster, terms=terms, watch=told)
         attendance = await rendezvous.hold(desk)
@@ -135,11 +166,11 @@ async def _conduct(
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        _stop(hosts)
+        _stop_workers(hosts)
         context.destroy(linger=0)
 
 
-def _opened(desk: zmq.asyncio.Socket, inbox: zmq.asyncio.Socket, terms: Terms) -> Terms:
+def _bind(desk: zmq.asyncio.Socket, inbox: zmq.asyncio.Socket, terms: Terms) -> Terms:
     """Bind the places of rendezvous and learner and return the terms that name them."""
     if terms.host is None:
         places = (f"inproc://{terms.run}/rendezvous", f"inproc://{terms.run}/learner")
@@ -151,7 +182,7 @@ def _opened(desk: zmq.asyncio.Socket, inbox: zmq.asyncio.Socket, terms: Terms) -
     return replace(terms, rendezvous=places[0], learner=places[1])
 
 
-def _start(seats: Sequence[Seat], terms: Terms, processes: int) -> list[BaseProcess]:
+def _start_workers(seats: Sequence[Seat], terms: Terms, processes: int) -> list[BaseProcess]:
     """Start worker processes, each with its share of the peers.
 
     A server that has imported this once forks them quickly, and it has no threads, locks or labels of ours to copy.
@@ -159,17 +190,19 @@ def _start(seats: Sequence[Seat], terms: Terms, processes: int) -> list[BaseProc
     method = "spawn" if sys.platform == "win32" else "forkserver"
     context = multiprocessing.get_context(method)
     if method == "forkserver":
-        context.set_forkserver_preload(["labeldp.peers.peer"])
+        context.set_forkserver_preload(["labeldp.peers.roles"])
     count = min(processes, len(seats))
     shares = [list(seats[first::count]) for first in range(count)]
-    hosts: list[BaseProcess] = [context.Process(target=host, args=(share, terms), daemon=True) for share in shares]  # type: ignore[attr-defined]
+    hosts: list[BaseProcess] = [
+        context.Process(target=host_peers, args=(share, terms), daemon=True) for share in shares
+    ]  # type: ignore[attr-defined]
     for process in hosts:
         process.start()
     return hosts
 
 
-def _stop(hosts: Sequence[BaseProcess]) -> None:
-    """Wait a moment for workers to end, and end those that do not."""
+def _stop_workers(hosts: Sequence[BaseProcess]) -> None:
+    """Wait a moment for workers to end by themselves, and kill those that do not: nobody listens to them any more."""
     for process in hosts:
         process.join(1.0)
     for process in hosts:
@@ -179,8 +212,8 @@ def _stop(hosts: Sequence[BaseProcess]) -> None:
         process.close()
 
 
-def _result(learner: Learner, attendance: Attendance) -> PeerRun:
-    """Return what the learner may keep."""
+def _sum_up(learner: Learner, attendance: Attendance) -> PeerRun:
+    """Return the run as the learner may keep it: reports, and counts of what went wrong."""
     roster, terms = learner.roster, learner.terms
     rows = np.array(sorted(learner.reports), dtype=np.intp)
     left = [roster.clusters[name] for name in attendance.survivors]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from labeldp.errors import LabelDPError
 from labeldp.peers import Learner, Peer, Roster, Terms
 from labeldp.peers.messages import FIELDS, Refused, encode, read
-from labeldp.peers.peer import Seat
+from labeldp.peers.roles import Seat
 
 TERMS = Terms(
     run="r",

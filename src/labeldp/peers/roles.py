@@ -1,10 +1,25 @@
-"""A peer: one label, its own noise, one question and one report.
+"""The three roles of the protocol: the peer, the rendezvous and the learner.
 
-The rendezvous: introduces peers to each other and says who was there to the end; it sees no label, noisy or not.
+>>> terms = Terms(
+...     run="r",
+...     alpha=0.25,
+...     theta=1.0,
+...     rendezvous="",
+...     learner="",
+...     timeout=5.0,
+...     join_timeout=60.0,
+...     least_share=0.5,
+...     host=None,
+... )
+>>> Peer(1, name=7, ticket="secret", terms=terms)
+<Peer 7: label hidden>
 
-The learner: hears one report, or none, from each survivor; a noisy label of someone, nobody says whose.
+A *peer* has one label, its own noise, one question and one report. The *rendezvous* introduces peers to each other and
+says who was there to the end; it sees no label, noisy or not. The *learner* hears one report, or none, from each
+survivor: a noisy label of someone, and nobody says whose.
 
-What one worker process, or the tasks of one, does: make its peers, and let them play.
+Design notes. The roles know of each other by messages alone, so any of them may run elsewhere: a peer needs `Terms` and
+her ticket, the other two a bound socket and the `Roster`. `host_peers` is what a worker process of `run_peers` does.
 """
 
 from __future__ import annotations
@@ -23,7 +38,7 @@ import zmq.asyncio
 
 from labeldp.errors import Described, LabelDPError, invalid
 from labeldp.mechanisms.peers import WORDS, toss_coins
-from labeldp.peers.messages import LINGER, Refused, Roster, Terms, encode, is_label, opened, read
+from labeldp.peers.messages import Refused, Roster, Terms, encode, is_label, open_socket, read
 from labeldp.random import BitStream, NoiseKey
 from labeldp.samplers import uniform_below
 
@@ -39,6 +54,8 @@ class Peer:
         Her public number.
     ticket : str
         The secret that shows to rendezvous and learner who she is.
+    terms : Terms
+        The run that she takes part in.
 
     She draws from a key of her own, from the operating system: a flip with probability alpha (rounded up on 64 bits),
     whether she takes part (theta, rounded down) and, when she knows who is there, the peer that she asks.
@@ -57,18 +74,24 @@ class Peer:
         self._takes_part = self._coin(math.floor(Fraction(terms.theta) * WORDS))
 
     def _coin(self, threshold: int) -> bool:
+        """Return whether a coin of probability threshold / 2^64 comes up."""
         return bool(toss_coins(self._bits, threshold, 1)[0])
 
     async def play(self, context: zmq.asyncio.Context) -> None:
-        """Take part in one run, from hello to report; ends by itself when nobody answers any more."""
-        server = opened(context, zmq.ROUTER)
-        desk = opened(context, zmq.DEALER, linger=LINGER)
+        """Take part in one run, from hello to report.
+
+        Ends by itself, without a report, when nobody has answered for the lifetime of a run. Other peers are answered
+        for as long as it lasts.
+        """
+        server = open_socket(context, zmq.ROUTER)
+        desk = open_socket(context, zmq.DEALER, linger=self._terms.linger)
         serving: asyncio.Task[None] | None = None
         try:
             address = self._bind(server)
             desk.connect(self._terms.rendezvous)
             serving = asyncio.create_task(self._serve(server))
-            await asyncio.wait_for(self._walk(context, desk, address), self._terms.lifetime)
+            until = self._terms.clock.now() + self._terms.lifetime
+            await self._terms.clock.wait(self._follow_protocol(context, desk, address), until=until, on=())
         except asyncio.TimeoutError:
             return  # the others are gone: nothing was reported, and nothing will be
         finally:
@@ -87,28 +110,30 @@ class Peer:
         port = server.bind_to_random_port(f"tcp://{self._terms.host}")
         return f"tcp://{self._terms.host}:{port}"
 
-    async def _walk(self, context: zmq.asyncio.Context, desk: zmq.asyncio.Socket, address: str) -> None:
-        """Say hello, ask one peer, wait until all have asked, and report what is left of it."""
-        await desk.send(self._signed("hello", address=address))
-        members: dict[int, str] = dict((await self._next(desk, "start"))["members"])
-        partner, seen = await self._look(context, members)
+    async def _follow_protocol(self, context: zmq.asyncio.Context, desk: zmq.asyncio.Socket, address: str) -> None:
+        """Say hello, ask one peer, wait until all have asked, and report what she saw if it may be reported."""
+        await desk.send(self._sign("hello", address=address))
+        members: dict[int, str] = dict((await self._receive(desk, "start"))["members"])
+        partner, seen = await self._ask_someone(context, members)
         failed = partner if partner is not None and seen is None else None
-        await desk.send(self._signed("ready", failed=failed))
-        await self._next(desk, "check")
-        await desk.send(self._signed("alive"))
-        survivors = set((await self._next(desk, "close"))["survivors"])
+        await desk.send(self._sign("ready", failed=failed))
+        await self._receive(desk, "check")
+        await desk.send(self._sign("alive"))
+        survivors = set((await self._receive(desk, "close"))["survivors"])
         enough = len(survivors) >= self._terms.least_share * len(members)
-        body = self._signed("abstain")
+        body = self._sign("abstain")
         if seen is not None and partner in survivors and self.name in survivors and enough:
-            body = self._signed("report", label=seen)
-        learner = opened(context, zmq.PUSH, linger=LINGER)
+            body = self._sign("report", label=seen)
+        learner = open_socket(context, zmq.PUSH, linger=self._terms.linger)
         try:
             learner.connect(self._terms.learner)
             await learner.send(body)
         finally:
             learner.close()
 
-    async def _look(self, context: zmq.asyncio.Context, members: dict[int, str]) -> tuple[int | None, int | None]:
+    async def _ask_someone(
+        self, context: zmq.asyncio.Context, members: dict[int, str]
+    ) -> tuple[int | None, int | None]:
         """Return the peer chosen and the noisy label seen: none of either for one who does not take part."""
         if not self._takes_part or self.name not in members:
             return None, None
@@ -119,11 +144,12 @@ class Peer:
 
     async def _ask(self, context: zmq.asyncio.Context, address: str, partner: int) -> int | None:
         """Return the noisy label of a peer, or None if no proper answer comes in time."""
-        socket = opened(context, zmq.DEALER)
+        socket = open_socket(context, zmq.DEALER)
         try:
             socket.connect(address)
             await socket.send(encode("ask", run=self._terms.run, peer=self.name))
-            body = await asyncio.wait_for(socket.recv(), self._terms.timeout / 2)
+            until = self._terms.clock.now() + self._terms.timeout / 2
+            body = await self._terms.clock.wait(socket.recv(), until=until, on=(partner,))
             answer = read(body, run=self._terms.run, kinds=("answer",))
             return int(answer["label"]) if answer["peer"] == partner else None
         except (asyncio.TimeoutError, Refused, zmq.ZMQError):
@@ -142,14 +168,15 @@ class Peer:
                 continue
             await server.send_multipart([*frames[:-1], answer])
 
-    async def _next(self, desk: zmq.asyncio.Socket, kind: str) -> dict[str, Any]:
-        """Return the next message of this kind from the rendezvous, passing over what it is not."""
+    async def _receive(self, desk: zmq.asyncio.Socket, kind: str) -> dict[str, Any]:
+        """Return the next message of this kind from the rendezvous; all others are passed over."""
         while True:
             body = await desk.recv()
             with contextlib.suppress(Refused):
                 return read(body, run=self._terms.run, kinds=(kind,), longest=None)
 
-    def _signed(self, kind: str, **fields: Any) -> bytes:
+    def _sign(self, kind: str, **fields: Any) -> bytes:
+        """Return a message in her name, with her ticket."""
         return encode(kind, run=self._terms.run, peer=self.name, ticket=self._ticket, **fields)
 
     def __repr__(self) -> str:
@@ -169,7 +196,7 @@ class Attendance:
 
 @dataclass(kw_only=True)
 class Rendezvous:
-    """Four phases, each ended by everyone's message or by the clock: hello, ready, alive, and the close.
+    """Leads a run through four phases, each ended by everyone's message or by the clock: hello, ready, alive, the close.
 
     Survivors are those who finished their own question, were there after the last question was finished, and were not
     named by someone whom they failed to answer.
@@ -182,10 +209,10 @@ class Rendezvous:
     _desks: dict[int, bytes] = field(default_factory=dict)
 
     async def hold(self, socket: zmq.asyncio.Socket) -> Attendance:
-        """Hold one run on a bound ROUTER socket."""
+        """Lead one run on a bound ROUTER socket, and return who was there."""
         self._begin("joining")
         hellos = await self._gather(socket, "hello", self.roster.clusters, self.terms.join_timeout)
-        members = self._by_cluster(hellos)
+        members = self._group(hellos)
         listed = {c: [[name, hellos[name]["address"]] for name in names] for c, names in members.items()}
         await self._tell(socket, hellos, lambda name: self._body("start", members=listed[self._cluster(name)]))
         self._begin("asking")
@@ -193,8 +220,8 @@ class Rendezvous:
         self._begin("checking")
         await self._tell(socket, ready, lambda _: self._body("check"))
         alive = await self._gather(socket, "alive", ready, self.terms.timeout)
-        survivors = set(alive) - self._failed(ready)
-        left = self._by_cluster(survivors)
+        survivors = set(alive) - self._find_failed(ready)
+        left = self._group(survivors)
         self._begin("closing")
         await self._tell(socket, survivors, lambda name: self._body("close", survivors=left[self._cluster(name)]))
         return Attendance(joined=frozenset(hellos), survivors=frozenset(survivors))
@@ -203,7 +230,7 @@ class Rendezvous:
         if self.watch is not None:
             self.watch(phase)
 
-    def _failed(self, ready: dict[int, dict[str, Any]]) -> set[int]:
+    def _find_failed(self, ready: dict[int, dict[str, Any]]) -> set[int]:
         """Return those who gave no proper answer to someone of their own cluster."""
         named = {(message["failed"], self._cluster(name)) for name, message in ready.items()}
         return {name for name, cluster in named if name is not None and self.roster.clusters.get(name) == cluster}
@@ -213,11 +240,10 @@ class Rendezvous:
     ) -> dict[int, dict[str, Any]]:
         """Return the first message of this kind from each expected peer, until all came or time is up."""
         waited, came = set(expected), dict[int, dict[str, Any]]()
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + timeout
-        while waited and (left := deadline - loop.time()) > 0:
+        until = self.terms.clock.now() + timeout
+        while waited:
             try:
-                frames = await asyncio.wait_for(socket.recv_multipart(), left)
+                frames = await self.terms.clock.wait(socket.recv_multipart(), until=until, on=waited)
             except asyncio.TimeoutError:
                 break
             message = self.roster.admit(frames[-1], run=self.terms.run, kinds=(kind,))
@@ -242,7 +268,8 @@ class Rendezvous:
     def _cluster(self, name: int) -> int:
         return self.roster.clusters[name]
 
-    def _by_cluster(self, names: Iterable[int]) -> dict[int, list[int]]:
+    def _group(self, names: Iterable[int]) -> dict[int, list[int]]:
+        """Return the names of each cluster, in order."""
         members: dict[int, list[int]] = defaultdict(list)
         for name in sorted(names):
             members[self._cluster(name)].append(name)
@@ -251,7 +278,10 @@ class Rendezvous:
 
 @dataclass(kw_only=True)
 class Learner:
-    """Keeps the first word of each survivor and counts what it refuses."""
+    """Hears the reports: keeps the first message of each survivor and counts what it refuses.
+
+    `reports` maps the name of a peer to the noisy label that she reported; `heard` also has those who abstained.
+    """
 
     roster: Roster
     terms: Terms
@@ -273,11 +303,10 @@ class Learner:
 
     async def collect(self, socket: zmq.asyncio.Socket, *, survivors: frozenset[int]) -> None:
         """Listen on a bound PULL socket until every survivor was heard or time is up."""
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + self.terms.timeout
-        while survivors - self.heard and (left := deadline - loop.time()) > 0:
+        until = self.terms.clock.now() + self.terms.timeout
+        while waited := survivors - self.heard:
             try:
-                frames = await asyncio.wait_for(socket.recv_multipart(), left)
+                frames = await self.terms.clock.wait(socket.recv_multipart(), until=until, on=waited)
             except asyncio.TimeoutError:
                 break
             self.hear(frames[-1], survivors=survivors)
@@ -285,27 +314,27 @@ class Learner:
 
 @dataclass(frozen=True, kw_only=True)
 class Seat:
-    """What a peer is made from; its repr shows no label and no ticket."""
+    """What a peer is made from, in the process in which she plays; its repr shows no label and no ticket."""
 
     name: int
     ticket: str = field(repr=False)
     label: int = field(repr=False)
 
 
-def seated(seat: Seat, terms: Terms) -> Peer:
+def make_peer(seat: Seat, terms: Terms) -> Peer:
     """Return the peer of a seat."""
     return Peer(seat.label, name=seat.name, ticket=seat.ticket, terms=terms)
 
 
-def host(seats: Sequence[Seat], terms: Terms) -> None:
-    """Run some peers in this process, until they are done."""
-    asyncio.run(_host(seats, terms))
+def host_peers(seats: Sequence[Seat], terms: Terms) -> None:
+    """Make these peers in this process and run them until all are done; a peer that fails does not stop the others."""
 
+    async def play_all() -> None:
+        context = zmq.asyncio.Context()
+        try:
+            peers = [make_peer(seat, terms) for seat in seats]
+            await asyncio.gather(*(peer.play(context) for peer in peers), return_exceptions=True)
+        finally:
+            context.destroy(linger=terms.linger)
 
-async def _host(seats: Sequence[Seat], terms: Terms) -> None:
-    context = zmq.asyncio.Context()
-    try:
-        peers = [seated(seat, terms) for seat in seats]
-        await asyncio.gather(*(peer.play(context) for peer in peers), return_exceptions=True)
-    finally:
-        context.destroy(linger=LINGER)
+    asyncio.run(play_all())
