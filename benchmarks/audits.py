@@ -15,16 +15,9 @@ from typing import Any
 import numpy as np
 
 import labeldp
-from labeldp.audit import (
-    accuracy_audit,
-    attack_release,
-    canary_audit,
-    channel_audit,
-    door_audit,
-    label_inference,
-    model_scores,
-    release_scores,
-)
+from labeldp.audit import attack_release, canary_audit, channel_audit, model_scores, release_scores
+from labeldp.audit.inference import accuracy_audit, label_inference
+from labeldp.audit.suite import door_audit
 from labeldp.learn import PATE
 from labeldp.priors import ClusterPrior, PublicPrior
 from labeldp.testing.broken import OffByOneK, broken_subjects

@@ -10,7 +10,8 @@ import pytest
 from scipy.stats import binom
 
 import labeldp
-from labeldp.audit import Pipeline, audit, canary_audit, model_scores, one_run_bound, release_scores
+from labeldp.audit import Pipeline, audit, canary_audit, model_scores, release_scores
+from labeldp.audit.canary import one_run_bound
 from labeldp.errors import LabelDPError
 from labeldp.learn import PATE
 from labeldp.priors import ClusterPrior, PublicPrior

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 
 import labeldp
-from labeldp.audit import Randomizer, accuracy_audit, audit, channel_audit, observed_audit
+from labeldp.audit import Randomizer, audit, channel_audit
+from labeldp.audit.channel import best_event, log_ratio, observed_audit
 from labeldp.errors import LabelDPError
 
 #: Of each audit here. A test makes four at most, so it fails for a sound mechanism with probability 4e-7 at most.
 SURE = 1 - 1e-7
+#: Tables of counts in which every event can be enumerated.
+SMALL = arrays(np.int64, (2, 3, 4), elements=st.integers(0, 400))
 
 
 def response(epsilon: float, n_classes: int) -> Callable[[Any], Any]:
@@ -144,8 +151,41 @@ def test_observed_labels_are_compared_within_a_channel_row_only():
     assert math.log(pooled[:, 2].max() / max(pooled[:, 2].min(), 1e-9)) > 1.2  # the mistake would have been seen
 
 
-def test_accuracy_that_is_claimed_too_high():
-    truth = float(labeldp.RandomizedResponse(1.0, n_classes=2).channel().expected_accuracy())
-    run = response(1.0, 2)
-    assert not accuracy_audit(run, prior=[0.5, 0.5], claimed=truth, n_draws=50_000, confidence=SURE).rejected
-    assert accuracy_audit(run, prior=[0.5, 0.5], claimed=truth + 0.02, n_draws=50_000, confidence=SURE).rejected
+def every_event(counts: np.ndarray, *, delta: float, cells: list[tuple[int, ...]]) -> float:
+    """The largest bound over contexts, ordered pairs of labels and these sets of cells."""
+    found = [0.0]
+    for rows in counts:
+        total = rows.sum(axis=1)
+        for one, other in itertools.permutations(range(len(rows)), 2):
+            for inside in cells:
+                a, b = rows[one, list(inside)].sum(), rows[other, list(inside)].sum()
+                found.append(float(log_ratio(a, total[one], b, total[other], delta=delta, level=0.05)))
+    return max(found)
+
+
+@given(counts=SMALL, delta=st.sampled_from([0.0, 0.05]))
+@settings(max_examples=25)
+def test_choice_is_between_the_best_cell_and_the_best_set(counts: np.ndarray, delta: float):
+    event = best_event(counts, delta=delta, level=0.05)
+    single = [(cell,) for cell in range(4)]
+    sets = [s for size in range(1, 5) for s in itertools.combinations(range(4), size)]
+    most = every_event(counts, delta=delta, cells=sets)
+    assert event.bound <= most + 1e-12  # the same sums in another order
+    if delta == 0:
+        assert event.bound >= every_event(counts, delta=delta, cells=single) - 1e-12
+
+
+def test_bound_of_an_event_is_that_of_other_draws():
+    counts = np.array([[[90, 10], [10, 90]]])
+    event = best_event(counts, delta=0.0, level=0.05)
+    judged = event.judge(np.array([[[50, 50], [50, 50]]]), delta=0.0, level=0.05)
+    assert event.bound > 1.0
+    assert judged.bound == 0.0
+    assert (judged.one, judged.other, judged.cells) == (event.one, event.other, event.cells)
+
+
+@pytest.mark.parametrize("empty", [np.zeros((1, 2, 2), np.int64), np.array([[[5, 5], [0, 0]]])])
+def test_tables_with_nothing_in_them_say_nothing(empty: np.ndarray):
+    event = best_event(empty, delta=0.0, level=0.05)
+    assert max(event.bound, 0.0) == 0.0
+    assert event.judge(empty, delta=0.0, level=0.05).bound == 0.0

@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 
 import labeldp
-from labeldp.audit import advantage_bound, attack_release, label_inference
+from labeldp.audit import attack_release
+from labeldp.audit.inference import accuracy_audit, label_inference
 from labeldp.errors import LabelDPError
+from labeldp.guarantee import advantage_bound
 
 
 @pytest.mark.parametrize("epsilon", [0.3, 1.0, 3.0])
@@ -94,3 +96,13 @@ def test_interval_of_the_advantage_covers():
 def test_labels_that_do_not_fit_are_refused(labels: list[float]):
     with pytest.raises(LabelDPError, match="labels"):
         label_inference(np.full((3, 2), 0.5), labels, prior=[0.5, 0.5])
+
+
+def test_accuracy_that_is_claimed_too_high():
+    truth = float(labeldp.RandomizedResponse(1.0, n_classes=2).channel().expected_accuracy())
+
+    def run(labels: np.ndarray) -> np.ndarray:
+        return labeldp.privatize(labels, labeldp.RandomizedResponse(1.0, n_classes=2)).codes
+
+    assert not accuracy_audit(run, prior=[0.5, 0.5], claimed=truth, n_draws=50_000, confidence=1 - 1e-7).rejected
+    assert accuracy_audit(run, prior=[0.5, 0.5], claimed=truth + 0.02, n_draws=50_000, confidence=1 - 1e-7).rejected

@@ -13,8 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import labeldp
-from labeldp.audit import audit, directory_check, ledger_checks, matrix_check, private_check, raw_label_check
-from labeldp.errors import LabelDPError
+from labeldp.audit import audit
+from labeldp.audit.static import directory_check, ledger_checks, matrix_check, private_check, raw_label_check
+from labeldp.errors import LabelDPError, ReleaseError
+from labeldp.release.files import digest, read_manifest
 from labeldp.testing.broken import DrawsFromAll
 
 PRIOR = np.array([0.6, 0.2, 0.1, 0.1])
@@ -96,8 +98,12 @@ def test_stray_files_are_found(release, tmp_path, name):
 def test_a_secret_in_the_manifest_is_found(release, tmp_path, key):
     release.save(tmp_path / "out")
     path = tmp_path / "out" / "release.json"
-    manifest = json.loads(path.read_text())
-    path.write_text(json.dumps({**manifest, "channel": {**manifest["channel"], key: 1}}))
+    manifest = read_manifest(tmp_path / "out").content
+    changed = {**manifest, "channel": {**manifest["channel"], key: 1}}
+    path.write_text(json.dumps(changed))
+    with pytest.raises(ReleaseError, match="changed after it was written"):
+        directory_check(tmp_path / "out")
+    path.write_text(json.dumps({**changed, "sha256": digest(changed)}))
     assert key in directory_check(tmp_path / "out").detail
 
 
@@ -115,7 +121,7 @@ def test_a_copy_of_the_raw_labels_is_found(tmp_path):
     raw = rng.choice(["low", "high"], 4000)
     columns = {"income": raw, "age": rng.integers(20, 60, 4000), "other": rng.choice(["low", "high"], 4000)}
     clean = released_table(tmp_path, columns)
-    assert raw_label_check(clean, labeldp.load_release(clean), label_column="income").passed
+    assert raw_label_check(clean, labeldp.load_release(clean)).passed
     (tmp_path / "again").mkdir()
     leaky = released_table(tmp_path / "again", {**columns, "copy": raw})
     found = audit(leaky)

@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from labeldp.arrays import Float64s, Int64s
-from labeldp.audit.results import Check, Progress, check_confidence, claimed_epsilon, lower_limit, within
+from labeldp.audit.results import Check, Progress, bound_check, check_confidence, claimed_epsilon, lower_limit
 from labeldp.errors import Described, invalid
 from labeldp.validate import check_delta, check_integer
 
@@ -63,7 +63,7 @@ class CanaryAudit:
             f"at confidence {self.confidence:g}, delta {self.delta:g}: "
             f"{self.right:,} of {self.guesses:,} guesses right, {self.n_canaries:,} canaries"
         )
-        return within("canaries", self.lower_bound, self.claimed, detail=detail)
+        return bound_check("canaries", self.lower_bound, self.claimed, detail=detail)
 
 
 def canary_audit(
@@ -126,15 +126,15 @@ def canary_audit(
     reference is subtracted is no guess; a training that ignores its labels guesses at random and gets 0.
     """
     k = check_integer(OWNER, "n_classes", n_classes, least=2)
-    codes = _codes(labels, k)
+    codes = _check_labels(labels, k)
     sure, share = check_confidence(OWNER, confidence), check_delta(OWNER, delta)
     epsilon = claimed_epsilon(OWNER, claimed, share)
     runs = 1 + check_integer(OWNER, "references", references, least=0)
     rng = np.random.default_rng(seed)
-    rows = _rows(canaries, len(codes), rng)
+    rows = _choose_rows(canaries, len(codes), rng)
     other = (codes[rows] + rng.integers(1, k, len(rows))) % k
     coins = rng.integers(0, 2, (runs, len(rows))).astype(bool)
-    scores = _scores(train, codes, rows, other, coins, k=k, n_jobs=n_jobs, progress=progress)
+    scores = _train_on_coins(train, codes, rows, other, coins, k=k, n_jobs=n_jobs, progress=progress)
     centred = scores[0] - scores[1:].mean(axis=0) if runs > 1 else scores[0]
     level = SPENT * (1.0 - sure - len(rows) * share / 2)
     bound, guesses, right = one_run_bound(centred, coins[0], level=level)
@@ -150,10 +150,20 @@ def canary_audit(
 
 
 def one_run_bound(scores: Any, coins: Any, *, level: float, shares: Sequence[float] = SHARES) -> tuple[float, int, int]:
-    """Return (bound, guesses, right) from the score of each canary for "the coin fell on 1", and the coins.
+    """Return (lower bound on epsilon, guesses made, guesses right).
 
-    A positive score guesses 1, a negative one 0, the surest (largest in size) first. The best of `shares` is reported;
-    each spends its part of the level.
+    Parameters
+    ----------
+    scores : array of shape (m,)
+        For each canary, how much speaks for "the coin fell on 1". A positive score guesses 1, a negative one 0, and 0
+        does not guess. The larger the number, the surer the guess.
+    coins : boolean array of shape (m,)
+        How the coins fell.
+    level : float
+        The probability with which the bound may be too large.
+    shares : sequence of float
+        The shares of canaries to guess, the surest first. The best bound is returned, so each spends its part of the
+        level. They must not depend on the coins.
     """
     value, truth = np.asarray(scores, np.float64), np.asarray(coins, bool)
     order = np.argsort(-np.abs(value), kind="stable")
@@ -174,7 +184,7 @@ def log_odds(right: int, guesses: int, *, level: float) -> float:
     return float(np.log(share / (1.0 - share))) if share > 0.5 else 0.0
 
 
-def _scores(
+def _train_on_coins(
     train: Train,
     codes: Int64s,
     rows: Int64s,
@@ -185,7 +195,10 @@ def _scores(
     n_jobs: int,
     progress: Progress | None,
 ) -> Float64s:
-    """Return, for each run, how much its scores prefer the canary's other label to its own."""
+    """Run the training once for each row of coins, and return how much its scores prefer each canary's other label.
+
+    A coin that fell on 1 plants the other label. The answer has a row for each run and a column for each canary.
+    """
     from joblib import Parallel, delayed
 
     planted = []
@@ -195,14 +208,15 @@ def _scores(
         planted.append(labels)
     found = []
     for scores in Parallel(n_jobs=n_jobs, prefer="threads", return_as="generator")(delayed(train)(y) for y in planted):
-        table = _checked(scores, (len(codes), k))
+        table = _check_scores(scores, (len(codes), k))
         found.append(table[rows, other] - table[rows, codes[rows]])
         if progress is not None:
             progress(len(found), len(coins))
     return np.array(found)
 
 
-def _checked(scores: Any, shape: tuple[int, int]) -> Float64s:
+def _check_scores(scores: Any, shape: tuple[int, int]) -> Float64s:
+    """Return scores as floats of this shape, all finite."""
     table = np.asarray(scores, np.float64)
     if table.shape != shape:
         got = Described(f"an array of shape {table.shape}")
@@ -214,7 +228,8 @@ def _checked(scores: Any, shape: tuple[int, int]) -> Float64s:
     return table
 
 
-def _codes(labels: Any, k: int) -> Int64s:
+def _check_labels(labels: Any, k: int) -> Int64s:
+    """Return labels as codes 0 .. k - 1, one per example."""
     array = np.asarray(labels)
     if array.ndim != 1 or array.dtype.kind not in "iu" or not len(array):
         got = Described(f"an array of shape {array.shape} and dtype {array.dtype}")
@@ -226,8 +241,8 @@ def _codes(labels: Any, k: int) -> Int64s:
     return array.astype(np.int64)
 
 
-def _rows(canaries: Any, n: int, rng: np.random.Generator) -> Int64s:
-    """Return the rows of the canaries: as given, or so many drawn without replacement."""
+def _choose_rows(canaries: Any, n: int, rng: np.random.Generator) -> Int64s:
+    """Return the rows of the canaries: the ones that are named, or as many as wanted, drawn without replacement."""
     if canaries is None or np.ndim(canaries) == 0:
         count = min(CANARIES, n) if canaries is None else check_integer(OWNER, "canaries", canaries, least=1, most=n)
         return rng.choice(n, count, replace=False)

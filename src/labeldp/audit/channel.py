@@ -1,4 +1,4 @@
-"""`channel_audit`: how far apart two labels come out of a mechanism that is seen only as a callable.
+"""Audits of a mechanism that is seen only as a callable, or only by one of its releases: events that tell labels apart.
 
 >>> import labeldp
 >>> def run(labels):
@@ -7,25 +7,17 @@
 >>> found.rejected, 0.8 < found.lower_bound <= 1.0
 (True, True)
 
-References: Clopper & Pearson 1934; Ding et al. 2018 (events chosen on one half of the draws, tested on the other).
-
-Design notes. Three families of events. *Law*: which output comes out. *Lag*: whether an
-output agrees with that of the example a fixed distance away. *Call*: whether it agrees with that of the example at the
-same place in another call. The last two see noise that is used twice: the companion then gives the noise away, and with
-it the label. Labels are drawn by the auditor, anew for each call, so one call serves every family: uniformly where events
-are chosen, and from the labels of the chosen events where those are judged.
-Each family chooses its event and tests it at its own part of the level: noise that is used once per call makes the law
-look odd in a way that does not come back, and must not hide the agreement that does.
-
-Events that tell two labels apart: chosen on one half of the draws, judged on the other.
+`observed_audit` does the same for one release, with the raw labels that its owner has:
 
 >>> import numpy as np
->>> chosen = best_event(np.array([[[900, 100], [100, 900]]]), delta=0.0, level=0.05)
->>> (chosen.one, chosen.other, chosen.cells), round(chosen.bound, 2)
-((0, 1, (0,)), 1.99)
+>>> labels = np.arange(40_000) % 2
+>>> release = labeldp.privatize(labels, labeldp.RandomizedResponse(1.0, n_classes=2), rng=0)
+>>> found = observed_audit(release, labels, seed=0)
+>>> 0.85 < found.lower_bound <= 1.0, found.rejected
+(True, False)
 
-Design notes. A table of counts has the shape (contexts, labels, cells): in each context (a group, the label of a
-companion) and for each label, how often the output fell into each cell. An event is a context, two labels a and b and a
+The mathematics. A table of counts has the shape (contexts, labels, cells): in each context (a channel row, the label of
+a companion) and for each label, how often the output fell into each cell. An event is a context, two labels a and b and a
 set A of cells. With p = Pr[A | a] and q = Pr[A | b], (epsilon, delta)-privacy says p <= e^epsilon q + delta, so
 
     epsilon >= log((p - delta) / q) >= log((lower limit of p - delta) / upper limit of q),
@@ -34,18 +26,19 @@ the last with probability 1 - level when each limit spends half of it. The event
 for this: given the choice, the counts on the other half are binomial as if the event had been named beforehand. That is
 simultaneous over all events without dividing the level among them.
 
-`observed_audit`: a lower bound on epsilon from one release and the raw labels behind it, for its owner.
+>>> chosen = best_event(np.array([[[900, 100], [100, 900]]]), delta=0.0, level=0.05)
+>>> (chosen.one, chosen.other, chosen.cells), round(chosen.bound, 2)
+((0, 1, (0,)), 1.99)
 
->>> import numpy as np
->>> from labeldp import RandomizedResponse, privatize
->>> labels = np.arange(40_000) % 2
->>> release = privatize(labels, RandomizedResponse(1.0, n_classes=2), rng=0)
->>> found = observed_audit(release, labels, seed=0)
->>> 0.85 < found.lower_bound <= 1.0, found.rejected
-(True, False)
+References: Clopper & Pearson 1934; Ding et al. 2018 (events chosen on one half of the draws, tested on the other).
 
-Design notes. Only examples with the same channel row are compared: over different rows two labels' outputs may differ
-because the examples do. The row is part of the event, chosen on one half of the examples and judged on the other.
+Design notes. `channel_audit` looks at three families of events. *Law*: which output comes out. *Lag*: whether an output
+agrees with that of the example a fixed distance away. *Call*: whether it agrees with that of the example at the same
+place in another call. The last two see noise that is used twice: the companion then gives the noise away, and with it
+the label. Labels are drawn by the auditor, anew for each call, so one call serves every family: uniformly where events
+are chosen, and from the labels of the chosen events where those are judged. Each family chooses its event and tests it at
+its own part of the level: noise that is used once per call makes the law look odd in a way that does not come back, and
+must not hide the agreement that does.
 """
 
 from __future__ import annotations
@@ -58,7 +51,15 @@ import numpy as np
 import numpy.typing as npt
 
 from labeldp.arrays import Int64s
-from labeldp.audit.results import Check, Progress, check_confidence, claimed_epsilon, lower_limit, upper_limit, within
+from labeldp.audit.results import (
+    Check,
+    Progress,
+    bound_check,
+    check_confidence,
+    claimed_epsilon,
+    lower_limit,
+    upper_limit,
+)
 from labeldp.errors import Described, invalid
 from labeldp.release import Release
 from labeldp.validate import check_delta, check_integer
@@ -74,16 +75,20 @@ LAGS = (*range(1, 65), *(1 << power for power in range(7, 17)))
 PARTS = {"law": 0.9, "call": 0.05, "lag": 0.05}
 #: Fewer draws than this for each label and call tell nothing.
 LEAST_DRAWS = 10
+#: The commonest channel rows that are looked at; rare ones have too few examples to tell anything.
+MOST_CONTEXTS = 64
+#: Pairs of labels (in some context) whose unions of cells are tried; more would cost time and rarely find a better event.
+MOST_PAIRS = 32
 
 
 class Family(NamedTuple):
-    """Counts (contexts, labels, cells); each name speaks for as many contexts as the next."""
+    """Counts of shape (contexts, labels, cells), and a name for each run of contexts; all runs are equally long."""
 
     names: tuple[str, ...]
     counts: Int64s
 
     def name(self, context: int) -> str:
-        """What is counted in a context."""
+        """Return what is counted in a context."""
         return self.names[context * len(self.names) // len(self.counts)]
 
 
@@ -110,7 +115,7 @@ class ChannelAudit:
     def check(self) -> Check:
         """Return the audit as one check."""
         detail = f"at confidence {self.confidence:g}, delta {self.delta:g}, {self.n_draws:,} draws: {self.event}"
-        return within("channel", self.lower_bound, self.claimed, detail=detail)
+        return bound_check("channel", self.lower_bound, self.claimed, detail=detail)
 
 
 def channel_audit(
@@ -164,68 +169,113 @@ def channel_audit(
     share = check_delta("channel_audit", delta)
     epsilon = claimed_epsilon("channel_audit", claimed, share)
     rng = np.random.default_rng(seed)
-    labels = _among(rng, set(), (CALLS // 2, size), k)
-    values, outputs = _numbered(_outputs(run, labels, done=0, n_jobs=n_jobs, progress=progress))
+    labels = _draw_labels(rng, set(), (CALLS // 2, size), k)
+    values, outputs = _number_outputs(_call(run, labels, done=0, n_jobs=n_jobs, progress=progress))
     shape = (1, k, len(values) + 1)  # a cell for outputs that the first half of the calls did not show
-    families = _tables(labels, outputs, shape=shape)
+    families = _count_families(labels, outputs, shape=shape)
     chosen = {
         name: best_event(family.counts, delta=share, level=PARTS[name] * (1.0 - sure))
         for name, family in families.items()
     }
-    labels = _aimed(rng, chosen, (CALLS // 2, size), k)
-    outputs = _placed(values, _outputs(run, labels, done=CALLS // 2, n_jobs=n_jobs, progress=progress))
-    judged_on = _tables(labels, outputs, shape=shape)
+    labels = _draw_telling_labels(rng, chosen, (CALLS // 2, size), k)
+    outputs = _number_known(values, _call(run, labels, done=CALLS // 2, n_jobs=n_jobs, progress=progress))
+    judged_on = _count_families(labels, outputs, shape=shape)
     bound, event = max(
-        _judged(chosen[name], judged_on[name], delta=share, level=PARTS[name] * (1.0 - sure)) for name in PARTS
+        _judge(chosen[name], judged_on[name], delta=share, level=PARTS[name] * (1.0 - sure)) for name in PARTS
     )
     return ChannelAudit(
         lower_bound=bound, confidence=sure, delta=share, claimed=epsilon, event=event, n_draws=CALLS * size
     )
 
 
-def _outputs(run: Run, labels: Int64s, *, done: int, n_jobs: int, progress: Progress | None) -> npt.NDArray[Any]:
-    """Return what some calls gave, a row for each."""
+def observed_audit(
+    release: Release, labels: Any, *, delta: float = 0.0, confidence: float = 0.95, seed: int | None = None
+) -> ChannelAudit:
+    """Compare the released labels with the raw ones, and bound epsilon from below as `channel_audit` does.
+
+    Parameters
+    ----------
+    release : Release
+        What was released; its guarantee is the claim.
+    labels : integer array of shape (n,)
+        The raw labels as codes, which its owner has. The answer depends on them without noise: it is for the owner.
+    delta, confidence
+        The bound holds with this probability at least, for epsilon at this delta.
+    seed : int, optional
+        Of the split into two halves.
+
+    Only examples with the same channel row are compared: over different rows two labels' outputs may differ because the
+    examples do. The row is part of the event, chosen on one half of the examples and judged on the other. Valid where
+    each example was randomized by itself given its channel row, as every per-example mechanism does; it sees the
+    response alone, not a histogram that was paid for beside it.
+    """
+    truth = np.asarray(labels)
+    if truth.shape != (len(release),) or truth.dtype.kind not in "iu":
+        got = Described(f"an array of shape {truth.shape} and dtype {truth.dtype}")
+        raise invalid("observed_audit", "labels", f"be {len(release)} integer codes", got=got)
+    sure = check_confidence("observed_audit", confidence)
+    context = _number_contexts(release)
+    rows = np.flatnonzero(context >= 0)
+    half = np.random.default_rng(seed).permutation(rows)
+    shape = (int(context.max()) + 1, release.n_classes, release.channel.n_outputs)
+    columns = [np.asarray(part).astype(np.int64) for part in (context, truth, release.codes)]
+    parts = [count_cells(*(column[part] for column in columns), shape=shape) for part in np.array_split(half, 2)]
+    picked = best_event(parts[0], delta=delta, level=1.0 - sure)
+    event = picked.judge(parts[1], delta=delta, level=1.0 - sure)
+    one, other = release.classes[event.one], release.classes[event.other]
+    return ChannelAudit(
+        lower_bound=event.bound,
+        confidence=sure,
+        delta=delta,
+        claimed=claimed_epsilon("observed_audit", release.guarantee, delta),
+        event=f"released labels, {one!r} against {other!r}",
+        n_draws=len(rows),
+    )
+
+
+def _call(run: Run, labels: Int64s, *, done: int, n_jobs: int, progress: Progress | None) -> npt.NDArray[Any]:
+    """Call `run` with each row of labels and return the outputs, a row for each call; `done` calls went before."""
     from joblib import Parallel, delayed
 
     calls = Parallel(n_jobs=n_jobs, prefer="threads", return_as="generator")(delayed(run)(row) for row in labels)
     found = []
     for outputs in calls:
-        found.append(_checked(outputs, labels.shape[1]))
+        found.append(_check_outputs(outputs, labels.shape[1]))
         if progress is not None:
             progress(done + len(found), CALLS)
     return np.array(found)
 
 
-def _numbered(outputs: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], Int64s]:
+def _number_outputs(outputs: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], Int64s]:
     """Return the different outputs, sorted, and the number of each."""
     values, numbers = np.unique(outputs, return_inverse=True)
     return values, numbers.reshape(outputs.shape)
 
 
-def _placed(values: npt.NDArray[Any], outputs: npt.NDArray[Any]) -> Int64s:
+def _number_known(values: npt.NDArray[Any], outputs: npt.NDArray[Any]) -> Int64s:
     """Return the number of each output among known ones; a new one gets the number after the last."""
     place = np.minimum(np.searchsorted(values, outputs), len(values) - 1)
     return np.where(values[place] == outputs, place, len(values))
 
 
-def _aimed(rng: np.random.Generator, chosen: dict[str, Event], shape: tuple[int, int], k: int) -> Int64s:
+def _draw_telling_labels(rng: np.random.Generator, chosen: dict[str, Event], shape: tuple[int, int], k: int) -> Int64s:
     """Return labels for the second half of the calls: half of these for the event of the law, half for the other two.
 
     Only labels of a chosen event, and of its companions (the context), tell anything about it. The choice looked at
     earlier calls alone.
     """
     law = {chosen["law"].one, chosen["law"].other}
-    rest = {label for name in ("call", "lag") for label in _labels_of(chosen[name], k)}
+    rest = {label for name in ("call", "lag") for label in _event_labels(chosen[name], k)}
     half = (shape[0] // 2, shape[1])
-    return np.concatenate([_among(rng, labels, half, k) for labels in (law, rest)])
+    return np.concatenate([_draw_labels(rng, labels, half, k) for labels in (law, rest)])
 
 
-def _labels_of(event: Event, k: int) -> tuple[int, int, int]:
+def _event_labels(event: Event, k: int) -> tuple[int, int, int]:
     """Return the labels in an event of agreement; contexts are the companion's labels, once for each distance."""
     return event.context % k, event.one, event.other
 
 
-def _among(rng: np.random.Generator, labels: set[int], shape: tuple[int, int], k: int) -> Int64s:
+def _draw_labels(rng: np.random.Generator, labels: set[int], shape: tuple[int, int], k: int) -> Int64s:
     """Return labels drawn uniformly from a set; from all where it holds fewer than two.
 
     Each call begins with every label once: a mechanism that reads its classes off the labels finds them all.
@@ -235,7 +285,8 @@ def _among(rng: np.random.Generator, labels: set[int], shape: tuple[int, int], k
     return drawn
 
 
-def _checked(outputs: Any, n: int) -> npt.NDArray[Any]:
+def _check_outputs(outputs: Any, n: int) -> npt.NDArray[Any]:
+    """Return the outputs of one call as an array, one for each label that went in."""
     array = np.asarray(outputs)
     if array.shape != (n,):
         got = Described(f"an array of shape {array.shape}")
@@ -243,19 +294,21 @@ def _checked(outputs: Any, n: int) -> npt.NDArray[Any]:
     return array
 
 
-def _judged(chosen: Event, judged_on: Family, *, delta: float, level: float) -> tuple[float, str]:
-    """Return the bound of a chosen event on other draws, and its words."""
+def _judge(chosen: Event, judged_on: Family, *, delta: float, level: float) -> tuple[float, str]:
+    """Return the bound that other draws give a chosen event, and the event in words."""
     if chosen.one == chosen.other:
         return 0.0, "no event told labels apart"
-    event = chosen.judged(judged_on.counts, delta=delta, level=level)
+    event = chosen.judge(judged_on.counts, delta=delta, level=level)
     return event.bound, f"{judged_on.name(event.context)}, label {event.one} against {event.other}"
 
 
-def _tables(labels: Int64s, outputs: Int64s, *, shape: tuple[int, int, int]) -> dict[str, Family]:
+def _count_families(labels: Int64s, outputs: Int64s, *, shape: tuple[int, int, int]) -> dict[str, Family]:
     """Return the counts of the three families, from some calls."""
-    law = counted(None, labels.ravel(), outputs.ravel(), shape=shape)
-    call = _agreement(tuple(part[half::2].ravel() for part in (labels, outputs) for half in (0, 1)), shape[1])
-    lags = {f"agreement at distance {lag}": _agreement(rows, shape[1]) for lag, rows in _pairs_of(labels, outputs)}
+    law = count_cells(None, labels.ravel(), outputs.ravel(), shape=shape)
+    call = _count_agreement(tuple(part[half::2].ravel() for part in (labels, outputs) for half in (0, 1)), shape[1])
+    lags = {
+        f"agreement at distance {lag}": _count_agreement(rows, shape[1]) for lag, rows in _pair_at_lags(labels, outputs)
+    }
     return {
         "law": Family(names=("which output comes out",), counts=law),
         "call": Family(names=("agreement with the same place in another call",), counts=call),
@@ -263,7 +316,7 @@ def _tables(labels: Int64s, outputs: Int64s, *, shape: tuple[int, int, int]) -> 
     }
 
 
-def _pairs_of(labels: Int64s, outputs: Int64s) -> Iterator[tuple[int, Sequence[Int64s]]]:
+def _pair_at_lags(labels: Int64s, outputs: Int64s) -> Iterator[tuple[int, Sequence[Int64s]]]:
     """Yield (lag, (target labels, companion labels, target outputs, companion outputs)).
 
     For lag L each call is cut into blocks of 2 L, and example i of a first half is paired with i + L: disjoint pairs.
@@ -275,22 +328,18 @@ def _pairs_of(labels: Int64s, outputs: Int64s) -> Iterator[tuple[int, Sequence[I
             yield lag, tuple(part[:, half].ravel() for part in (y, o) for half in (0, 1))
 
 
-def _agreement(rows: Sequence[Int64s], k: int) -> Int64s:
+def _count_agreement(rows: Sequence[Int64s], k: int) -> Int64s:
     """Return counts (companion's label, target's label, differs or agrees)."""
     target, companion, output, other = rows
-    return counted(companion, target, (output == other).astype(np.int64), shape=(k, k, 2))
+    return count_cells(companion, target, (output == other).astype(np.int64), shape=(k, k, 2))
 
 
-def counted(context: Int64s | None, labels: Int64s, cells: Int64s, *, shape: tuple[int, int, int]) -> Int64s:
-    """Return how often each cell came out in each context for each label."""
+def count_cells(context: Int64s | None, labels: Int64s, cells: Int64s, *, shape: tuple[int, int, int]) -> Int64s:
+    """Return a table of this shape: how often each cell came out, in each context, for each label (None: one context)."""
     flat = labels * shape[2] + cells
     if context is not None:
         flat = flat + context * (shape[1] * shape[2])
     return np.bincount(flat, minlength=shape[0] * shape[1] * shape[2]).reshape(shape)
-
-
-#: Pairs of labels (in some context) whose unions of cells are tried; more would cost time and rarely find a better event.
-MOST_PAIRS = 32
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -303,7 +352,7 @@ class Event:
     cells: tuple[int, ...]
     bound: float
 
-    def judged(self, counts: Int64s, *, delta: float, level: float) -> Event:
+    def judge(self, counts: Int64s, *, delta: float, level: float) -> Event:
         """Return the event with the bound that other draws give it."""
         rows = counts[self.context]
         inside = rows[:, list(self.cells)].sum(axis=1)
@@ -331,7 +380,7 @@ def best_event(counts: Int64s, *, delta: float, level: float) -> Event:
     where a single cell tells most. If nothing tells labels apart, the event compares label 0 with itself.
     """
     best = Event(context=0, one=0, other=0, cells=(0,), bound=0.0)
-    for context, one, other in _pairs(counts, level=level):
+    for context, one, other in _rank_pairs(counts, level=level):
         rows = counts[context]
         order = np.argsort(-(rows[one] + 0.5) / (rows[other] + 0.5), kind="stable")
         sorted_rows = (rows[one][order], rows[other][order])
@@ -346,7 +395,7 @@ def best_event(counts: Int64s, *, delta: float, level: float) -> Event:
     return best
 
 
-def _pairs(counts: Int64s, *, level: float) -> list[tuple[int, int, int]]:
+def _rank_pairs(counts: Int64s, *, level: float) -> list[tuple[int, int, int]]:
     """Return the (context, one label, other label) that some single cell tells apart best."""
     total = counts.sum(axis=2, keepdims=True)
     low = lower_limit(counts, total, level=level / 2)
@@ -364,47 +413,7 @@ def _pairs(counts: Int64s, *, level: float) -> list[tuple[int, int, int]]:
     return list(found)
 
 
-#: The commonest channel rows that are looked at; rare ones have too few examples to tell anything.
-MOST_CONTEXTS = 64
-
-
-def observed_audit(
-    release: Release, labels: Any, *, delta: float = 0.0, confidence: float = 0.95, seed: int | None = None
-) -> ChannelAudit:
-    """Compare the released labels with the raw ones (codes), and bound epsilon from below as `channel_audit` does.
-
-    Valid where each example was randomized by itself given its channel row, as every per-example mechanism does; it sees
-    the response alone, not a histogram that was paid for beside it.
-    """
-    truth = np.asarray(labels)
-    if truth.shape != (len(release),) or truth.dtype.kind not in "iu":
-        got = Described(f"an array of shape {truth.shape} and dtype {truth.dtype}")
-        raise invalid("observed_audit", "labels", f"be {len(release)} integer codes", got=got)
-    sure = check_confidence("observed_audit", confidence)
-    context = _contexts(release)
-    rows = np.flatnonzero(context >= 0)
-    half = np.random.default_rng(seed).permutation(rows)
-    shape = (int(context.max()) + 1, release.n_classes, release.channel.n_outputs)
-    parts = [_counts(context, truth, release.codes, part, shape) for part in np.array_split(half, 2)]
-    picked = best_event(parts[0], delta=delta, level=1.0 - sure)
-    event = picked.judged(parts[1], delta=delta, level=1.0 - sure)
-    one, other = release.classes[event.one], release.classes[event.other]
-    return ChannelAudit(
-        lower_bound=event.bound,
-        confidence=sure,
-        delta=delta,
-        claimed=claimed_epsilon("observed_audit", release.guarantee, delta),
-        event=f"released labels, {one!r} against {other!r}",
-        n_draws=len(rows),
-    )
-
-
-def _counts(context: Any, truth: Any, codes: Any, rows: Any, shape: tuple[int, int, int]) -> npt.NDArray[np.int64]:
-    where, label, output = (np.asarray(part)[rows].astype(np.int64) for part in (context, truth, codes))
-    return counted(where, label, output, shape=shape)
-
-
-def _contexts(release: Release) -> npt.NDArray[np.int64]:
+def _number_contexts(release: Release) -> npt.NDArray[np.int64]:
     """Return the number of each example's channel row among the commonest ones, -1 for the rest."""
     arrays = release.channel.example_arrays()
     if not arrays:

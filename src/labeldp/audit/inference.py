@@ -1,4 +1,4 @@
-"""`label_inference`: how often an attacker's best guess is right, with and without what was released, beside the bound.
+"""What an attacker makes of the things a pipeline publishes: guesses of labels, beside the bound on what she can gain.
 
 >>> import numpy as np
 >>> from labeldp import RandomizedResponse, privatize
@@ -8,22 +8,21 @@
 >>> round(found.bound, 3), found.advantage_interval[0] <= found.bound
 (0.231, True)
 
-References: Yeom et al. 2018 (advantage); Wu et al. 2022 (label inference under label privacy); Kairouz et al. 2015 (the
-region of error rates).
+`label_inference` counts how often the best guess is right, with and without what was released. `attack_release` makes the
+guesses from a release. `release_scores` and `model_scores` give a score for every example and label, which is what
+`canary_audit` guesses from:
 
-`accuracy_audit`: a mechanism that is private but keeps fewer labels than it claims is caught too.
+>>> release_scores(release).shape
+(10000, 2)
 
->>> import numpy as np
+`accuracy_audit` looks at the other side: whether as many labels survive as was claimed.
+
 >>> found = accuracy_audit(lambda labels: labels * 0, prior=[0.5, 0.5], claimed=0.7, n_draws=10_000, seed=0)
 >>> found.rejected, found.upper_bound < 0.55
 (True, True)
 
-What an attacker reads off the things a pipeline publishes: a score for every example and label.
-
->>> import labeldp
->>> release = labeldp.privatize([0, 1, 1], labeldp.RandomizedResponse(2.0, n_classes=2), rng=0)
->>> release_scores(release).shape
-(3, 2)
+References: Yeom et al. 2018 (advantage); Wu et al. 2022 (label inference under label privacy); Kairouz et al. 2015 (the
+region of error rates).
 """
 
 from __future__ import annotations
@@ -44,6 +43,8 @@ from labeldp.validate import check_delta, check_integer, check_probability_rows,
 
 Interval = tuple[float, float]
 OWNER = "label_inference"
+#: Probabilities below this count as this: a score is finite, and a label that cannot be still comes last.
+LEAST = 1e-12
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,17 +114,17 @@ def label_inference(
     after = check_probability_rows(OWNER, "beliefs", beliefs)
     n, k = after.shape
     before = np.broadcast_to(check_probability_rows(OWNER, "prior", np.atleast_2d(prior)), (n, k))
-    truth = _labels(labels, n, k)
+    truth = _check_labels(labels, n, k)
     share, sure = check_delta(OWNER, delta), check_confidence(OWNER, confidence)
     epsilon = claimed_epsilon(OWNER, claimed, share)
     right, right_before = after.argmax(axis=1) == truth, before.argmax(axis=1) == truth
     factor = None if epsilon is None else advantage_bound(epsilon, delta=share)
     return LabelInference(
         accuracy=float(right.mean()),
-        accuracy_interval=_interval(int(right.sum()), n, level=1.0 - sure),
+        accuracy_interval=_bound_share(int(right.sum()), n, level=1.0 - sure),
         prior_accuracy=float(right_before.mean()),
         advantage=float(right.mean() - right_before.mean()),
-        advantage_interval=_paired(right, right_before, level=1.0 - sure),
+        advantage_interval=_bound_difference(right, right_before, level=1.0 - sure),
         bound=None if factor is None else factor * float(1.0 - before.max(axis=1).mean()),
         two_label_bound=factor,
         confidence=sure,
@@ -134,9 +135,18 @@ def label_inference(
 def attack_release(
     release: Release, labels: Any, *, prior: Any = None, delta: float = 0.0, confidence: float = 0.95
 ) -> LabelInference:
-    """Attack a release by Bayes' rule, with the channel it carries; `prior` is uniform if left out.
+    """Attack a release by Bayes' rule, with the channel that it carries.
 
-    `labels` are the true ones as codes. The claim is the release's own guarantee.
+    Parameters
+    ----------
+    release : Release
+        What was released; its guarantee is the claim.
+    labels : integer array of shape (n,)
+        The true labels as codes. The answer depends on them without noise: it is for their owner.
+    prior : array of shape (K,) or (n, K), optional
+        What the attacker knew before; uniform if left out.
+    delta, confidence
+        As in `label_inference`, whose answer this is.
     """
     belief = np.full(release.n_classes, 1.0 / release.n_classes) if prior is None else np.asarray(prior, np.float64)
     posterior = release.channel.posterior(belief, release.codes)
@@ -145,7 +155,8 @@ def attack_release(
     )
 
 
-def _labels(labels: Any, n: int, k: int) -> npt.NDArray[Any]:
+def _check_labels(labels: Any, n: int, k: int) -> npt.NDArray[Any]:
+    """Return n labels as codes 0 .. k - 1."""
     truth = np.asarray(labels)
     if truth.shape != (n,) or truth.dtype.kind not in "iu" or (n and not 0 <= int(truth.min()) <= int(truth.max()) < k):
         got = Described(f"an array of shape {truth.shape} and dtype {truth.dtype}")
@@ -153,25 +164,26 @@ def _labels(labels: Any, n: int, k: int) -> npt.NDArray[Any]:
     return truth
 
 
-def _interval(successes: int, trials: int, *, level: float) -> Interval:
+def _bound_share(successes: int, trials: int, *, level: float) -> Interval:
+    """Return limits of a binomial share, each at half of the level."""
     low = lower_limit(successes, trials, level=level / 2)
     return float(low), float(upper_limit(successes, trials, level=level / 2))
 
 
-def _paired(after: npt.NDArray[np.bool_], before: npt.NDArray[np.bool_], *, level: float) -> Interval:
+def _bound_difference(after: npt.NDArray[np.bool_], before: npt.NDArray[np.bool_], *, level: float) -> Interval:
     """Return limits of Pr[right after] - Pr[right before], from the rows on which the two differ.
 
     The difference is Pr[only after] - Pr[only before]; each of the two counts is binomial and gets half of the level.
     """
     n = len(after)
-    gained = _interval(int((after & ~before).sum()), n, level=level / 2)
-    lost = _interval(int((before & ~after).sum()), n, level=level / 2)
+    gained = _bound_share(int((after & ~before).sum()), n, level=level / 2)
+    lost = _bound_share(int((before & ~after).sum()), n, level=level / 2)
     return gained[0] - lost[1], gained[1] - lost[0]
 
 
 @dataclass(frozen=True, kw_only=True)
 class AccuracyAudit:
-    """An upper bound on how often a released label is the true one."""
+    """An upper bound on how often a released label is the true one, beside the accuracy that was claimed."""
 
     upper_bound: float
     confidence: float
@@ -194,7 +206,9 @@ def accuracy_audit(
 ) -> AccuracyAudit:
     """Draw labels from `prior`, release them, and bound from above how often they stay what they were.
 
-    The number of labels that stay is binomial when examples are randomized independently; the limit is exact.
+    A mechanism that is private but keeps fewer labels than it claims is caught so. `run` is as in `channel_audit`,
+    `prior` an array of shape (K,), `claimed` the accuracy to refute, `seed` that of the labels alone. The number of labels
+    that stay is binomial when examples are randomized independently; the limit is exact.
     """
     owner = "accuracy_audit"
     shares = check_probability_rows(owner, "prior", np.atleast_2d(prior))[0].astype(np.float64)
@@ -207,14 +221,11 @@ def accuracy_audit(
     return AccuracyAudit(upper_bound=bound, confidence=sure, claimed=promised, n_draws=size)
 
 
-#: Probabilities below this count as this: a score is finite, and a label that cannot be still comes last.
-LEAST = 1e-12
-
-
 def release_scores(release: Release) -> Floats:
-    """Return log Pr[what was released | label y] for every example and label y, and log of a released prior with it.
+    """Return log Pr[what was released | label y], of shape (n, K), for every example and label y.
 
-    The prior belongs to it: where a histogram reveals a label, the response to it may be constant and say nothing.
+    The logarithm of a prior that was released is added to it: where a histogram reveals a label, the response to it may
+    be constant and say nothing. For `canary_audit` and `Pipeline`, with `references=0`.
     """
     scores = np.log(np.maximum(release.channel.likelihood(release.codes), LEAST))
     if release.prior is None or release.prior_index is None:
@@ -225,6 +236,9 @@ def release_scores(release: Release) -> Floats:
 
 
 def model_scores(model: Any, X: Any) -> Floats:
-    """Return log of the model's `predict_proba`, for scores of a fitted classifier."""
+    """Return the logarithm of a fitted classifier's `predict_proba(X)`, of shape (n, K).
+
+    For `canary_audit` and `Pipeline`, with a reference run: it removes what the features say anyway.
+    """
     answer: Floats = np.log(np.maximum(np.asarray(model.predict_proba(X), np.float64), LEAST))
     return answer

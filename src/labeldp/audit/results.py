@@ -1,13 +1,14 @@
-"""What an audit answers with: checks that passed or failed, and the claim beside the bound.
+"""What an audit answers with, and the two numbers that every audit rests on: exact confidence limits of a share.
 
 >>> audit = Audit(claims={"epsilon": 1.0}, checks=(Check(name="law", passed=True, detail="fine"),), confidence=0.95)
 >>> audit.passed, audit.to_json()["checks"]
 (True, [{'name': 'law', 'passed': True, 'detail': 'fine'}])
-
-Exact confidence limits of a binomial share: every audit rests on these two numbers.
-
 >>> round(float(lower_limit(9, 10, level=0.05)), 4), round(float(upper_limit(0, 100, level=0.05)), 4)
 (0.6058, 0.0295)
+
+An audit is a tuple of checks that passed or failed, with the claims beside the bound. `lower_limit` and `upper_limit`
+invert the tails of the binomial distribution, so they hold for every number of trials and every share, not only in the
+limit of many.
 
 Reference: Clopper & Pearson 1934.
 """
@@ -34,7 +35,7 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Check:
-    """One question, its answer, and what the answer rests on."""
+    """One question (`name`), its answer (`passed`), and the figures that the answer rests on (`detail`)."""
 
     name: str
     passed: bool
@@ -74,7 +75,7 @@ class Audit:
 
 
 def check_confidence(owner: str, confidence: Any) -> float:
-    """Return a confidence in (0, 1)."""
+    """Return a confidence as a float in (0, 1); refuse anything else in the name of `owner`."""
     value = check_real(owner, "confidence", confidence)
     if not 0 < value < 1:
         raise invalid(owner, "confidence", "be in (0, 1)", got=confidence, fix="0.95 is usual.")
@@ -82,15 +83,19 @@ def check_confidence(owner: str, confidence: Any) -> float:
 
 
 def claimed_epsilon(owner: str, claimed: Any, delta: float) -> float | None:
-    """Return the epsilon claimed for one label replaced, at this delta: of a guarantee, of a number, or None."""
+    """Return the epsilon that is claimed for one label replaced, at this delta.
+
+    A number is taken as it is. A guarantee is asked; one whose unit is a record added or removed is converted first,
+    since a label replaced is two of these steps. None stays None: nothing is claimed.
+    """
     if claimed is None:
         return None
     if not isinstance(claimed, Guarantee):
         return check_epsilon(owner, claimed, name="claimed")
-    return _two_records(claimed, delta) if claimed.unit is Unit.RECORD_ADD_REMOVE else claimed.epsilon(delta)
+    return _epsilon_of_two_records(claimed, delta) if claimed.unit is Unit.RECORD_ADD_REMOVE else claimed.epsilon(delta)
 
 
-def _two_records(claimed: Guarantee, delta: float) -> float:
+def _epsilon_of_two_records(claimed: Guarantee, delta: float) -> float:
     """Return what a guarantee for a record added or removed says when a label is replaced: one removed, one added.
 
     With D, D - r and D' = D - r + r': P_D <= E P_(D-r) + d <= E (E P_D' + d) + d, so (2 epsilon, (1 + E) d) for every
@@ -101,8 +106,8 @@ def _two_records(claimed: Guarantee, delta: float) -> float:
     return min(pure, 2.0 * float(grid[0])) if len(grid) else pure
 
 
-def within(name: str, bound: float, claimed: float | None, *, detail: str) -> Check:
-    """Return the check that a lower bound does not exceed the claim; without a claim there is nothing to exceed."""
+def bound_check(name: str, bound: float, claimed: float | None, *, detail: str) -> Check:
+    """Return the check that a lower bound on epsilon does not exceed the claim; without a claim it passes."""
     says = "nothing claimed" if claimed is None else f"{claimed:.6g} claimed"
     passed = claimed is None or bound <= claimed
     return Check(name=name, passed=passed, detail=f"epsilon >= {bound:.4g}, {says}; {detail}")
@@ -123,7 +128,10 @@ def lower_limit(successes: Any, trials: Any, *, level: float) -> Floats:
 
 
 def upper_limit(successes: Any, trials: Any, *, level: float) -> Floats:
-    """Return the least p with Pr[Binomial(trials, p) <= successes] <= level; 1 where nothing failed."""
+    """Return the least p with Pr[Binomial(trials, p) <= successes] <= level; 1 where nothing failed.
+
+    The true share is above it with probability `level` at most: the lower limit of the failures, seen from 1.
+    """
     n = np.asarray(trials, np.float64)
     answer: Floats = 1.0 - lower_limit(n - np.asarray(successes, np.float64), n, level=level)
     return answer

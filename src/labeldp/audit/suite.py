@@ -7,9 +7,8 @@
 >>> found.passed, [check.name for check in found.checks]
 (True, ['channel'])
 
-`door_audit`: a mechanism and the door it is released through, run as anyone would run them.
+`door_audit` is for those who write a mechanism or a way to release: it runs the two together, as anyone would.
 
->>> import labeldp
 >>> found = door_audit(labeldp.privatize, labeldp.RandomizedResponse(1.0), n_classes=3, n_draws=20_000, seed=0)
 >>> found.passed, [check.name for check in found.checks]
 (True, ['released', 'matrix within guarantee', 'seed marked', 'channel, fresh noise', 'channel, in pieces'])
@@ -21,7 +20,6 @@ are released as a table is: noise that starts anew with each piece repeats at th
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
@@ -34,7 +32,7 @@ from labeldp.arrays import Int64s
 from labeldp.audit.canary import Train, canary_audit
 from labeldp.audit.channel import ChannelAudit, Run, channel_audit, observed_audit
 from labeldp.audit.inference import accuracy_audit, attack_release
-from labeldp.audit.results import Audit, Check, Progress, check_confidence, claimed_epsilon, within
+from labeldp.audit.results import Audit, Check, Progress, bound_check, check_confidence, claimed_epsilon
 from labeldp.audit.static import (
     directory_check,
     ledger_checks,
@@ -54,11 +52,18 @@ if TYPE_CHECKING:
 
 #: Rows of a release that are attacked, evenly spaced: an accuracy is then known to 0.1 %.
 MOST_ATTACKED = 1_000_000
+#: Rows of a piece; a power of two, so that it is one of the distances at which `channel_audit` looks for repetition.
+PIECE = 4096
+#: Called as `labeldp.privatize` is.
+Door = Callable[..., Release]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Randomizer:
-    """A mechanism to audit: labels in, one output for each; see `channel_audit`."""
+    """A mechanism to audit: labels in, one output for each; see `channel_audit` for the fields.
+
+    `claimed` is a number or a `Guarantee`; it is read at `delta`.
+    """
 
     run: Run
     n_classes: int
@@ -68,7 +73,10 @@ class Randomizer:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Pipeline:
-    """A training to audit: labels in, scores out; see `canary_audit`."""
+    """A training to audit: labels in, scores out; see `canary_audit` for the fields.
+
+    `claimed` is a number or a `Guarantee`; it is read at `delta`.
+    """
 
     train: Train
     labels: Any
@@ -104,17 +112,23 @@ def audit(
         Where the release should have been charged.
     n_draws, confidence, seed, n_jobs, progress
         As in `channel_audit` and `canary_audit`. Each bound of one answer holds with probability `confidence`.
+
+    Returns
+    -------
+    Audit
+        Every check, passed or failed, the claims, and `lower_bound`, which is None where nothing was run. A directory that
+        cannot be loaded gives one failed check.
     """
     sure = check_confidence("audit", confidence)
     no_checks: tuple[Check, ...] = ()
     if isinstance(subject, Randomizer):
-        return _run_audit(subject, n_draws=n_draws, confidence=sure, seed=seed, n_jobs=n_jobs, progress=progress)
+        return _audit_randomizer(subject, n_draws=n_draws, confidence=sure, seed=seed, n_jobs=n_jobs, progress=progress)
     if isinstance(subject, Pipeline):
-        return _train_audit(subject, confidence=sure, seed=seed, n_jobs=n_jobs, progress=progress)
+        return _audit_pipeline(subject, confidence=sure, seed=seed, n_jobs=n_jobs, progress=progress)
     if isinstance(subject, Release):
         checks, release = no_checks, subject
     elif isinstance(subject, (str, os.PathLike)):
-        checks, found = _directory_checks(Path(subject))
+        checks, found = _check_directory(Path(subject))
         if found is None:
             return Audit(claims={}, checks=checks, confidence=sure)
         release = found
@@ -127,10 +141,10 @@ def audit(
             got=Described(type(subject).__name__),
             fix=fix,
         )
-    return _release_audit(subject, release, checks, labels=labels, ledger=ledger, confidence=sure, seed=seed)
+    return _audit_release(subject, release, checks, labels=labels, ledger=ledger, confidence=sure, seed=seed)
 
 
-def _run_audit(subject: Randomizer, *, n_draws: int, confidence: float, **how: Any) -> Audit:
+def _audit_randomizer(subject: Randomizer, *, n_draws: int, confidence: float, **how: Any) -> Audit:
     found = channel_audit(
         subject.run,
         n_classes=subject.n_classes,
@@ -140,10 +154,10 @@ def _run_audit(subject: Randomizer, *, n_draws: int, confidence: float, **how: A
         confidence=confidence,
         **how,
     )
-    return _answer(_claims(subject.claimed, subject.delta), (found.check(),), found)
+    return _make_audit(subject, found)
 
 
-def _train_audit(subject: Pipeline, *, confidence: float, **how: Any) -> Audit:
+def _audit_pipeline(subject: Pipeline, *, confidence: float, **how: Any) -> Audit:
     found = canary_audit(
         subject.train,
         subject.labels,
@@ -155,31 +169,37 @@ def _train_audit(subject: Pipeline, *, confidence: float, **how: Any) -> Audit:
         confidence=confidence,
         **how,
     )
-    return _answer(_claims(subject.claimed, subject.delta), (found.check(),), found)
+    return _make_audit(subject, found)
 
 
-def _answer(claims: dict[str, Any], checks: tuple[Check, ...], found: Any) -> Audit:
+def _make_audit(subject: Randomizer | Pipeline, found: Any) -> Audit:
+    """Return the answer about something that was run: one check, its bound, and everything else as measures."""
+    claims = _list_claims(subject.claimed, subject.delta)
     measures = {name: value for name, value in asdict(found).items() if name not in {"lower_bound", "confidence"}}
     return Audit(
-        claims=claims, checks=checks, confidence=found.confidence, lower_bound=found.lower_bound, measures=measures
+        claims=claims,
+        checks=(found.check(),),
+        confidence=found.confidence,
+        lower_bound=found.lower_bound,
+        measures=measures,
     )
 
 
-def _claims(claimed: Any, delta: float) -> dict[str, Any]:
+def _list_claims(claimed: Any, delta: float) -> dict[str, Any]:
+    """Return what is claimed, as plain values by name."""
     facts: dict[str, Any] = {"epsilon": claimed_epsilon("audit", claimed, delta), "delta": delta}
     return {**facts, "guarantee": str(claimed)} if isinstance(claimed, Guarantee) else facts
 
 
-def _directory_checks(root: Path) -> tuple[tuple[Check, ...], Release | None]:
-    """Return what the files alone say, and the release if it can be read."""
+def _check_directory(root: Path) -> tuple[tuple[Check, ...], Release | None]:
+    """Return the checks of the files alone, and the release if it can be read."""
     intact, release = load_check(root)
     if release is None:
         return (intact,), None
-    column = json.loads((root / "release.json").read_text(encoding="utf-8")).get("label_column")
-    return (intact, directory_check(root), raw_label_check(root, release, label_column=column)), release
+    return (intact, directory_check(root), raw_label_check(root, release)), release
 
 
-def _release_audit(
+def _audit_release(
     subject: Any,
     release: Release,
     checks: Iterable[Check],
@@ -194,7 +214,7 @@ def _release_audit(
     read = [*checks, matrix_check(release), private_check(release)]
     if ledger is not None:
         read += ledger_checks(ledger, [(name, release)])
-    claims = {**_claims(release.guarantee, 0.0), "mechanism": release.mechanism, "label_set": release.label_set}
+    claims = {**_list_claims(release.guarantee, 0.0), "mechanism": release.mechanism, "label_set": release.label_set}
     if labels is None:
         return Audit(claims=claims, checks=tuple(read), confidence=confidence)
     rows = slice(None, None, max(1, -(-len(release) // MOST_ATTACKED)))
@@ -212,12 +232,6 @@ def _release_audit(
     )
 
 
-Door = Callable[..., Release]
-
-#: Rows of a piece; a power of two, so that it is one of the distances at which `channel_audit` looks for repetition.
-PIECE = 4096
-
-
 def door_audit(
     door: Door,
     mechanism: Any,
@@ -229,30 +243,46 @@ def door_audit(
     confidence: float = 0.95,
     seed: int | None = None,
 ) -> Audit:
-    """Audit `mechanism` as released by `door`, called like `labeldp.privatize`, under one public prior.
+    """Audit a mechanism together with the function it is released through, under one public prior.
 
-    `claimed_accuracy` is how often a label drawn from the prior stays as it is, if that is claimed. All statistical
-    answers together are wrong about a sound mechanism with probability 1 - confidence at most.
+    Parameters
+    ----------
+    door : callable
+        Called as `labeldp.privatize` is: (labels, mechanism, *, prior, groups, rng, start) -> Release.
+    mechanism : Mechanism
+        Handed to the door and asked for its guarantee, which is the claim; nothing more.
+    n_classes : int
+        K.
+    prior : array of shape (K,), optional
+        Handed to the door.
+    claimed_accuracy : float, optional
+        How often a label drawn from the prior stays as it is, if that is claimed too.
+    n_draws, confidence, seed
+        As in `channel_audit`, for each of its two runs. All statistical answers together are wrong about a sound
+        mechanism with probability 1 - confidence at most.
+
+    Checked: that the door releases every label, that the matrix keeps the promise, that a seed is marked, and the channel
+    twice, once with fresh noise in each call and once in pieces under one seed, as a table is released.
     """
     k = check_integer("door_audit", "n_classes", n_classes, least=2)
     sure = check_confidence("door_audit", confidence)
     each = 1.0 - (1.0 - sure) / (2 if claimed_accuracy is None else 3)
     claim = mechanism.guarantee
-    refusal, first = _first(door, mechanism, k, prior)
+    refusal, first = _release_all(door, mechanism, k, prior)
     claims = {"epsilon": claim.epsilon(), "delta": 0.0, "guarantee": str(claim), "mechanism": repr(mechanism)}
     if first is None:
         return Audit(claims=claims, checks=(refusal,), confidence=sure)
-    runs = {"fresh noise": _fresh, "in pieces": _in_pieces}
+    runs = {"fresh noise": _run_afresh, "in pieces": _run_in_pieces}
     found = {
         name: channel_audit(
             make(door, mechanism, k, prior), n_classes=k, n_draws=n_draws, confidence=each, claimed=claim, seed=seed
         )
         for name, make in runs.items()
     }
-    checks = [refusal, matrix_check(first), _seed_marked(door, mechanism, k, prior), *_named(found)]
+    checks = [refusal, matrix_check(first), _seed_check(door, mechanism, k, prior), *_channel_checks(found)]
     if claimed_accuracy is not None:
         shares = np.full(k, 1.0 / k) if prior is None else prior
-        run = _fresh(door, mechanism, k, prior)
+        run = _run_afresh(door, mechanism, k, prior)
         checks.append(
             accuracy_audit(
                 run, prior=shares, claimed=claimed_accuracy, n_draws=n_draws, confidence=each, seed=seed
@@ -263,48 +293,49 @@ def door_audit(
     return Audit(claims=claims, checks=tuple(checks), confidence=sure, lower_bound=bound, measures=measures)
 
 
-def _first(door: Door, mechanism: Any, k: int, prior: Any) -> tuple[Check, Release | None]:
-    """Release every label once; a door that refuses for privacy's sake is an answer."""
+def _release_all(door: Door, mechanism: Any, k: int, prior: Any) -> tuple[Check, Release | None]:
+    """Release every label once; a door that refuses for the sake of privacy gives a failed check and no release."""
     try:
-        release = door(_boxed(np.arange(k), k), mechanism, prior=prior, groups=None, rng=None, start=0)
+        release = door(_box(np.arange(k), k), mechanism, prior=prior, groups=None, rng=None, start=0)
     except PrivacyError as error:
         return Check(name="released", passed=False, detail=str(error)), None
     return Check(name="released", passed=True, detail="the door released every label"), release
 
 
-def _boxed(labels: Int64s, k: int) -> SensitiveLabels:
+def _box(labels: Int64s, k: int) -> SensitiveLabels:
     """Return labels that know all their classes, whichever occur."""
     return SensitiveLabels(labels, n_classes=k)
 
 
-def _fresh(door: Door, mechanism: Any, k: int, prior: Any) -> Callable[[Int64s], Any]:
+def _run_afresh(door: Door, mechanism: Any, k: int, prior: Any) -> Callable[[Int64s], Any]:
     """Return a run in which each call is a release of its own."""
-    return lambda labels: door(_boxed(labels, k), mechanism, prior=prior, groups=None, rng=None, start=0).codes
+    return lambda labels: door(_box(labels, k), mechanism, prior=prior, groups=None, rng=None, start=0).codes
 
 
-def _in_pieces(door: Door, mechanism: Any, k: int, prior: Any) -> Callable[[Int64s], Any]:
+def _run_in_pieces(door: Door, mechanism: Any, k: int, prior: Any) -> Callable[[Int64s], Any]:
     """Return a run in which each call is one release, given in pieces under a seed of its own."""
     source = np.random.default_rng()
 
     def pieces(labels: Int64s) -> Iterator[Any]:
         key = int(source.integers(1 << 62))
         for start in range(0, len(labels), PIECE):
-            part = _boxed(labels[start : start + PIECE], k)
+            part = _box(labels[start : start + PIECE], k)
             yield door(part, mechanism, prior=prior, groups=None, rng=key, start=start).codes
 
     return lambda labels: np.concatenate(list(pieces(labels)))
 
 
-def _seed_marked(door: Door, mechanism: Any, k: int, prior: Any) -> Check:
-    """A release with a seed says so, and one without does not."""
-    labels = _boxed(np.arange(k), k)
+def _seed_check(door: Door, mechanism: Any, k: int, prior: Any) -> Check:
+    """Check that a release with a seed says so, and that one without does not."""
+    labels = _box(np.arange(k), k)
     plain = door(labels, mechanism, prior=prior, groups=None, rng=None, start=0)
     seeded = door(labels, mechanism, prior=prior, groups=None, rng=1, start=0)
     passed = seeded.seeded and not plain.seeded
     return Check(name="seed marked", passed=passed, detail=f"with a seed: {seeded.seeded}, without: {plain.seeded}")
 
 
-def _named(found: dict[str, ChannelAudit]) -> Iterator[Check]:
+def _channel_checks(found: dict[str, ChannelAudit]) -> Iterator[Check]:
+    """Yield a check for each audit of the channel, under the name of its run."""
     for name, one in found.items():
         detail = f"at confidence {one.confidence:g}, {one.n_draws:,} draws: {one.event}"
-        yield within(f"channel, {name}", one.lower_bound, one.claimed, detail=detail)
+        yield bound_check(f"channel, {name}", one.lower_bound, one.claimed, detail=detail)

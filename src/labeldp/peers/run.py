@@ -193,9 +193,8 @@ def _start_workers(seats: Sequence[Seat], terms: Terms, processes: int) -> list[
         context.set_forkserver_preload(["labeldp.peers.roles"])
     count = min(processes, len(seats))
     shares = [list(seats[first::count]) for first in range(count)]
-    hosts: list[BaseProcess] = [
-        context.Process(target=host_peers, args=(share, terms), daemon=True) for share in shares
-    ]  # type: ignore[attr-defined]
+    make = context.Process  # type: ignore[attr-defined]  # the stubs know it of each kind of context, not of all
+    hosts: list[BaseProcess] = [make(target=host_peers, args=(share, terms), daemon=True) for share in shares]
     for process in hosts:
         process.start()
     return hosts

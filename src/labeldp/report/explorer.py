@@ -33,8 +33,8 @@ from urllib.parse import parse_qs, urlsplit
 import numpy as np
 
 from labeldp.arrays import Floats
-from labeldp.audit import advantage_bound
 from labeldp.errors import Described, LabelDPError, invalid
+from labeldp.guarantee import advantage_bound
 from labeldp.mechanisms import ClusterRR, RandomizedResponse, RRTopK, RRWithPrior
 from labeldp.release import SensitiveLabels, privatize
 from labeldp.report.plots import style_sheet

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 import labeldp
-from labeldp.audit import Audit, door_audit
+from labeldp.audit import Audit
+from labeldp.audit.suite import door_audit
 from labeldp.testing.broken import Broken, OffByOneK, broken_subjects
 from labeldp.testing.subject import default_priors
 
