@@ -10,7 +10,7 @@ WORKERS ?= 2
 export NUMBA_CACHE_DIR ?= $(CURDIR)/.cache/numba
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check docs format bench clean
+.PHONY: help setup demo study test check docs format bench clean
 
 help: ## show this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -25,6 +25,10 @@ $(STAMP): pyproject.toml constraints.txt
 
 demo: setup ## release labels, learn from them, and print what it cost and bought
 	$(BIN)/labeldp demo
+
+# Studies are not part of the installed package: they run from here. LABELDP_DATA names the folder of data sets.
+study: setup ## repeat an experiment: NAME=prior-response [SEEDS=3] [QUICK=1]; without NAME a list
+	$(BIN)/python -m studies $(or $(NAME),--list) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(QUICK),--quick)
 
 # One thread of linear algebra in each test worker: two workers with two threads each fight for two cores.
 test: export OMP_NUM_THREADS = 1

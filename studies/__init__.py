@@ -4,25 +4,27 @@
 >>> names()[:3]
 ('adult-learners', 'cluster-response', 'excess-risk')
 
-Each study is a class in a file of its own (`first_model.py`, `prior_response.py`); `_run.py` knows them by name. Long
-results are committed under studies/results/ with the command that made them. `demo.py` is the demo.
+Each study is a class in a file of its own. `study.py` is the template that they fill in, `run.py` finds them by name and
+writes their results, and `python -m studies NAME` runs one from the root of a clone. They are not part of the installed
+package. Long results are committed under studies/results/ with the command that made them.
 """
 
 from __future__ import annotations
 
-from studies.pages import rich_table
-from studies.run import names, run, study, write_result
-from studies.study import Progress, Study, StudyResult, StudyRow, read_result
+from studies.run import find_study, names, results_readme, rich_table, run, write_result
+from studies.study import Measurement, Progress, Study, StudyResult, StudyRow, read_result
 
 __all__ = [
+    "Measurement",
     "Progress",
     "Study",
     "StudyResult",
     "StudyRow",
+    "find_study",
     "names",
     "read_result",
+    "results_readme",
     "rich_table",
     "run",
-    "study",
     "write_result",
 ]

@@ -1,29 +1,42 @@
-"""`python -m studies NAME`: a named experiment from a paper, ours beside theirs."""
+"""`python -m studies NAME`: run a named experiment from a paper, from the root of a clone.
+
+The table goes to stdout, as JSON with `--json`; progress and errors go to stderr. An unknown name is answered with the
+nearest one. Exit codes: 0 done, 2 an argument or the data is wrong.
+"""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as Bar
 
 import studies
-from labeldp.cli.screen import AsJson, answer, escaped, facts_table, guarded, shares
-from labeldp.errors import Described, invalid
+from labeldp.errors import Described, LabelDPError, invalid
 
-if TYPE_CHECKING:
-    from rich.console import Console
+app = typer.Typer(add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False)
+#: Columns of a table that goes to a file or a pipe, where there is no terminal to ask.
+PIPED_WIDTH = 100
 
 
+@app.command()
 def study(
     name: Annotated[str | None, typer.Argument(help="The study; --list shows them.")] = None,
     *,
     quick: Annotated[bool, typer.Option("--quick", help="A small version that only shows that it runs.")] = False,
     seeds: Annotated[int | None, typer.Option("--seeds", help="How many seeds.")] = None,
-    out_dir: Annotated[Path | None, typer.Option("--out-dir", help="Where JSON, plot and page go.")] = None,
+    out_dir: Annotated[Path | None, typer.Option("--out-dir", help="Where JSON, plots and page go.")] = None,
     data: Annotated[Path | None, typer.Option("--data", envvar="LABELDP_DATA", help="The folder of data sets.")] = None,
     show_list: Annotated[bool, typer.Option("--list", help="Name the studies.")] = False,
-    as_json: AsJson = False,
+    readme: Annotated[bool, typer.Option("--readme", help="Print the text of studies/results/README.md.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Run an experiment from a paper and print paper / ours / difference, with seeds and spread.
 
@@ -33,27 +46,56 @@ def study(
 
       python -m studies prior-response --quick
     """
-    if show_list:
-        titles = {one: studies.study(one).title for one in studies.names()}
-        answer({"studies": titles}, as_json=as_json, show=lambda console: console.print(facts_table([*titles.items()])))
+    try:
+        if readme:
+            typer.echo(studies.results_readme(), nl=False)
+        elif show_list:
+            _list_studies(as_json=as_json)
+        else:
+            _run_study(name, quick=quick, seeds=seeds, out_dir=out_dir, data=data, as_json=as_json)
+    except LabelDPError as error:
+        typer.echo(f"error: {error}", err=True)
+        raise typer.Exit(2) from None
+
+
+def _list_studies(*, as_json: bool) -> None:
+    titles = {name: studies.find_study(name).title for name in studies.names()}
+    if as_json:
+        typer.echo(json.dumps({"studies": titles}, indent=1))
         return
+    for name, title in titles.items():
+        typer.echo(f"{name:<22}{title}")
+
+
+def _run_study(
+    name: str | None, *, quick: bool, seeds: int | None, out_dir: Path | None, data: Path | None, as_json: bool
+) -> None:
     if name is None:
         fix = "There are: " + ", ".join(studies.names()) + "."
         raise invalid("study", "name", "be given", got=Described("nothing"), fix=fix)
-    with shares(f"study {name}") as told:
-        result = studies.run(name, quick=quick, seeds=seeds, out_dir=out_dir, directory=data, progress=told)
-    facts: dict[str, Any] = {**result.to_json(), "page": str(result.page)}
-    answer(facts, as_json=as_json, show=lambda console: _show(console, result))
-
-
-def _show(console: Console, result: Any) -> None:
+    with _show_progress(f"study {name}") as tell:
+        result = studies.run(name, quick=quick, seeds=seeds, out_dir=out_dir, directory=data, progress=tell)
+    if as_json:
+        typer.echo(json.dumps({**result.to_json(), "page": str(result.page)}, indent=1))
+        return
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console.width = PIPED_WIDTH
     console.print(studies.rich_table(result))
     for finding in result.findings:
-        console.print(escaped(finding))
-    console.print(f"page: {escaped(result.page)}", soft_wrap=True)
+        console.print(escape(finding))
+    console.print(f"page: {escape(str(result.page))}", soft_wrap=True)
+
+
+@contextmanager
+def _show_progress(what: str) -> Iterator[studies.Progress]:
+    """Show a bar on stderr while the body runs; nothing is shown where stderr is not a terminal."""
+    columns = (BarColumn(20), TaskProgressColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
+    console = Console(stderr=True)
+    with Bar(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task(escape(what), total=1.0)
+        yield lambda share, doing: bar.update(task, completed=share, description=escape(doing))
 
 
 if __name__ == "__main__":
-    app = typer.Typer(add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False)
-    app.command()(guarded(study))
     app(prog_name="python -m studies")

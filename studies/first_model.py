@@ -15,29 +15,24 @@ supplement.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
+from labeldp.arrays import Int64s
 from labeldp.data import Dataset, load
 from labeldp.learn import LabelPrivateClassifier, SoftmaxRegression
-from labeldp.priors import ClusterPrior, Prior
-from labeldp.priors.cluster import cluster
+from labeldp.priors import ClusterPrior, cluster_features
 from labeldp.report import Bars, Plot
-from studies.facts import Stopwatch
-from studies.study import Progress, Study, StudyResult, StudyRow, quiet
+from studies.study import Measurement, Study, StudyRow, list_tables
 
 EPSILON = 1.0
 SETS = ("mnist", "fashion-mnist")
 #: Principal components that the pixels are reduced to before clustering; no label is looked at.
 COMPONENTS = 50
 QUICK_ROWS = 6_000
-
-Groups = Callable[[int], npt.NDArray[np.int64]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,8 +60,26 @@ TREATMENTS = (
 )
 
 
-class FirstModel(Study):
-    """Seven treatments of the labels of two sets, one linear model, epsilon 1."""
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Case:
+    """A treatment of the labels of a set."""
+
+    images: Images
+    treatment: Treatment
+
+    @property
+    def name(self) -> str:
+        """The set and the treatment."""
+        return f"{self.images.name}: {self.treatment.setting}"
+
+    @property
+    def paper(self) -> float | None:
+        """The paper's value for this set."""
+        return self.treatment.paper[SETS.index(self.images.name)]
+
+
+class FirstModel(Study[Case]):
+    """Seven treatments of the labels of two sets, one linear model, epsilon 1: a quarter of an hour on two cores."""
 
     name: ClassVar[str] = "first-model"
     title: ClassVar[str] = "A first model at epsilon 1: what beats plain randomized response?"
@@ -75,68 +88,135 @@ class FirstModel(Study):
         "Table 4 (LP-1ST, LP-2ST and no privacy; a deep network, where ours is a linear model)"
     )
     measure: ClassVar[str] = "test accuracy, %"
+    needs: ClassVar[str] = "MNIST and Fashion-MNIST"
 
-    def run(
-        self,
-        *,
-        quick: bool = False,
-        seeds: int | None = None,
-        directory: str | Path | None = None,
-        progress: Progress | None = None,
-    ) -> StudyResult:
-        """Fit every treatment on both sets with every seed: about a quarter of an hour on two cores."""
-        watch, tell = Stopwatch(), progress or quiet
-        numbers = self.seed_list(quick=quick, seeds=seeds)
-        rows: list[StudyRow] = []
-        for position, name in enumerate(SETS):
-            data = _features(load(name, directory=directory), quick=quick)
-            groups = _grouping(data)
-            for j, treatment in enumerate(TREATMENTS):
-                tell((position + j / len(TREATMENTS)) / len(SETS), f"{name}: {treatment.setting}")
-                rows.append(_measured(data, treatment, position, numbers, groups))
-        tell(1.0, "done")
-        facts = watch.facts(
-            seeds=numbers, quick=quick, command=f"labeldp study {self.name}{' --quick' if quick else ''}"
+    def cases(self) -> Sequence[Case]:
+        """Every treatment of both sets."""
+        sets = [read_images(name, self.directory, quick=self.quick) for name in SETS]
+        return [Case(images=images, treatment=treatment) for images in sets for treatment in TREATMENTS]
+
+    def choose_seeds(self, case: Case, seeds: Sequence[int]) -> Sequence[int]:
+        """Without privacy nothing is random, so that one fit says it all."""
+        return seeds if case.treatment.private else seeds[:1]
+
+    def run_case(self, case: Case, seed: int) -> Sequence[Measurement]:
+        """Fit once, and return the test accuracy with what the fitted model promises."""
+        images, treatment = case.images, case.treatment
+        epsilon, trust = math.inf, "everyone"
+        if treatment.private:
+            fitted: Any = fit_private(images, treatment, seed)
+            epsilon, trust = fitted.guarantee_.epsilon(), fitted.guarantee_.trust.words
+        else:
+            fitted = make_model().fit(images.X_train, images.y_train)
+        measured = Measurement(
+            table=images.name,
+            setting=treatment.setting,
+            epsilon=epsilon,
+            trust=trust,
+            value=100.0 * float(np.mean(fitted.predict(images.X_test) == images.y_test)),
+            paper=case.paper,
+            note="the paper's is a deep network" if case.paper is not None else "",
         )
-        found = findings(rows)
-        return StudyResult(
-            name=self.name,
-            title=self.title,
-            paper=self.paper,
-            measure=self.measure,
-            rows=tuple(rows),
-            findings=found,
-            facts={
-                **facts,
-                "model": repr(model()),
-                "cluster features": f"PCA to {COMPONENTS} components of the pixels",
-            },
+        return [measured]
+
+    def facts(self) -> dict[str, Any]:
+        """The model and the features."""
+        return {
+            "model": repr(make_model()),
+            "cluster features": f"PCA to {COMPONENTS} components of the pixels",
+        }
+
+    def findings(self, rows: Sequence[StudyRow]) -> tuple[str, ...]:
+        """Say what each set shows: the gain over plain randomized response, and where it comes from."""
+        gains = {table: Gain.of([row for row in rows if row.table == table]) for table in list_tables(rows)}
+        shares = " and ".join(f"{100 * gain.forward_share:.0f}% ({table})" for table, gain in gains.items())
+        differ = len({gain.best.setting for gain in gains.values()}) > 1
+        return (
+            *(gain.sentence(table) for table, gain in gains.items()),
+            (
+                f"The forward correction of plain randomized response alone, which needs no one's trust, takes {shares} of the "
+                "best gain: with a linear model, ask for the correction first."
+            ),
+            "A cluster prior helps even a learner that can only take plain labels, but its histogram needs a curator who sees "
+            "them: at the same epsilon that is a weaker promise."
+            + (" Which treatment is best differs between the sets." if differ else ""),
+            (
+                "The settings (l2, number of clusters, share of the first stage) are the library's defaults, the same for all. They "
+                "come from prototypes that looked at test accuracy, so that the best may be optimistic by perhaps half a point. "
+                "Test labels are taken as public, and training labels were randomized from seeds."
+            ),
         )
 
-    def plots(self, result: StudyResult) -> tuple[Plot, ...]:
+    def plots(self, rows: Sequence[StudyRow]) -> tuple[Plot, ...]:
         """One bar chart per set, with the spread over seeds."""
-        return tuple(_bars(result, table) for table in result.tables())
+        return tuple(
+            draw_bars([row for row in rows if row.table == table], f"{table}: test accuracy at epsilon {EPSILON:g}")
+            for table in list_tables(rows)
+        )
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Data:
+def draw_bars(rows: Sequence[StudyRow], title: str) -> Plot:
+    """Return the means of rows of test accuracy as bars."""
+    return Bars(
+        title=title,
+        labels=tuple(row.setting for row in rows),
+        values=tuple(row.mean for row in rows),
+        spreads=tuple(row.spread for row in rows),
+        x_title="test accuracy, % (bar: mean over seeds; line: one standard deviation each way)",
+        alt="; ".join(f"{row.setting} {row.mean:.1f}%" for row in rows),
+    )
+
+
+def make_model() -> SoftmaxRegression:
+    """Return the one linear model of this study: the default l2; 60 steps, after which accuracy no longer moves."""
+    return SoftmaxRegression(max_iter=60, tol=1e-4)
+
+
+def fit_private(images: Images, treatment: Treatment, seed: int) -> LabelPrivateClassifier:
+    """Fit the model on labels that a treatment released."""
+    return LabelPrivateClassifier(
+        make_model(),
+        epsilon=EPSILON,
+        stages=treatment.stages,
+        prior=ClusterPrior(groups=images.groups(seed)) if treatment.clusters else None,
+        correction=treatment.correction,
+        classes=range(images.n_classes),
+        random_state=seed,
+    ).fit(images.X_train, images.y_train)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Images:
+    """Pixels and labels of a set; `reduced` and `groups` are made without labels when first asked for."""
+
     name: str
     X_train: Any
     y_train: Any
     X_test: Any
     y_test: Any
     n_classes: int
+    found: dict[Any, Any] = field(default_factory=dict, repr=False)
+
+    def groups(self, seed: int) -> Int64s:
+        """Return the clusters for a seed: PCA once, k-means per seed, so that the spread includes its luck."""
+        from sklearn.decomposition import PCA
+
+        if "reduced" not in self.found:
+            self.found["reduced"] = PCA(COMPONENTS, random_state=0).fit_transform(self.X_train)
+        if seed not in self.found:
+            reduced = self.found["reduced"]
+            count = ClusterPrior().count(EPSILON, len(reduced))
+            self.found[seed] = cluster_features(reduced, n_clusters=count, random_state=seed).groups
+        answer: Int64s = self.found[seed]
+        return answer
 
 
-def model() -> SoftmaxRegression:
-    """Return the one linear model of this study: the default l2; 60 steps, after which accuracy no longer moves."""
-    return SoftmaxRegression(max_iter=60, tol=1e-4)
-
-
-def _features(dataset: Dataset, *, quick: bool) -> _Data:
+def read_images(name: str, directory: Any, *, quick: bool) -> Images:
+    """Return a set; both come in random order, so that the first rows are a sample for a quick run."""
+    dataset: Dataset = load(name, directory=directory)
     train, test = dataset.matrix()
-    rows = slice(QUICK_ROWS) if quick else slice(None)  # both sets come in random order: the first rows are a sample
-    return _Data(
+    rows = slice(QUICK_ROWS) if quick else slice(None)
+    return Images(
         name=dataset.name,
         X_train=train[rows],
         y_train=dataset.y_train[rows],
@@ -146,87 +226,8 @@ def _features(dataset: Dataset, *, quick: bool) -> _Data:
     )
 
 
-def _grouping(data: _Data) -> Groups:
-    """Return the clusters for a seed: PCA once, k-means per seed, so that the spread includes its luck. No labels."""
-    from sklearn.decomposition import PCA
-
-    reduced = PCA(COMPONENTS, random_state=0).fit_transform(data.X_train)
-    count = ClusterPrior().count(EPSILON, len(reduced))
-    made: dict[int, npt.NDArray[np.int64]] = {}
-
-    def groups(seed: int) -> npt.NDArray[np.int64]:
-        if seed not in made:
-            made[seed] = cluster(reduced, n_clusters=count, random_state=seed).astype(np.int64)
-        return made[seed]
-
-    return groups
-
-
-def _measured(data: _Data, treatment: Treatment, position: int, seeds: tuple[int, ...], groups: Groups) -> StudyRow:
-    """Return the row of a treatment; without privacy nothing is random, so that one fit says it all."""
-    values: tuple[float, ...]
-    if treatment.private:
-        fits = [_private(data, treatment, seed, groups) for seed in seeds]
-        values = tuple(_accuracy(fit, data) for fit in fits)
-        epsilon = max(fit.guarantee_.epsilon() for fit in fits)
-        trust = fits[0].guarantee_.trust.words
-    else:
-        values = (_accuracy(model().fit(data.X_train, data.y_train), data),)
-        epsilon, trust = math.inf, "everyone"
-    return StudyRow(
-        table=data.name,
-        setting=treatment.setting,
-        epsilon=epsilon,
-        trust=trust,
-        values=values,
-        paper=treatment.paper[position],
-        note="the paper's is a deep network" if treatment.paper[position] is not None else "",
-    )
-
-
-def _private(data: _Data, treatment: Treatment, seed: int, groups: Groups) -> LabelPrivateClassifier:
-    prior: Prior | None = ClusterPrior(groups=groups(seed)) if treatment.clusters else None
-    classifier = LabelPrivateClassifier(
-        model(),
-        epsilon=EPSILON,
-        stages=treatment.stages,
-        prior=prior,
-        correction=treatment.correction,
-        classes=range(data.n_classes),
-        random_state=seed,
-    )
-    return classifier.fit(data.X_train, data.y_train)
-
-
-def _accuracy(fitted: Any, data: _Data) -> float:
-    return 100.0 * float(np.mean(fitted.predict(data.X_test) == data.y_test))
-
-
-def findings(rows: list[StudyRow]) -> tuple[str, ...]:
-    """Say, from the rows, what each set shows: the gain over plain randomized response, and where it comes from."""
-    tables = list(dict.fromkeys(row.table for row in rows))
-    gains = {table: _Gain.of([row for row in rows if row.table == table]) for table in tables}
-    shares = " and ".join(f"{100 * gain.forward_share:.0f}% ({table})" for table, gain in gains.items())
-    differ = len({gain.best.setting for gain in gains.values()}) > 1
-    return (
-        *(gain.sentence(table) for table, gain in gains.items()),
-        (
-            f"The forward correction of plain randomized response alone, which needs no one's trust, takes {shares} of the "
-            "best gain: with a linear model, ask for the correction first."
-        ),
-        "A cluster prior helps even a learner that can only take plain labels, but its histogram needs a curator who sees "
-        "them: at the same epsilon that is a weaker promise."
-        + (" Which treatment is best differs between the sets." if differ else ""),
-        (
-            "The settings (l2, number of clusters, share of the first stage) are the library's defaults, the same for all. They "
-            "come from prototypes that looked at test accuracy, so that the best may be optimistic by perhaps half a point. "
-            "Test labels are taken as public, and training labels were randomized from seeds."
-        ),
-    )
-
-
 @dataclass(frozen=True, kw_only=True)
-class _Gain:
+class Gain:
     """Plain randomized response, its forward correction, and the best multi-stage or cluster prior of one set."""
 
     plain: StudyRow
@@ -235,7 +236,7 @@ class _Gain:
     best: StudyRow
 
     @classmethod
-    def of(cls, rows: list[StudyRow]) -> _Gain:
+    def of(cls, rows: list[StudyRow]) -> Gain:
         mine = {row.setting: row for row in rows}
         stages = [row for row in rows if row.setting.startswith("two stages")]
         clusters = [row for row in rows if row.setting.startswith("cluster prior")]
@@ -264,15 +265,3 @@ class _Gain:
             + "; ".join(words)
             + "."
         )
-
-
-def _bars(result: StudyResult, table: str) -> Plot:
-    rows = [row for row in result.rows if row.table == table]
-    return Bars(
-        title=f"{table}: test accuracy at epsilon {EPSILON:g}",
-        labels=tuple(row.setting for row in rows),
-        values=tuple(row.mean for row in rows),
-        spreads=tuple(row.spread for row in rows),
-        x_title="test accuracy, % (bar: mean over seeds; line: one standard deviation each way)",
-        alt="; ".join(f"{row.setting} {row.mean:.1f}%" for row in rows),
-    )

@@ -1,10 +1,16 @@
-"""Run a study by its name and leave JSON, plots and a page behind.
+"""Run a study by its name, and write what it leaves: `result.json`, plots, a page, a table for the terminal.
 
 >>> names()[:3]
 ('adult-learners', 'cluster-response', 'excess-risk')
+>>> row = StudyRow(table="t", setting="plain", epsilon=1.0, trust="no one", values=(79.0, 80.0), paper=80.78)
+>>> format_cells(row)
+('plain', '1', 'no one', '80.78', '', '79.50', '0.71', '-1.28', '2')
 
-Design notes. The page of a study is static by default: a few kilobytes, so that results can be committed and compared.
-Files are written only after the run has ended well. A page can be made again from its `result.json` (`write_result`).
+Every table has paper / ours / difference, with epsilon and trust beside them.
+
+Design notes. Pages are static and small, so that results can be committed and compared. Files are written only after the
+run has ended well. A page can be made again from its `result.json` (`write_result`), and the README of the results from
+the studies themselves (`results_readme`).
 """
 
 from __future__ import annotations
@@ -12,21 +18,23 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
+from typing import Any
+
+from rich.table import Table as RichTable
 
 from labeldp.errors import invalid, nearest
-from labeldp.report import page, plot_file, write_page
+from labeldp.guarantee import shown
+from labeldp.report import Block, Facts, Plot, Section, Table, page, plot_file, write_page
 from labeldp.validate import check_integer
-from studies.kept import Kept
-from studies.pages import sections
-from studies.study import Progress, Study, StudyResult
+from studies.study import Kept, Progress, Study, StudyResult, StudyRow
 
 Where = str | os.PathLike[str] | None
 
-
-#: Where each study lives. A study is imported when it is asked for: it brings its learners along.
-PLACES = {
+#: Where each study lives: file and class. A study is imported when it is asked for, since it brings its learners along.
+STUDIES = {
     "adult-learners": "adult_learners:AdultLearners",
     "cluster-response": "cluster_response:ClusterResponse",
     "excess-risk": "excess_risk:ExcessRisk",
@@ -40,19 +48,24 @@ PLACES = {
     "stage-settings": "stage_settings:StageSettings",
     "top-k": "top_k:TopK",
 }
+COLUMNS = ("setting", "epsilon", "trusts", "paper", "exact", "ours", "sd", "diff.", "seeds")
+NUMERIC = frozenset(COLUMNS) - {"setting", "trusts"}
+#: A page lists this many seeds one by one; more of them as "0 to 99".
+FEW_SEEDS = 20
 
 
 def names() -> tuple[str, ...]:
     """Return the names that `run` knows."""
-    return tuple(sorted(PLACES))
+    return tuple(sorted(STUDIES))
 
 
-def study(name: str, *, kept: Kept | None = None) -> Study:
-    """Return a study by its name: its title, paper and measure, without running it."""
-    if name not in PLACES:
+def find_study(name: str, *, quick: bool = False, directory: Where = None, kept: Kept | None = None) -> Study[Any]:
+    """Return a study by its name, ready to run; an unknown name is answered with the nearest one."""
+    if name not in STUDIES:
         raise invalid("study", "name", "be a known study", got=name, fix=nearest(name, names()))
-    module, _, kind = PLACES[name].partition(":")
-    found: Study = getattr(import_module(f"studies.{module}"), kind)(kept=kept)
+    module, _, kind = STUDIES[name].partition(":")
+    data = None if directory is None else Path(directory)
+    found: Study[Any] = getattr(import_module(f"studies.{module}"), kind)(quick=quick, directory=data, kept=kept)
     return found
 
 
@@ -64,40 +77,150 @@ def run(
     out_dir: Where = None,
     directory: Where = None,
     progress: Progress | None = None,
-    interactive: bool = False,
 ) -> StudyResult:
     """Run a study and write `result.json`, `plot-1.svg`, ... and `index.html` into `out_dir`.
 
     `quick` is a small version that shows that it runs; its numbers mean nothing. `seeds` is how many seeds to use, 0, 1,
     ...; `out_dir` is ``labeldp-study/NAME`` in the current directory unless given; `directory` holds the data sets (else
-    LABELDP_DATA); `progress` is called with the share done and what is being done; `interactive` embeds Plotly in the
-    page. A study that keeps what it measures leaves it in `partial.jsonl` until it has ended: called again after a crash,
-    it goes on from there. Returns the result, whose `page` is where the page is.
+    LABELDP_DATA); `progress` is called with the share done and what is being done. What was measured waits in
+    `partial.jsonl` until the run has ended: called again after a crash, it goes on from there. Returns the result, whose
+    `page` is where the page is.
     """
     target = Path("labeldp-study") / name if out_dir is None else Path(out_dir)
-    chosen = study(name, kept=Kept(target / f"partial{'-quick' * quick}.jsonl"))
+    kept = Kept(target / f"partial{'-quick' * quick}.jsonl")
+    chosen = find_study(name, quick=quick, directory=directory, kept=kept)
     if seeds is not None:
         check_integer("study", "seeds", seeds, least=1)
-    data = None if directory is None else Path(directory)
-    result = chosen.run(quick=quick, seeds=seeds, directory=data, progress=progress)
-    made = write_result(result, target, interactive=interactive)
-    chosen.kept.forget()
+    result = chosen.run(seeds=seeds, progress=progress)
+    made = write_result(result, target)
+    kept.forget()
     return dataclasses.replace(result, page=made)
 
 
-def write_result(result: StudyResult, directory: str | os.PathLike[str], *, interactive: bool = False) -> Path:
+def write_result(result: StudyResult, directory: str | os.PathLike[str]) -> Path:
     """Write JSON, plots and page of a result, and return the path of the page."""
     target = Path(directory)
-    plots = study(result.name).plots(result)
+    plots = find_study(result.name, quick=bool(result.facts.get("quick"))).plots(result.rows)
     text = json.dumps(result.to_json(), indent=1, allow_nan=False) + "\n"
     write_page(target / "result.json", text)
     for number, plot in enumerate(plots, start=1):
         write_page(target / f"plot-{number}.svg", plot_file(plot))
-    made = page(
-        result.title,
-        sections=sections(result, plots),
-        lead=f"Study {result.name}: {result.measure}.",
-        seeded=result.seeded,
-        interactive=interactive,
-    )
+    lead = f"Study {result.name}: {result.measure}."
+    made = page(result.title, sections=_sections(result, plots), lead=lead, seeded=result.seeded)
     return write_page(target / "index.html", made)
+
+
+def _sections(result: StudyResult, plots: Sequence[Plot]) -> list[Section]:
+    """Return the sections of the page: findings, plots, tables, how it was run."""
+    told = tuple((name.replace("_", " "), _format_fact(value)) for name, value in result.facts.items())
+    return [
+        Section(title="What was found", blocks=tuple(result.findings)),
+        Section(title="Plots", blocks=tuple(plots)),
+        Section(title="Paper, ours, difference", blocks=tuple(_tables(result))),
+        Section(title="How it was run", blocks=(Facts(pairs=told),)),
+    ]
+
+
+def _tables(result: StudyResult) -> list[Block]:
+    blocks: list[Block] = [
+        (
+            f"Numbers are {result.measure}: the mean over seeds, with the standard deviation over seeds (sd). Epsilon is the "
+            "true total for one label. Exact, where there is such a column, is the expectation of ours without drawing. "
+            f"Trusts says whom the owner of a label must trust with it. Paper: {result.paper}."
+        )
+    ]
+    return blocks + [_table(group, [row for row in result.rows if row.table == group]) for group in result.tables()]
+
+
+def _table(caption: str, rows: Sequence[StudyRow]) -> Table:
+    chosen, noted = _columns(rows), any(row.note for row in rows)
+    titles = [COLUMNS[i] for i in chosen] + ["note"] * noted
+    text = [[format_cells(row)[i] for i in chosen] + [row.note] * noted for row in rows]
+    numeric = tuple(i for i, title in enumerate(titles) if title in NUMERIC)
+    return Table(caption=caption, columns=tuple(titles), rows=tuple(tuple(line) for line in text), numeric=numeric)
+
+
+def _columns(rows: Sequence[StudyRow]) -> list[int]:
+    """Return the positions of the columns to show: "exact" only where a study has it."""
+    exact = any(row.expected is not None for row in rows)
+    return [i for i, title in enumerate(COLUMNS) if title != "exact" or exact]
+
+
+def format_cells(row: StudyRow) -> tuple[str, ...]:
+    """Return a row as text, in the order of `COLUMNS`; epsilon is rounded up."""
+    return (
+        row.setting,
+        shown(row.epsilon),
+        row.trust,
+        _format_number(row.paper),
+        _format_number(row.expected),
+        _format_number(row.mean),
+        f"{row.spread:.2f}" if row.n_seeds > 1 else "",
+        "" if row.difference is None else f"{round(row.difference, 2) + 0.0:+.2f}",  # no "-0.00"
+        str(row.n_seeds),
+    )
+
+
+def _format_number(value: float | None) -> str:
+    return "" if value is None else f"{value:.2f}"
+
+
+def _format_fact(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {part}" for name, part in value.items())
+    if isinstance(value, (list, tuple)):
+        parts = [str(part) for part in value]
+        return ", ".join(parts) if len(parts) <= FEW_SEEDS else f"{parts[0]} to {parts[-1]}"
+    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
+
+
+def rich_table(result: StudyResult) -> RichTable:
+    """Return the result as a table for a terminal of 80 columns."""
+    title = f"{result.title}\n{result.measure}; seeded: not private"
+    table = RichTable(title=title, title_justify="left", box=None, padding=(0, 1), pad_edge=False, header_style="bold")
+    columns = _columns(result.rows)
+    for i in columns:
+        table.add_column(COLUMNS[i], justify="right" if COLUMNS[i] in NUMERIC else "left", overflow="fold")
+    for group in result.tables():
+        table.add_section()
+        table.add_row(f"[bold]{group}[/bold]")
+        for row in result.rows:
+            if row.table == group:
+                text = format_cells(row)
+                table.add_row(*(text[i] for i in columns))
+    return table
+
+
+def results_readme() -> str:
+    """Return the text of studies/results/README.md, from what each study says of itself."""
+    lines = [f"| `{name}` | {find_study(name).title} | {find_study(name).needs} |" for name in names()]
+    return README.format(table="\n".join(lines))
+
+
+README = """\
+# Results of studies
+
+A folder per study: `result.json` (every value of every seed, versions, CPU seconds), the plots as SVG, and `index.html`, a
+page that opens from disk. The noise behind them is seeded, so that the numbers can be repeated; they are not private.
+
+| study | its question | needs |
+|---|---|---|
+{table}
+
+Studies are not part of the installed package: run them from the root of a clone.
+
+```sh
+python -m studies --list
+LABELDP_DATA=<folder of data sets> python -m studies first-model --out-dir studies/results/first-model
+make study NAME=prior-response QUICK=1
+```
+
+Files made before the studies left the package name the same command as `labeldp study NAME`.
+
+A study keeps what it has measured in `partial.jsonl` beside its results until it has ended; called again after a crash it
+goes on from there.
+
+The same in Python: `studies.run("first-model", out_dir="studies/results/first-model")`. A page is made again from its
+JSON, without running anything, by `studies.write_result(studies.read_result("result.json"), ".")`. This file is made by
+`python -m studies --readme`.
+"""

@@ -1,11 +1,45 @@
-"""What a study is, and what it leaves behind: rows of paper / ours / difference, with seeds, spread, trust and facts.
+"""The template of a study: a class with `cases`, `run_case`, `findings` and `plots`; everything else is done here.
 
->>> row = StudyRow(table="mnist", setting="LP-1ST", epsilon=1.0, trust="no one", values=(95.0, 96.0), paper=95.34)
->>> row.mean, round(row.spread, 3), row.n_seeds, round(row.difference, 2)
-(95.5, 0.707, 2, 0.16)
+A study repeats an experiment of a paper. It lists cases (a data set, a mechanism, an epsilon), measures each case with
+each seed, and says in words and in plots what the rows show. This module loops over cases and seeds, reports progress,
+keeps what was measured if the run is killed, and puts together a `StudyResult` that survives JSON.
 
-Design notes. Results are plain values that survive JSON, so that a page can be made again from a committed file without
-running anything. Every study draws its noise from seeds: its numbers can be repeated, and none of its releases is private.
+>>> from dataclasses import dataclass
+>>> from labeldp import RandomizedResponse
+>>> @dataclass(frozen=True)
+... class Budget:
+...     epsilon: float
+...
+...     @property
+...     def name(self) -> str:
+...         return f"epsilon {self.epsilon:g}"
+>>> class Kept10(Study[Budget]):
+...     name, title, paper, measure = "kept-10", "How often is a label kept?", "Warner (1965)", "labels kept, %"
+...
+...     def cases(self):
+...         return [Budget(1.0), Budget(2.0)]
+...
+...     def run_case(self, case, seed):
+...         channel = RandomizedResponse(case.epsilon, n_classes=10).channel()
+...         kept = 100 * float(channel.likelihood([0])[0, 0])
+...         return [
+...             Measurement(table="ten classes", setting=case.name, epsilon=case.epsilon, trust="no one", value=kept)
+...         ]
+...
+...     def findings(self, rows):
+...         return (f"At epsilon {rows[0].epsilon:g}, {rows[0].mean:.1f}% are kept.",)
+...
+...     def plots(self, rows):
+...         return ()
+>>> Kept10().run(seeds=2).findings
+('At epsilon 1, 23.2% are kept.',)
+
+To add a study, copy the shortest one (`prior_response.py`), and give it a line in `STUDIES` (`run.py`).
+
+Design notes. Every study draws its noise from seeds: its numbers can be repeated, and none of its releases is private. A
+measurement depends on its case and its seed alone, so that neither the order of the loop, nor threads, nor a run in two
+halves changes a number. Results are plain values: a page can be made again from a committed file without running
+anything.
 """
 
 from __future__ import annotations
@@ -13,25 +47,76 @@ from __future__ import annotations
 import abc
 import json
 import math
-from collections.abc import Callable, Mapping
+import os
+import platform
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
+from datetime import datetime, timezone
+from importlib.metadata import version
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
+import numpy as np
+import numpy.typing as npt
+
+import labeldp
 from labeldp.errors import LabelDPError
 from labeldp.report import Plot
-from studies.kept import Kept
 
 #: (share done in [0, 1], what is being done)
 Progress = Callable[[float, str], None]
+Arrays = dict[str, npt.NDArray[Any]]
+#: The packages, besides labeldp, whose version can change a number.
+PACKAGES = ("numpy", "scipy", "scikit-learn", "numba")
+
+
+# ------------------------------------------------------------------------------------------------ what is measured
+
+
+class Case(Protocol):
+    """What `run_case` measures. The name is unique within a study: progress shows it, and measurements are kept under it."""
+
+    @property
+    def name(self) -> str:
+        """A few words."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measurement:
+    """One number of one case with one seed.
+
+    `table` and `setting` say where it stands; `epsilon` is the true total for one label, and `trust` whom its owner must
+    trust. `paper` is the paper's value, `expected` the exact expectation without drawing, where there is one. `note` may
+    name entries of `details` in braces: of numbers it shows the mean over the seeds, of words all, one after another
+    (``note="{seconds:.0f} CPU s a fit", details={"seconds": 2.1}``).
+    """
+
+    table: str
+    setting: str
+    epsilon: float
+    trust: str
+    value: float
+    paper: float | None = None
+    expected: float | None = None
+    note: str = ""
+    details: Mapping[str, float | str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
 class StudyRow:
     """One setting: its true total epsilon, whom it trusts, one value per seed, and the paper's value if it has one.
 
-    `expected` is the exact expectation of the values, where it can be computed without drawing. `spread` is the standard deviation over seeds (n - 1 in the denominator); it is 0 for one seed, where there is none.
+    `expected` is the exact expectation of the values, where it can be computed without drawing. `spread` is the standard
+    deviation over seeds (n - 1 in the denominator); it is 0 for one seed, where there is none.
+
+    >>> row = StudyRow(table="mnist", setting="LP-1ST", epsilon=1.0, trust="no one", values=(95.0, 96.0), paper=95.34)
+    >>> row.mean, round(row.spread, 3), row.n_seeds, round(row.difference, 2)
+    (95.5, 0.707, 2, 0.16)
     """
 
     table: str
@@ -42,6 +127,36 @@ class StudyRow:
     paper: float | None = None
     expected: float | None = None
     note: str = ""
+
+    @classmethod
+    def of(cls, seeds: Sequence[Measurement]) -> StudyRow:
+        """Join the measurements of one setting with several seeds; the epsilon is the largest that any of them states."""
+        first = seeds[0]
+        details = {name: _join_details([one.details[name] for one in seeds]) for name in first.details}
+        return cls(
+            table=first.table,
+            setting=first.setting,
+            epsilon=max(one.epsilon for one in seeds),
+            trust=first.trust,
+            values=tuple(one.value for one in seeds),
+            paper=first.paper,
+            expected=first.expected,
+            note=first.note.format(**details) if details else first.note,
+        )
+
+    @classmethod
+    def from_json(cls, cells: Mapping[str, Any]) -> StudyRow:
+        """Return the row of a `result.json`."""
+        return cls(
+            table=str(cells["table"]),
+            setting=str(cells["setting"]),
+            epsilon=float(cells["epsilon"]),
+            trust=str(cells["trust"]),
+            values=tuple(float(value) for value in cells["values"]),
+            paper=_optional(cells["paper"]),
+            expected=_optional(cells.get("expected")),
+            note=str(cells["note"]),
+        )
 
     @property
     def mean(self) -> float:
@@ -64,6 +179,161 @@ class StudyRow:
         return None if self.paper is None else self.mean - self.paper
 
 
+def _join_details(values: Sequence[float | str]) -> float | str:
+    numbers = [value for value in values if not isinstance(value, str)]
+    return fmean(numbers) if numbers else ", ".join(str(value) for value in values)
+
+
+def _optional(value: Any) -> float | None:
+    return None if value is None else float(value)
+
+
+def list_tables(rows: Iterable[StudyRow]) -> tuple[str, ...]:
+    """Return the tables that rows belong to, in the order in which they are first seen."""
+    return tuple(dict.fromkeys(row.table for row in rows))
+
+
+# --------------------------------------------------------------------------------------------------- the template
+
+C = TypeVar("C", bound=Case)
+
+
+class Study(abc.ABC, Generic[C]):
+    """An experiment with a name. A subclass states what it is, lists its cases and says how to run one of them.
+
+    `quick` asks for a small version that only shows that it runs; `directory` is the folder of data sets (None: the
+    environment variable LABELDP_DATA); `kept` is where measurements wait until the run has ended. Data that several
+    cases share is read once and held by the study (`functools.cached_property`, or in `cases`).
+
+    Class attributes: `name`, `title`, `paper` and `measure` are shown on the page; `needs` says which data and extras
+    a run needs; `default_seeds` and `quick_seeds` are how many seeds there are unless the caller says it; `workers`
+    above 1 measures in as many threads, for cases whose arithmetic releases the interpreter's lock.
+    """
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    paper: ClassVar[str]
+    measure: ClassVar[str]
+    needs: ClassVar[str] = "nothing"
+    default_seeds: ClassVar[int] = 5
+    quick_seeds: ClassVar[int] = 2
+    workers: ClassVar[int] = 1
+
+    def __init__(self, *, quick: bool = False, directory: str | Path | None = None, kept: Kept | None = None) -> None:
+        self.quick = quick
+        self.directory = directory
+        self.kept = Kept() if kept is None else kept
+        #: The seeds of the run, set when it starts.
+        self.seeds: tuple[int, ...] = ()
+
+    @abc.abstractmethod
+    def cases(self) -> Sequence[C]:
+        """Return what is to be measured, in the order of the tables. Missing data is an error here, before any work."""
+
+    @abc.abstractmethod
+    def run_case(self, case: C, seed: int) -> Sequence[Measurement]:
+        """Measure one case with one seed: as many measurements, in the same order, for every seed."""
+
+    @abc.abstractmethod
+    def findings(self, rows: Sequence[StudyRow]) -> tuple[str, ...]:
+        """Say in sentences what the rows show: read off the rows, never written beforehand."""
+
+    @abc.abstractmethod
+    def plots(self, rows: Sequence[StudyRow]) -> tuple[Plot, ...]:
+        """Draw the rows."""
+
+    def choose_seeds(self, case: C, seeds: Sequence[int]) -> Sequence[int]:
+        """Return the seeds of a case: all, unless a study says that fewer are enough for it."""
+        return seeds
+
+    def arrange_rows(self, rows: Sequence[StudyRow]) -> Sequence[StudyRow]:
+        """Return the rows in the order of the page: as measured, unless a study says otherwise."""
+        return rows
+
+    def facts(self) -> dict[str, Any]:
+        """Return what a reader must know of this run besides seeds, versions and time. Called after the last case."""
+        return {}
+
+    def run(self, *, seeds: int | None = None, progress: Progress | None = None) -> StudyResult:
+        """Measure every case with seeds 0 .. `seeds` - 1 and return rows, findings and facts; nothing is written."""
+        watch, tell = _Stopwatch(), progress or say_nothing
+        count = seeds if seeds is not None else (self.quick_seeds if self.quick else self.default_seeds)
+        self.seeds = tuple(range(count))
+        tell(0.0, "reading")
+        cases = list(self.cases())
+        todo = [(case, seed) for case in cases for seed in self.choose_seeds(case, self.seeds)]
+        found: dict[str, list[Sequence[Measurement]]] = {case.name: [] for case in cases}
+        for done, ((case, seed), measured) in enumerate(zip(todo, self._measure(todo), strict=True), start=1):
+            tell(done / len(todo), f"{case.name}, seed {seed}")
+            found[case.name].append(measured)
+        joined = [StudyRow.of(column) for runs in found.values() for column in zip(*runs, strict=True)]
+        rows = tuple(self.arrange_rows(joined))
+        command = f"python -m studies {self.name}{' --quick' if self.quick else ''}"
+        return StudyResult(
+            name=self.name,
+            title=self.title,
+            paper=self.paper,
+            measure=self.measure,
+            rows=rows,
+            findings=self.findings(rows),
+            facts={**watch.facts(seeds=self.seeds, quick=self.quick, command=command), **self.facts()},
+        )
+
+    def _measure(self, todo: Sequence[tuple[C, int]]) -> Iterator[Sequence[Measurement]]:
+        """Yield what each case with its seed gives, in order; from memory where it was measured before."""
+
+        def measure_one(item: tuple[C, int]) -> Sequence[Measurement]:
+            case, seed = item
+            kept = self.kept.get(
+                f"{case.name}, seed {seed}", lambda: [asdict(one) for one in self.run_case(case, seed)]
+            )
+            return [Measurement(**one) for one in kept]
+
+        if self.workers == 1:
+            yield from map(measure_one, todo)
+            return
+        with ThreadPoolExecutor(self.workers) as pool:
+            yield from pool.map(measure_one, todo)
+
+
+def say_nothing(_share: float, _text: str) -> None:
+    """The progress of a caller who does not want any."""
+
+
+class _Stopwatch:
+    """Processor and wall time since it was made; the processor time is of all threads of this process."""
+
+    def __init__(self) -> None:
+        self._cpu = time.process_time()
+        self._wall = time.perf_counter()
+
+    def facts(self, *, seeds: Sequence[int], quick: bool, command: str) -> dict[str, Any]:
+        """Return what a reader needs to run it again, and what it took; the run ends now."""
+        return {
+            "command": command,
+            "quick": quick,
+            "seeds": list(seeds),
+            "cpu_seconds": round(time.process_time() - self._cpu, 1),
+            "wall_seconds": round(time.perf_counter() - self._wall, 1),
+            "processors": os.cpu_count(),
+            "finished": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            "versions": read_versions(),
+        }
+
+
+def read_versions() -> dict[str, str]:
+    """Return the versions of everything that can change a number.
+
+    >>> sorted(read_versions())[:3]
+    ['labeldp', 'numba', 'numpy']
+    """
+    found = {"labeldp": labeldp.__version__, "python": platform.python_version()}
+    return dict(sorted({**found, **{package: version(package) for package in PACKAGES}}.items()))
+
+
+# ----------------------------------------------------------------------------------------------------- the result
+
+
 @dataclass(frozen=True, kw_only=True)
 class StudyResult:
     """The rows of a study, what it found in words, and the facts of the run; `page` is where its page was written."""
@@ -80,7 +350,7 @@ class StudyResult:
 
     def tables(self) -> tuple[str, ...]:
         """The tables that the rows belong to, in order."""
-        return tuple(dict.fromkeys(row.table for row in self.rows))
+        return list_tables(self.rows)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON types; infinite epsilon is the text "inf", since JSON has no infinity."""
@@ -90,25 +360,19 @@ class StudyResult:
             derived = {"mean": row.mean, "spread": row.spread, "n_seeds": row.n_seeds, "difference": row.difference}
             rows.append({**asdict(row), "epsilon": epsilon, "values": list(row.values), **derived})
         plain = {"name": self.name, "title": self.title, "paper": self.paper, "measure": self.measure}
-        return {
-            **plain,
-            "seeded": self.seeded,
-            "findings": list(self.findings),
-            "facts": dict(self.facts),
-            "rows": rows,
-        }
+        told = {"seeded": self.seeded, "findings": list(self.findings), "facts": dict(self.facts)}
+        return {**plain, **told, "rows": rows}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> StudyResult:
         """Return the result that `to_json` wrote."""
         try:
-            rows = tuple(_row(cells) for cells in data["rows"])
             return cls(
                 name=str(data["name"]),
                 title=str(data["title"]),
                 paper=str(data["paper"]),
                 measure=str(data["measure"]),
-                rows=rows,
+                rows=tuple(StudyRow.from_json(cells) for cells in data["rows"]),
                 findings=tuple(str(text) for text in data["findings"]),
                 facts=dict(data["facts"]),
                 seeded=bool(data["seeded"]),
@@ -117,23 +381,6 @@ class StudyResult:
             raise LabelDPError(
                 f"StudyResult: this is not the JSON of a study ({error!r}). Run the study again."
             ) from None
-
-
-def _row(cells: Mapping[str, Any]) -> StudyRow:
-    return StudyRow(
-        table=str(cells["table"]),
-        setting=str(cells["setting"]),
-        epsilon=float(cells["epsilon"]),
-        trust=str(cells["trust"]),
-        values=tuple(float(value) for value in cells["values"]),
-        paper=_optional(cells["paper"]),
-        expected=_optional(cells.get("expected")),
-        note=str(cells["note"]),
-    )
-
-
-def _optional(value: Any) -> float | None:
-    return None if value is None else float(value)
 
 
 def read_result(path: str | Path) -> StudyResult:
@@ -145,42 +392,75 @@ def read_result(path: str | Path) -> StudyResult:
     return StudyResult.from_json(data)
 
 
-class Study(abc.ABC):
-    """A named experiment. A subclass states its facts and says how to run it and how to draw it.
+# --------------------------------------------------------------------------------------- what a killed run leaves
 
-    What a long one measures goes through `kept`, so that a run that was killed does not start again from nothing.
+
+class Kept:
+    """What a run has measured so far, in a file, so that a run that was killed goes on where it stopped.
+
+    Without a path it lasts as long as this object. One line of JSON per measurement, appended when it is known; a line
+    cut short by a crash is left out. Lines carry the version of labeldp, and those of another version do not count.
+
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "partial.jsonl"
+    >>> Kept(path).get("a", lambda: {"accuracy": 90.0})
+    {'accuracy': 90.0}
+    >>> Kept(path).get("a", lambda: {"accuracy": 0.0})  # another run: what was measured stands
+    {'accuracy': 90.0}
     """
 
-    name: ClassVar[str]
-    title: ClassVar[str]
-    paper: ClassVar[str]
-    measure: ClassVar[str]
-    default_seeds: ClassVar[int] = 5
-    quick_seeds: ClassVar[int] = 2
+    def __init__(self, path: Path | None = None) -> None:
+        self.path = path
+        self._known: dict[str, Any] = {} if path is None or not path.exists() else _read_lines(path)
+        self._lock = threading.Lock()
 
-    def __init__(self, *, kept: Kept | None = None) -> None:
-        self.kept = Kept() if kept is None else kept
+    def get(self, name: str, measure: Callable[[], Any]) -> Any:
+        """Return what is known under a name, or measure it, which gives a JSON value, and keep it."""
+        if name not in self._known:
+            found = measure()
+            with self._lock:
+                self._known[name] = found
+                self._append(name)
+        return self._known[name]
 
-    @abc.abstractmethod
-    def run(
-        self,
-        *,
-        quick: bool = False,
-        seeds: int | None = None,
-        directory: str | Path | None = None,
-        progress: Progress | None = None,
-    ) -> StudyResult:
-        """Run it: `quick` is a small version that only shows that it runs; `seeds` is how many, 0 .. seeds - 1."""
+    def arrays(self, name: str, make: Callable[[], Arrays]) -> Arrays:
+        """Return arrays that take long to make, from a file beside the measurements or made now and kept there."""
+        if self.path is None:
+            return make()
+        file = self.path.with_name(f"{self.path.stem}-{name}-{labeldp.__version__}.npz")
+        if not file.exists():
+            found = make()
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            half = file.with_suffix(".half.npz")
+            np.savez(half, **found)  # type: ignore[arg-type]  # NumPy's stubs take the names for options
+            half.rename(file)  # whole or not at all
+            return found
+        with np.load(file, allow_pickle=False) as stored:
+            return {key: stored[key] for key in stored.files}
 
-    @abc.abstractmethod
-    def plots(self, result: StudyResult) -> tuple[Plot, ...]:
-        """Return the plots of a result."""
+    def forget(self) -> None:
+        """Remove the files: the result has been written."""
+        if self.path is not None:
+            self.path.unlink(missing_ok=True)
+            for file in self.path.parent.glob(f"{self.path.stem}-*.npz"):
+                file.unlink()
 
-    def seed_list(self, *, quick: bool, seeds: int | None) -> tuple[int, ...]:
-        """Return the seeds to use."""
-        count = seeds if seeds is not None else (self.quick_seeds if quick else self.default_seeds)
-        return tuple(range(count))
+    def _append(self, name: str) -> None:
+        if self.path is None:
+            return
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        line = json.dumps({"version": labeldp.__version__, "name": name, "measured": self._known[name]})
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(line + "\n")
 
 
-def quiet(_share: float, _text: str) -> None:
-    """A progress that says nothing."""
+def _read_lines(path: Path) -> dict[str, Any]:
+    known: dict[str, Any] = {}
+    for line in path.read_text(encoding="utf-8").splitlines():
+        try:
+            row = json.loads(line)
+        except ValueError:
+            continue  # cut short by a crash
+        if row["version"] == labeldp.__version__:
+            known[row["name"]] = row["measured"]
+    return known

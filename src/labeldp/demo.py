@@ -29,8 +29,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from rich.table import Table as RichTable
-from studies.facts import versions
-from studies.study import Progress, quiet
 from threadpoolctl import threadpool_limits
 
 from labeldp.data import Dataset, load
@@ -39,6 +37,9 @@ from labeldp.learn import LabelPrivateClassifier, SoftmaxRegression
 from labeldp.priors import ClusterPrior
 from labeldp.priors.cluster import cluster
 from labeldp.report import Facts, Lines, Section, Series, Table, page
+from studies.study import Progress
+from studies.study import read_versions as versions
+from studies.study import say_nothing as quiet
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0)
 SETS = ("digits", "adult")

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from studies.prior_response import BELIEVED, EPSILONS, REAL, SETTINGS, promised
 
 import studies
 from studies import StudyResult
+from studies.prior_response import BELIEVED, EPSILONS, REAL, SETTINGS, promised_accuracy
 
 
 @pytest.fixture(scope="module")
@@ -61,6 +61,6 @@ def test_result_says_what_it_must(result: StudyResult):
 
 def test_formula_on_cases_done_by_hand():
     flat = np.full((1, 4), 0.25)
-    assert promised(flat, math.log(3.0), 4) == pytest.approx(3 / 6)
-    assert promised(flat, 0.0, None) == pytest.approx(0.25)
-    assert promised(np.array([[0.6, 0.4, 0.0]]), 800.0, 2) == pytest.approx(1.0)  # no overflow
+    assert promised_accuracy(flat, math.log(3.0), 4) == pytest.approx(3 / 6)
+    assert promised_accuracy(flat, 0.0, None) == pytest.approx(0.25)
+    assert promised_accuracy(np.array([[0.6, 0.4, 0.0]]), 800.0, 2) == pytest.approx(1.0)  # no overflow
