@@ -5,18 +5,18 @@
     prior/      the prior table, as it was measured; histogram-1/, ... where it took several
     stage-1/    the release of stage 1, ...
 
-Each is a directory that appears at once or not at all. A run that starts again on the same directory takes what is there
+Each is a directory that appears whole or not at all. A run that starts again on the same directory takes what is there
 and goes on: a label that was drawn is not drawn again, and the ledger is not charged again. Training itself is repeated
 from the kept releases, so that a seeded run ends with the model that it would have had.
 
-Design notes. The ledger's row names the run (a random token in the plan, written before the charge), so that a kill
-between the charge and its note is found out by reading the ledger. A kill between a draw and its directory loses the
-draw; nobody saw it, and no key is stored to make it again. Raw labels and keys are never written. A run over other labels
-under the same name and number cannot be told apart: labels are not compared with anything on disk.
-
 >>> from labeldp.learn.checkpoint import Journal
->>> Journal(None, facts={}).kept(0, lambda: "drawn")
+>>> Journal(None, facts={}).keep_release(0, lambda: "drawn")
 'drawn'
+
+Design notes. The ledger's row names the run (a random token in the plan, written before the charge), so that a kill
+between the charge and its note is found by reading the ledger. A kill between a draw and its directory loses the draw;
+nobody saw it, and no key is stored to make it again. Raw labels and keys are never written. A run over other labels
+under the same name and number cannot be told apart: labels are not compared with anything on disk.
 """
 
 from __future__ import annotations
@@ -43,14 +43,18 @@ FACTS = "facts.json"
 
 
 class Journal:
-    """The directory of one run, or nothing at all for `None`: then everything is done at once and forgotten."""
+    """The directory of one run. With None for a directory everything is made anew and nothing is kept.
+
+    Each `keep_` method returns what is on disk, or makes it, writes it and then returns what was written. `facts` are
+    plain values that say what the run is about; a directory whose run had other facts is refused.
+    """
 
     def __init__(self, directory: str | os.PathLike[str] | None, *, facts: dict[str, Any]) -> None:
         self._root = None if directory is None else Path(directory)
         self._facts = {"version": VERSION, **facts}
         self.token = ""
 
-    def split(self, make: Callable[[], npt.NDArray[Any] | None]) -> npt.NDArray[Any] | None:
+    def keep_split(self, make: Callable[[], npt.NDArray[Any] | None]) -> npt.NDArray[Any] | None:
         """Return the stage of each example: that of the run that began here, or a new one, written down."""
         if self._root is None:
             return make()
@@ -63,10 +67,9 @@ class Journal:
             got = Described(f"another {strange[0]}")
             fix = "Give this run a directory of its own."
             raise invalid(OWNER, "checkpoint", "hold a run of the same settings", got=got, fix=fix)
-        stage = self._arrays(PLAN).get("stage")
-        return stage
+        return self._read_arrays(PLAN).get("stage")
 
-    def charged(self, charge: Callable[[str], int | None], *, ledger: Any) -> int | None:
+    def keep_charge(self, charge: Callable[[str], int | None], *, ledger: Any) -> int | None:
         """Return the ledger's entry of this run; `charge`, told how the run is called, makes one if there is none."""
         if self._root is None:
             return charge("")
@@ -77,13 +80,13 @@ class Journal:
         entry = self._read(CHARGED)["ledger_entry"]
         return None if entry is None else int(entry)
 
-    def table(self, name: str, make: Callable[[], PriorTable]) -> PriorTable:
+    def keep_table(self, name: str, make: Callable[[], PriorTable]) -> PriorTable:
         """Return the prior, or a histogram on the way to it, as it was measured."""
         if self._root is None:
             return make()
         if not (self._root / name).is_dir():
             self._write_table(name, make())
-        facts, arrays = self._read(name), self._arrays(name)
+        facts, arrays = self._read(name), self._read_arrays(name)
         promise = facts["guarantee"]
         return PriorTable(
             rows=arrays["rows"],
@@ -93,7 +96,7 @@ class Journal:
             description=str(facts["description"]),
         )
 
-    def kept(self, number: int, draw: Callable[[], Release]) -> Release:
+    def keep_release(self, number: int, draw: Callable[[], Release]) -> Release:
         """Return the release of a stage (from 0): the one on disk, or a new one that is on disk when this returns."""
         if self._root is None:
             return draw()
@@ -105,8 +108,6 @@ class Journal:
         release = draw()
         release.save(place)
         return release
-
-    # Files
 
     def _begin(self, stage: npt.NDArray[Any] | None) -> None:
         assert self._root is not None
@@ -142,17 +143,17 @@ class Journal:
         try:
             facts: dict[str, Any] = json.loads((self._root / name / FACTS).read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
-            raise self._damaged(name, error) from error
+            raise self._refuse_damage(name, error) from error
         return facts
 
-    def _arrays(self, name: str) -> dict[str, npt.NDArray[Any]]:
+    def _read_arrays(self, name: str) -> dict[str, npt.NDArray[Any]]:
         assert self._root is not None
         try:
             return {path.stem: np.load(path, allow_pickle=False) for path in (self._root / name).glob("*.npy")}
         except (OSError, ValueError, EOFError) as error:
-            raise self._damaged(name, error) from error
+            raise self._refuse_damage(name, error) from error
 
-    def _damaged(self, name: str, error: Exception) -> ReleaseError:
+    def _refuse_damage(self, name: str, error: Exception) -> ReleaseError:
         return ReleaseError(
             f"{OWNER}: the checkpoint's {name} in {self._root} cannot be read ({error}). What was charged stays charged; "
             "restore it from a copy, or begin a new run in a new directory, which is charged again."

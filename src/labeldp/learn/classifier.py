@@ -1,6 +1,7 @@
 r"""`LabelPrivateClassifier`: any scikit-learn classifier, trained on labels that it never sees.
 
-Which stages and which prior: the default that "auto" stands for, from epsilon, the number of classes and of examples.
+`fit` protects the labels in stages (`labeldp.learn.stages`) and trains on what was released. `recipe` decides what "auto"
+stands for: which stages and which prior, from epsilon, the number of classes and of examples.
 
 Let n be the examples, K the classes and e the budget. The prior is a noisy histogram of labels per cluster. A count has
 noise of scale 2 / e_p, the largest of K of them is about (2 / e_p) ln K, and a cluster's own class should stand far
@@ -18,7 +19,7 @@ examples, at most 1000 of them. The budget is divided by
 
 An estimator without `fit_targets` has one histogram throughout, alone up to e = 0.3, and then min(e / 2, 1/4). Where even
 two clusters would be too small, or e is 0 or infinite, there is no prior: two stages of the paper (one, at 0 or infinity).
-One histogram, the parts and their numbers are those of RECIPES.md.
+These numbers were found by experiments on images with ten classes.
 
 >>> recipe(0.1, n_examples=60_000, n_classes=10)
 Recipe(shares=(), prior=ClusterPrior(n_clusters=118, ..., whole_budget=True, random_state=0))
@@ -29,16 +30,18 @@ UniformPrior()
 
 Trust: the histogram is counted by a curator who sees the labels, and the guarantee says so. `stages=2, prior=None` needs
 no one's trust.
+
+References: Ghazi, Golowich, Kumar, Manurangsi, Zhang, "Deep Learning with Label Differential Privacy" (2021).
 """
 
 from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -49,47 +52,40 @@ from sklearn.utils.validation import _num_samples, check_is_fitted, validate_dat
 from labeldp.arrays import Floats
 from labeldp.errors import Described, invalid
 from labeldp.learn.checkpoint import PRIOR, Journal
-from labeldp.learn.corrections import checked_rows, split_pipeline
+from labeldp.learn.corrections import check_rows, split_pipeline
 from labeldp.learn.softmax import SoftmaxRegression
 from labeldp.learn.stages import (
     Settings,
-    Walked,
+    Training,
+    assemble_release,
     assign_stages,
-    drawn_by,
+    check_response,
+    check_settings,
+    draw_labels,
     is_silent,
-    merged,
-    released_prior,
-    replayed_from,
-    settings_of,
+    read_prior,
+    replay_release,
     stage_shares,
-    walk,
+    state_response,
+    train_in_stages,
 )
-from labeldp.mechanisms import RRWithPrior
-from labeldp.priors import ClusterPrior, Prior, PriorTable, StagedClusterPrior, UniformPrior, model_probabilities
+from labeldp.mechanisms import Mechanism
+from labeldp.priors import ClusterPrior, Prior, StagedClusterPrior, UniformPrior, model_probabilities
 from labeldp.priors.staged import cluster_count
-from labeldp.random import NoiseKey, as_key
+from labeldp.random import as_key
 from labeldp.release import Release, SensitiveLabels
-from labeldp.release.labels import Budget, Split, box_labels
+from labeldp.release.labels import Budget, box_labels
 from labeldp.validate import check_choice, check_epsilon
 
-
-class Spending(NamedTuple):
-    """Whose labels, from which noise, for what promise, in which stages, and where it is written down."""
-
-    labels: SensitiveLabels
-    key: NoiseKey
-    budget: Budget
-    division: Split
-    plan: Recipe
-    journal: Journal
+OWNER = "LabelPrivateClassifier"
 
 
 class LabelPrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """Privatize labels once, in stages, and train any classifier with `predict_proba` on what was released.
 
     `fit(X, y)` splits the examples without looking at y. Stage 1 randomizes its labels with what the prior says; each
-    later stage uses the model of the stages before it as prior for its own labels (RRWithPrior). Every label is drawn
-    once, so the stages cost `epsilon` in all; a prior that looks at the labels takes its share of that budget first.
+    later stage uses the model of the stages before it as prior for its own labels. Every label is drawn once, so the
+    stages cost `epsilon` in all; a prior that looks at the labels takes its share of that budget first.
 
     Parameters
     ----------
@@ -104,7 +100,13 @@ class LabelPrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         What the first stage knows: UniformPrior, PublicPrior, ClusterPrior, ... "auto" is a histogram of clusters of about
         22 ln(K) / epsilon_p examples, epsilon_p = 1/4 before a response, or without stages all of epsilon, from 0.2 on
         in two histograms (`StagedClusterPrior`). It trusts a curator; the guarantee says so. `labeldp.learn.recipe` has
-        the rule, after RECIPES.md.
+        the rule.
+    mechanism : Mechanism, optional
+        How each stage randomizes its labels; by default RRWithPrior. Any mechanism of pure epsilon, yours included: it is
+        taken at what the prior leaves of `epsilon` (`Mechanism.with_epsilon`), so its own epsilon does not matter. One
+        without a prior (RandomizedResponse) gets none. Outputs need not be labels (OptimalResponse); training then
+        needs a correction that reads the channel. A mechanism that counts labels itself (ClusterRR) is refused: use
+        `privatize(y, mechanism, groups=...)` and `fit_release`. Without stages it has nothing to do.
     correction : {"auto", "forward", "posterior", "em", "unbiased", "none"}
         How training accounts for the noise; "auto" takes the first of forward, posterior, none that the estimator can,
         or "em" where the prior is distilled.
@@ -161,6 +163,7 @@ class LabelPrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         epsilon: float = 1.0,
         stages: int | Sequence[float] | str = 1,
         prior: Prior | str | None = None,
+        mechanism: Mechanism | None = None,
         correction: str = "auto",
         distil: bool | str = "auto",
         rounds: int | str = "auto",
@@ -178,6 +181,7 @@ class LabelPrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         self.epsilon = epsilon
         self.stages = stages
         self.prior = prior
+        self.mechanism = mechanism
         self.correction = correction
         self.distil = distil
         self.rounds = rounds
@@ -194,92 +198,94 @@ class LabelPrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
     def fit(self, X: Any, y: Any) -> LabelPrivateClassifier:
         """Privatize y in stages and train; y is not kept.
 
-        Everything that can be refused is refused before the ledger is charged, and nothing is drawn before that.
+        Everything that can be refused is refused before the ledger is charged, and nothing is drawn before that. What a
+        checkpoint has already is taken from there.
         """
-        n_rows = _num_samples(X)
-        labels = box_labels("LabelPrivateClassifier", y, n_rows=n_rows, classes=self.classes, label_set=self.label_set)
-        key = as_key("LabelPrivateClassifier", self.random_state)
-        budget = check_epsilon("LabelPrivateClassifier", self.epsilon)
+        labels = box_labels(OWNER, y, n_rows=_num_samples(X), classes=self.classes, label_set=self.label_set)
+        key = as_key(OWNER, self.random_state)
+        epsilon = check_epsilon(OWNER, self.epsilon)
         sizes = {"n_examples": len(labels), "n_classes": labels.n_classes}
         last = split_pipeline(SoftmaxRegression() if self.estimator is None else self.estimator)[1]
-        plan = recipe(budget, stages=self.stages, prior=self.prior, estimator=last, **sizes)
-        purse = Budget(owner="LabelPrivateClassifier", labels=labels, ledger=self.ledger, seeded=key.seeded)
-        division = purse.split(budget, prior=plan.prior, response=bool(plan.shares))
-        transformer, settings = settings_of(self, labels.classes, division.promise.epsilon(), silent=not plan.shares)
-        features = self._fitted_features(transformer, settings, X)
-        known = X if plan.prior.raw_features else features
-        source = plan.prior.prepared(known, budget=budget, **sizes)
-        journal = self._journal(labels, plan, seeded=key.seeded)
-        made = partial(source.journaled(journal.table).table, known, labels, budget=budget, key=key)
-        spending = Spending(labels=labels, key=key, budget=purse, division=division, plan=plan, journal=journal)
-        walked, release = self._spent(features, made, spending, settings, sees=source.sees_labels)
-        return self._finish(walked, release, transformer, settings, plan)
+        plan = recipe(epsilon, stages=self.stages, prior=self.prior, estimator=last, **sizes)
+        budget = Budget(owner=OWNER, labels=labels, ledger=self.ledger, seeded=key.seeded)
+        parts = budget.split(epsilon, prior=plan.prior, response=bool(plan.shares))
+        transformer, settings = check_settings(self, labels.classes, parts.promise.epsilon(), silent=not plan.shares)
+        response = check_response(
+            self.mechanism if plan.shares else None,
+            epsilon=parts.response,
+            n_classes=labels.n_classes,
+            correction=settings.correction,
+        )
+        promise = budget.state(state_response(parts.promise, response), *response.guarantee.assumptions)
+        features = self._fit_transformer(transformer, settings, X)
 
-    def _spent(
-        self, features: Any, made: Callable[[], PriorTable], spending: Spending, settings: Settings, *, sees: bool
-    ) -> tuple[Walked, Release]:
-        """Charge, and then measure, draw and train; what a checkpoint has already is taken from there."""
-        labels, key, division, plan = spending.labels, spending.key, spending.division, spending.plan
-        table, journal = None if sees else made(), spending.journal
-        split = partial(assign_stages, len(labels), plan.shares, key.child("split"))
-        stage = journal.split(split if plan.shares else lambda: None)
-        promised = partial(spending.budget.charge, division.promise)
-        entry = journal.charged(lambda run: promised(mechanism=self._description() + run), ledger=self.ledger)
-        table = journal.table(PRIOR, made) if table is None else table
-        spending.budget.check_spent(table.guarantee, epsilon=division.spent)
-        draw = drawn_by(labels, RRWithPrior(division.response), key, kept=journal.kept)
-        walked = walk(features, stage, table, draw, settings)
-        promise, words = division.promise, self._description()
-        release = merged(walked, stage, table, labels, seeded=key.seeded, guarantee=promise, mechanism=words)
-        return walked, replace(release, ledger_entry=entry)
+        # The prior's clusters and the split of the examples need no label. A prior that sees none is made here too, so
+        # that it fails, if it must, before the charge.
+        known = X if plan.prior.raw_features else features
+        prior = plan.prior.prepared(known, budget=epsilon, **sizes)
+        journal = self._open_journal(labels, plan, seeded=key.seeded)
+        measure_prior = partial(prior.journaled(journal.keep_table).table, known, labels, budget=epsilon, key=key)
+        table = None if prior.sees_labels else measure_prior()
+        stage = journal.keep_split(
+            partial(assign_stages, len(labels), plan.shares, key.child("split")) if plan.shares else lambda: None
+        )
+
+        words = self._describe()
+        entry = journal.keep_charge(lambda run: budget.charge(promise, mechanism=words + run), ledger=self.ledger)
+        if table is None:
+            table = journal.keep_table(PRIOR, measure_prior)
+        budget.check_spent(table.guarantee, epsilon=parts.spent)
+        draw = draw_labels(labels, response, key, keep=journal.keep_release)
+        training = train_in_stages(features, stage, table, draw, settings)
+        release = assemble_release(
+            training, stage, table, labels, seeded=key.seeded, guarantee=promise, mechanism=words
+        )
+        return self._keep(training, replace(release, ledger_entry=entry), transformer, settings, plan)
 
     def fit_release(self, X: Any, release: Release) -> LabelPrivateClassifier:
         """Train from a release that someone else made; with the owner's parameters, the model is that of her `fit`.
 
         Needs the release and the features, and no label. A release without stages is one stage, and one that holds a
-        prior and no answers is none. `epsilon`, the shares of the stages, what the prior says and `classes` are those of
-        the release; "auto" means here what it means to the owner.
+        prior and no answers is none. `epsilon`, the mechanism, the shares of the stages, what the prior says and `classes`
+        are those of the release; "auto" means here what it means to the owner.
         """
         if _num_samples(X) != len(release):
             got = Described(f"{_num_samples(X)} rows for {len(release)} labels")
-            raise invalid("LabelPrivateClassifier", "X", "have one row per released label", got=got)
+            raise invalid(OWNER, "X", "have one row per released label", got=got)
         silent = is_silent(release)
-        transformer, settings = settings_of(self, release.classes, release.guarantee.epsilon(), silent=silent)
-        features = self._fitted_features(transformer, settings, X)
+        transformer, settings = check_settings(self, release.classes, release.guarantee.epsilon(), silent=silent)
+        features = self._fit_transformer(transformer, settings, X)
         stage = np.zeros(len(release), np.uint8) if release.stage is None else release.stage
-        walked = walk(features, None if silent else stage, released_prior(release), replayed_from(release), settings)
-        shares = tuple(report.share for report in walked.stages)
-        return self._finish(walked, release, transformer, settings, Recipe(shares=shares, prior=UniformPrior()))
+        training = train_in_stages(
+            features, None if silent else stage, read_prior(release), replay_release(release), settings
+        )
+        shares = tuple(report.share for report in training.stages)
+        return self._keep(training, release, transformer, settings, Recipe(shares=shares, prior=UniformPrior()))
 
-    def _finish(
-        self, walked: Walked, release: Release, transformer: Any, settings: Settings, plan: Recipe
+    def _keep(
+        self, training: Training, release: Release, transformer: Any, settings: Settings, plan: Recipe
     ) -> LabelPrivateClassifier:
         """Keep the result, all of it at once: a fit that fails leaves the last one as it was."""
         self._transformer = transformer
         self.release_ = release
-        self.estimator_ = walked.model
-        self.stages_ = tuple(walked.stages)
+        self.estimator_ = training.model
+        self.stages_ = tuple(training.stages)
         self.guarantee_ = release.guarantee
         self.classes_ = np.asarray(release.classes)
         self.correction_, self.distil_, self.rounds_ = settings.correction, settings.distil, settings.rounds
         self.shares_ = plan.shares
-        self.prior_ = (
-            "that of the release"
-            if isinstance(plan.prior, UniformPrior) and release.prior is not None
-            else repr(plan.prior)
-        )
+        of_release = isinstance(plan.prior, UniformPrior) and release.prior is not None
+        self.prior_ = "that of the release" if of_release else repr(plan.prior)
         return self
 
-    # Checks and settings
-
-    def _journal(self, labels: SensitiveLabels, plan: Recipe, *, seeded: bool) -> Journal:
-        """Return the run's journal; what would not fit on disk is refused before anything is spent."""
+    def _open_journal(self, labels: SensitiveLabels, plan: Recipe, *, seeded: bool) -> Journal:
+        """Return the journal of this run; what would not fit on disk is refused before anything is spent."""
         if self.checkpoint is not None:
             from labeldp.release.files import check_plain_classes
 
-            check_plain_classes(labels.classes, owner="LabelPrivateClassifier")
+            check_plain_classes(labels.classes, owner=OWNER)
         facts = {
-            "settings": f"{self._description()}, {plan!r}",
+            "settings": f"{self._describe()}, {plan!r}",
             "classes": [repr(c) for c in labels.classes],
             "examples": len(labels),
             "label set": labels.name,
@@ -287,24 +293,24 @@ class LabelPrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         }
         return Journal(self.checkpoint, facts=facts)
 
-    def _fitted_features(self, transformer: Any, settings: Settings, X: Any) -> Any:
+    def _fit_transformer(self, transformer: Any, settings: Settings, X: Any) -> Any:
         """Return the features as the last step wants them; transformers are fitted here and never see a label."""
         if transformer is None:
-            return checked_rows(self, X, inner=settings.estimator, reset=True)
+            return check_rows(self, X, inner=settings.estimator, reset=True)
         validate_data(self, X, skip_check_array=True, reset=True)
         return transformer.fit_transform(X)
 
     def _features(self, X: Any) -> Any:
         """Return new features as the last step wants them."""
         if self._transformer is None:
-            return checked_rows(self, X, inner=self.estimator_, reset=False)
+            return check_rows(self, X, inner=self.estimator_, reset=False)
         validate_data(self, X, skip_check_array=True, reset=False)
         return self._transformer.transform(X)
 
-    def _description(self) -> str:
-        return f"LabelPrivateClassifier(epsilon={self.epsilon!r}, stages={self.stages!r}, prior={self.prior!r})"
-
-    # Prediction
+    def _describe(self) -> str:
+        """Return what was done to the labels, in words: the mechanism of the release, and part of a checkpoint's facts."""
+        how = "" if self.mechanism is None else f", mechanism={self.mechanism!r}"
+        return f"{OWNER}(epsilon={self.epsilon!r}, stages={self.stages!r}, prior={self.prior!r}{how})"
 
     def predict_proba(self, X: Any) -> Floats:
         """Return class probabilities (n, K), in the order of `classes_`."""
@@ -355,40 +361,59 @@ def recipe(
     prior: Any = "auto",
     estimator: Any = None,
 ) -> Recipe:
-    """Return what to do; what is not "auto" is taken as it is, and `None` is the uniform prior."""
+    """Return what to do with a budget.
+
+    Parameters
+    ----------
+    epsilon : float
+        The whole budget.
+    n_examples, n_classes : int
+        How many labels there are, and of how many classes.
+    stages, prior
+        As for `LabelPrivateClassifier`. What is not "auto" is taken as it is, and None is the uniform prior.
+    estimator : classifier, optional
+        What will be trained; two histograms need one with `fit_targets`.
+
+    Raises
+    ------
+    LabelDPError
+        If there are neither stages nor a prior: then there would be nothing to learn from.
+    """
     many = hasattr(estimator, "fit_targets")
     if isinstance(stages, str):
-        check_choice("LabelPrivateClassifier", "stages", stages, ("auto",))
+        check_choice(OWNER, "stages", stages, ("auto",))
         alone = epsilon <= (TWO_ALONE if many else ONE_ALONE)
     else:
-        alone = _is_none(stages)
+        alone = _has_no_stage(stages)
     count = 2 if many and alone and epsilon > LEAST_FOR_TWO else 1
     source = prior
     if isinstance(prior, str):
-        check_choice("LabelPrivateClassifier", "prior", prior, ("auto",))
+        check_choice(OWNER, "prior", prior, ("auto",))
         sizes = {"n_examples": n_examples, "n_classes": n_classes}
-        source = _histograms(epsilon, count, alone=alone, estimator=estimator, **sizes)
+        source = _choose_histograms(epsilon, count, alone=alone, estimator=estimator, **sizes)
     source = UniformPrior() if source is None else source
     if isinstance(stages, str):
-        return Recipe(shares=_shares(epsilon, source, alone=alone and isinstance(prior, str)), prior=source)
+        return Recipe(shares=_decide_shares(epsilon, source, alone=alone and isinstance(prior, str)), prior=source)
     if alone and isinstance(source, UniformPrior):
         fix = "Without a label and without a prior there is nothing to learn from; use ClusterPrior(), or a stage."
-        raise invalid("LabelPrivateClassifier", "stages", "be 1 or more without a prior", got=stages, fix=fix)
+        raise invalid(OWNER, "stages", "be 1 or more without a prior", got=stages, fix=fix)
     return Recipe(shares=() if alone else stage_shares(stages, epsilon), prior=source.alone() if alone else source)
 
 
-def _is_none(stages: Any) -> bool:
+def _has_no_stage(stages: Any) -> bool:
     return isinstance(stages, int) and not isinstance(stages, bool) and stages == 0
 
 
-def _shares(epsilon: float, source: Prior, *, alone: bool) -> tuple[float, ...]:
+def _decide_shares(epsilon: float, source: Prior, *, alone: bool) -> tuple[float, ...]:
     """Return the shares for "auto": none, the three parts, or the paper's two where nothing is known."""
     if isinstance(source, UniformPrior):
         return stage_shares(2 if 0 < epsilon < math.inf else 1, epsilon)
     return () if alone else SHARES
 
 
-def _histograms(epsilon: float, count: int, *, alone: bool, estimator: Any, n_examples: int, n_classes: int) -> Prior:
+def _choose_histograms(
+    epsilon: float, count: int, *, alone: bool, estimator: Any, n_examples: int, n_classes: int
+) -> Prior:
     """Return the histogram or histograms that this much data can carry, or the uniform prior."""
     if not 0 < epsilon < math.inf:
         return UniformPrior()

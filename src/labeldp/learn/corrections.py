@@ -1,16 +1,25 @@
 """Training on what was released: the same few corrections for any scikit-learn classifier.
 
+>>> from sklearn.linear_model import LogisticRegression
+>>> from labeldp.learn.softmax import SoftmaxRegression
+>>> choose_correction(SoftmaxRegression(), "auto"), choose_correction(LogisticRegression(), "auto")
+('forward', 'posterior')
+
 Let e[y] = prior[y] T[y, o] be the evidence that an example gives about its label: how likely its output o is for each
 label, times what was believed before (uniform, where nothing was). The prior belongs in it: a candidate set of one label
 gives T[y, o] = 1 for every y, and all that such a release says is what its prior said.
 
 - forward: maximise sum_i log sum_y p(y | x_i) e_i[y]. With a uniform prior this is the forward-corrected likelihood.
 - posterior: soft targets e / sum e. An estimator without soft targets sees each row once per label, with weights.
-- em: soft targets p(y | x_i) T[y, o_i], normalised, p the last model's, on all examples (`_rounds`).
+- em: soft targets p(y | x_i) T[y, o_i], normalised, p the last model's, on all examples (`labeldp.learn.stages`).
 - unbiased: the channel's signed targets, whose loss is unbiased for the true label's.
 - none: the released labels as they are.
 
-Features as an inner estimator can take them: the check that every learner around another one makes.
+References: Patrini et al., "Making Deep Neural Networks Robust to Label Noise" (2017), for forward; Natarajan et al.,
+"Learning with Noisy Labels" (2013), for unbiased.
+
+Design notes. What every learner around another estimator needs is here too: its label-free transformers apart from the
+classifier (`split_pipeline`), and features as the classifier can take them (`check_rows`).
 """
 
 from __future__ import annotations
@@ -28,15 +37,19 @@ from sklearn.utils.validation import has_fit_parameter, validate_data
 
 from labeldp.arrays import Floats
 from labeldp.channel import FiniteChannel
-from labeldp.errors import invalid
+from labeldp.errors import Described, invalid
 
 CORRECTIONS = ("auto", "forward", "posterior", "em", "unbiased", "none")
 #: Soft targets below this weight are not replicated: they cost a row and say nothing.
 LEAST_WEIGHT = 1e-3
 
 
-def chosen_correction(estimator: BaseEstimator, correction: str) -> str:
-    """Return the correction to use: for "auto", the best that the estimator can take."""
+def choose_correction(estimator: BaseEstimator, correction: str) -> str:
+    """Return the correction to use: for "auto", the first of forward, posterior and none that the estimator can take.
+
+    Forward needs `fit_likelihood`, unbiased `fit_targets`, posterior and em `fit_targets` or sample weights. A correction
+    that the estimator cannot take is refused.
+    """
     can_forward, can_soft = hasattr(estimator, "fit_likelihood"), hasattr(estimator, "fit_targets")
     weighted = has_fit_parameter(estimator, "sample_weight")
     if correction == "auto":
@@ -67,9 +80,26 @@ def fit_released(
     correction: str,
     classes: Sequence[Any],
 ) -> BaseEstimator:
-    """Fit the estimator on released codes under a correction, and return it."""
+    """Fit the estimator on released outputs under a correction, and return it.
+
+    Parameters
+    ----------
+    estimator
+        What to fit; it has what the correction needs (`choose_correction`).
+    X, codes, channel, prior
+        The features, the outputs of the channel, the channel of these examples, and the belief (n, K) about each label
+        that did not come from these outputs.
+    correction : {"forward", "posterior", "unbiased", "none"}
+        "none" needs outputs that are labels.
+    classes
+        The classes, in the order of codes and columns.
+    """
     labels = np.asarray(classes)
     if correction == "none":
+        if not channel.outputs_are_labels:
+            got = Described("outputs that are not labels")
+            fix = 'Use correction="forward" or "posterior", with an estimator that can take it.'
+            raise invalid("LabelPrivateClassifier", "release", "hold labels for correction='none'", got=got, fix=fix)
         return estimator.fit(X, labels[codes])
     if correction == "unbiased":
         return estimator.fit_targets(X, channel.unbiased_targets(codes), classes=labels)
@@ -109,7 +139,7 @@ def split_pipeline(estimator: BaseEstimator) -> tuple[Pipeline | None, BaseEstim
     return (Pipeline(steps[:-1]) if len(steps) > 1 else None), steps[-1][1]
 
 
-def checked_rows(learner: BaseEstimator, X: Any, *, inner: Any, reset: bool) -> Any:
+def check_rows(learner: BaseEstimator, X: Any, *, inner: Any, reset: bool) -> Any:
     """Return a numeric matrix, sparse or with gaps only where `inner` says that it can; `learner` keeps the shape.
 
     Views of an example (n, views, d) and images (n, ...) pass where `inner` has the tag `three_d_array`.

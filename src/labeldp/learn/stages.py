@@ -1,39 +1,36 @@
-r"""The walk through the stages: draw, train, and let the model be the next stage's prior.
+r"""The stage loop: draw the labels of one stage, train, and let the model be the prior of the next stage.
 
-One walk serves the owner of the labels, who draws, and the receiver of a release, who replays what was drawn: both end
-with the same model. Labels are touched in one line only, the call of `draw`.
+>>> from labeldp.learn.stages import stage_shares
+>>> stage_shares(2, epsilon=1.0)
+(0.8, 0.2)
 
-Multi-stage training: how the examples are split, and what each stage was like.
+The examples are split into stages without looking at labels. Each label is drawn in one stage only, so the stages compose
+in parallel: epsilon in all (Ghazi et al. 2021, Algorithm 3). `train_in_stages` serves the owner of the labels, who draws,
+and the receiver of a release, who replays what was drawn: both end with the same model. Labels are touched in one line
+only, the call of `draw`.
 
-The split never looks at labels. Each label is drawn in one stage only, so that the stages compose in parallel: epsilon in
-all (Ghazi et al. 2021, Algorithm 3).
-
-Training on beliefs about all examples: distilling a prior, and rounds of expectation and maximisation.
-
-Let p_i be the last model's probabilities for example i, and L_i[y] = Pr[what was released of i | y]; L_i = 1 where
-nothing was released of it (yet). The targets of the next fit are
+*Training on beliefs about all examples.* Let p_i be the last model's probabilities for example i, and
+L_i[y] = Pr[what was released of i | y], with L_i = 1 where nothing was released of it (yet). The targets of the next fit are
 
     q_i[y] = p_i[y] L_i[y] / sum_k p_i[k] L_i[k],
 
 the posterior under the model as prior: the E-step of EM for the labels, the fit being its M-step, which maximises a lower
-bound of sum_i log sum_y p(y | x_i) L_i[y]. Examples without evidence get the model's own beliefs, so that the features
-of all examples count. Everything here reads what was released and nothing else: post-processing, free at any number of
-rounds.
+bound of sum_i log sum_y p(y | x_i) L_i[y]. Examples without evidence get the model's own beliefs, so that the features of
+all examples count. Everything here reads what was released and nothing else: post-processing, free at any number of
+rounds. Without any evidence at all the beliefs would only repeat themselves: a round then sharpens them,
+q = p^(1/temperature).
 
-Without any evidence at all the beliefs would only repeat themselves: a round then sharpens them, q = p^(1/temperature).
+References: Ghazi, Golowich, Kumar, Manurangsi, Zhang, "Deep Learning with Label Differential Privacy" (2021); Dempster,
+Laird, Rubin 1977 (EM); Hinton, Vinyals, Dean 2015 (distillation).
 
-References: Dempster, Laird, Rubin 1977 (EM); Hinton, Vinyals, Dean 2015 (distillation); RECIPES.md.
-
-One release from the parts of a walk, and a walk's beginnings from a release.
-
-What training needs to know, besides data: checked once, the same for the owner of labels and for a receiver.
+Design notes. `Settings` are checked once, by `check_settings`, and are the same for the owner and for a receiver.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from typing import Any
 
@@ -43,200 +40,45 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils import _safe_indexing
 
 from labeldp.arrays import Codes, Floats
-from labeldp.channel import CandidateChannel, FiniteChannel
-from labeldp.errors import Described, LabelDPError, invalid
-from labeldp.guarantee import Guarantee
-from labeldp.learn.corrections import CORRECTIONS, chosen_correction, fit_released, fit_soft, split_pipeline
+from labeldp.channel import CandidateChannel, FiniteChannel, join_channels
+from labeldp.errors import Described, PrivacyError, invalid
+from labeldp.guarantee import Guarantee, Unit
+from labeldp.learn.corrections import CORRECTIONS, choose_correction, fit_released, fit_soft, split_pipeline
 from labeldp.learn.softmax import SoftmaxRegression
-from labeldp.mechanisms import Mechanism
+from labeldp.mechanisms import MeasuringMechanism, Mechanism, RRWithPrior
 from labeldp.priors import PriorTable, model_probabilities, tempered
 from labeldp.random import NoiseKey
 from labeldp.release import Release, SensitiveLabels, privatize
 from labeldp.validate import check_choice, check_integer, check_positive, code_dtype
 
-#: (stage number, rows of the data set, their prior) -> codes and channel of those rows
-Draw = Callable[[int, npt.NDArray[np.intp], Floats], tuple[Codes, FiniteChannel]]
-
-#: (stage number, how to draw it) -> its release, drawn now or kept from before
-Kept = Callable[[int, Callable[[], Release]], Release]
-
+OWNER = "LabelPrivateClassifier"
 #: A prior is mixed with this much of the uniform one, so that it never rules a label out for good.
 PRIOR_FLOOR = 0.02
-
-
-@dataclass(frozen=True, kw_only=True)
-class Part:
-    """One stage's rows and what was released for them; `known` is the belief that did not come from these labels' model."""
-
-    rows: npt.NDArray[np.intp]
-    codes: Codes
-    channel: FiniteChannel
-    prior: Floats
-    known: Floats
-
-    def take(self, keep: npt.NDArray[np.intp]) -> Part:
-        """Return some of the examples."""
-        channel = self.channel.take(keep)
-        pick = (self.rows[keep], self.codes[keep], self.prior[keep], self.known[keep])
-        return Part(rows=pick[0], codes=pick[1], channel=channel, prior=pick[2], known=pick[3])
-
-
-@dataclass
-class Walked:
-    """Where the walk has come to."""
-
-    parts: list[Part] = field(default_factory=list)
-    stages: list[Stage] = field(default_factory=list)
-    model: Any = None
-
-
-def walk(X: Any, stage: npt.NDArray[Any] | None, table: PriorTable, draw: Draw, settings: Settings) -> Walked:
-    """Distil the prior if that is asked for, draw and train stage by stage, and go on for some rounds.
-
-    Without stages (None) nothing is drawn: the model is made of the prior alone.
-    """
-    walked = Walked(model=distilled(X, table, settings) if settings.distil else None)
-    count = 0 if stage is None else int(stage.max()) + 1
-    for number in range(count):
-        rows = np.flatnonzero(stage == number)
-        known = floored(table.probabilities(rows))
-        prior = known if walked.model is None else _model_prior(walked.model, _safe_indexing(X, rows), settings)
-        codes, channel = draw(number, rows, prior)
-        walked.parts.append(Part(rows=rows, codes=codes, channel=channel, prior=prior, known=known))
-        dropped = _train(walked, X, settings, final=number + 1 == count and not settings.rounds)
-        walked.stages.append(_report(number, walked.parts[-1], len(table.index), dropped))
-    for turn in range(settings.rounds):
-        final = turn + 1 == settings.rounds
-        number = count + settings.distil + turn
-        walked.model = refined(walked.model, X, walked.parts, settings, number=number, final=final)
-    if _can_go_on(walked.model):
-        walked.model.set_params(warm_start=settings.estimator.warm_start)  # as the user has it
-    return walked
-
-
-def drawn_by(labels: SensitiveLabels, mechanism: Mechanism, key: NoiseKey, *, kept: Kept) -> Draw:
-    """Return the owner's way to get a stage: through the door, once per label; `kept` may have it already."""
-
-    def draw(number: int, rows: npt.NDArray[np.intp], prior: Floats) -> tuple[Codes, FiniteChannel]:
-        release = kept(
-            number, lambda: privatize(labels.take(rows), mechanism, prior=prior, rng=key.child("stage", number))
-        )
-        return release.codes, release.channel
-
-    return draw
-
-
-def replayed_from(release: Release) -> Draw:
-    """Return the receiver's way to get a stage: out of the release."""
-
-    def draw(_number: int, rows: npt.NDArray[np.intp], _prior: Floats) -> tuple[Codes, FiniteChannel]:
-        return release.codes[rows], release.channel.take(rows)
-
-    return draw
-
-
-def joined(channels: list[FiniteChannel]) -> FiniteChannel:
-    """Return the channel of several stages' examples, one after the other."""
-    if len(channels) == 1:
-        return channels[0]
-    sets = [channel for channel in channels if isinstance(channel, CandidateChannel)]
-    if len(sets) != len(channels) or len({channel.odds for channel in sets}) > 1:
-        raise LabelDPError("LabelPrivateClassifier: a release in stages needs candidate sets at one epsilon.")
-    return CandidateChannel.trusted(
-        odds=sets[0].odds,
-        members=np.concatenate([channel.members for channel in sets]),
-        sizes=np.concatenate([channel.sizes for channel in sets]),
-        n_classes=sets[0].n_classes,
-    )
-
-
-def floored(prior: Floats) -> Floats:
-    """Return the prior mixed with a little of the uniform one."""
-    answer: Floats = (1 - PRIOR_FLOOR) * prior + PRIOR_FLOOR / prior.shape[1]
-    return answer
-
-
-def _model_prior(model: Any, X: Any, settings: Settings) -> Floats:
-    return floored(tempered(model_probabilities(model, X, settings.classes), settings.temperature))
-
-
-def _train(walked: Walked, X: Any, settings: Settings, *, final: bool) -> int:
-    """Fit on all parts so far, and return how many earlier labels the filter dropped."""
-    number = len(walked.parts) - 1 + settings.distil
-    if settings.everyone and walked.model is not None:
-        walked.model = refined(walked.model, X, walked.parts, settings, number=number, final=final)
-        return 0
-    earlier = [_filtered(part, walked, X, settings) for part in walked.parts[:-1]]
-    kept = [*earlier, walked.parts[-1]]
-    rows = np.concatenate([part.rows for part in kept])
-    # Forward multiplies what is known apart from this model; a posterior starts from the best belief, the model's.
-    beliefs = [part.known if settings.correction == "forward" else part.prior for part in kept]
-    walked.model = fit_released(
-        _next_estimator(walked.model, settings, number=number, final=final),
-        _safe_indexing(X, rows),
-        codes=np.concatenate([part.codes for part in kept]),
-        channel=joined([part.channel for part in kept]),
-        prior=np.concatenate(beliefs),
-        # The first fit of EM has no model to believe: it is a posterior under what was known.
-        correction="posterior" if settings.everyone else settings.correction,
-        classes=settings.classes,
-    )
-    return sum(len(part.rows) for part in walked.parts) - len(rows)
-
-
-def _next_estimator(model: Any, settings: Settings, *, number: int, final: bool) -> BaseEstimator:
-    """Return a fresh estimator, or last stage's to go on from, where it can start from its own weights."""
-    changed = final and settings.final_params is not None
-    if model is not None and _can_go_on(model) and not changed:
-        return model.set_params(warm_start=True, **params_of(settings, number))
-    estimator = clone(settings.estimator).set_params(**params_of(settings, number))
-    return estimator.set_params(**(settings.final_params or {})) if final else estimator
-
-
-def _can_go_on(model: Any) -> bool:
-    """Whether a fitted model takes soft targets and starts from its own weights: others' warm starts mean other things."""
-    return hasattr(model, "fit_targets") and "warm_start" in model.get_params()
-
-
-def _filtered(part: Part, walked: Walked, X: Any, settings: Settings) -> Part:
-    """Drop labels that the newest model does not rank among its first k, k the mean candidates of the newest stage."""
-    newest = walked.parts[-1].channel
-    if not settings.filter_earlier or not isinstance(newest, CandidateChannel):
-        return part
-    allowed = math.ceil(float(np.mean(newest.sizes)))
-    scores = model_probabilities(walked.model, _safe_indexing(X, part.rows), settings.classes)
-    mine = np.take_along_axis(scores, part.codes[:, None].astype(np.intp), axis=1)
-    return part.take(np.flatnonzero((scores > mine).sum(axis=1) < allowed))
-
-
-def _report(number: int, part: Part, n: int, dropped: int) -> Stage:
-    channel = part.channel
-    average = float(np.mean(channel.sizes)) if isinstance(channel, CandidateChannel) else float(channel.n_outputs)
-    return Stage(
-        number=number + 1,
-        n_examples=len(part.rows),
-        share=len(part.rows) / n,
-        average_k=average,
-        expected_accuracy=float(np.mean(channel.expected_accuracy(part.prior)))
-        if channel.outputs_are_labels
-        else math.nan,
-        n_dropped=dropped,
-    )
-
-
+#: A model that rules a label out altogether could contradict what was released; it never quite does.
+LEAST_BELIEF = 1e-12
 #: Share of the first stage and temperature of its model's prior, at these epsilons (Ghazi et al. 2021, supplement E).
 PAPER_EPSILONS = (1.0, 2.0, 4.0, 8.0)
 FIRST_SHARE = (0.8, 0.7, 0.6, 0.6)
 TEMPERATURE = (0.6, 0.5, 0.5, 0.5)
 #: More than anyone found useful (the paper stops at four); the number of a stage fits in a byte.
 MOST_STAGES = 100
+#: Rounds after the last stage, where "auto" distils: one to settle, and a last, longer one.
+ROUNDS = 2
+#: Without any released label a round sharpens its own beliefs, to q^1.5.
+SELF_TEMPERATURE = 1.0 / 1.5
+
+#: (stage number, rows of the data set, their prior) -> codes and channel of those rows
+Draw = Callable[[int, npt.NDArray[np.intp], Floats], tuple[Codes, FiniteChannel]]
+#: (stage number, how to draw it) -> its release, drawn now or kept from before
+Keep = Callable[[int, Callable[[], Release]], Release]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Stage:
     """One stage as it was run: `share` of the examples, mean candidates, and the expected accuracy of its labels.
 
-    `expected_accuracy` is under the prior that the stage used, so it is known without looking at a label.
+    `expected_accuracy` is under the prior that the stage used, so it is known without looking at a label; it is NaN
+    where outputs are not labels. `average_k` is then the number of outputs.
     """
 
     number: int
@@ -247,75 +89,144 @@ class Stage:
     n_dropped: int = 0
 
 
-def stage_shares(stages: Any, epsilon: float) -> tuple[float, ...]:
-    """Return the share of each stage: as given, or the paper's first share and equal parts of the rest.
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """What one stage released: its rows of the data set, their outputs, and the channel that made them.
 
-    >>> stage_shares(1, 1.0), stage_shares(2, 1.0), stage_shares((0.5, 0.3, 0.2), 1.0)
-    ((1.0,), (0.8, 0.2), (0.5, 0.3, 0.2))
+    `prior` is the belief that the channel was made with. `known` is what was believed apart from any model of this
+    training: the first prior, at these rows.
     """
-    if isinstance(stages, (list, tuple, np.ndarray)):
-        shares = tuple(float(s) for s in stages)
-        if (
-            not 0 < len(shares) <= MOST_STAGES or min(shares) <= 0 or abs(sum(shares) - 1) > 1e-9
-        ):  # shares are typed by hand: decimals round
-            fix = "For example (0.7, 0.3)."
-            raise invalid(
-                "LabelPrivateClassifier",
-                "stages",
-                f"be at most {MOST_STAGES} shares > 0 that sum to 1",
-                got=stages,
-                fix=fix,
-            )
-        return shares
-    fix = "A number, or the stages' shares."
-    count = check_integer("LabelPrivateClassifier", "stages", stages, least=1, most=MOST_STAGES, fix=fix)
-    if count == 1:
-        return (1.0,)
-    first = round(interpolated(FIRST_SHARE, epsilon), 6)
-    return (first, *([round((1.0 - first) / (count - 1), 6)] * (count - 1)))
 
+    rows: npt.NDArray[np.intp]
+    codes: Codes
+    channel: FiniteChannel
+    prior: Floats
+    known: Floats
 
-def interpolated(values: tuple[float, ...], epsilon: float) -> float:
-    """Return a default between the epsilons that the paper tuned; constant outside them."""
-    return float(np.interp(epsilon, PAPER_EPSILONS, values))
-
-
-def assign_stages(n: int, shares: tuple[float, ...], key: NoiseKey) -> npt.NDArray[np.uint8]:
-    """Return the stage of each example: a random split with these shares, made without looking at labels."""
-    ends = np.round(np.cumsum(shares) * n).astype(int)
-    ends[-1] = n
-    sizes = np.diff(np.concatenate([[0], ends]))
-    if np.any(sizes < 1):
-        got = Described(f"{n} examples for {len(shares)} stages")
-        raise invalid("LabelPrivateClassifier", "stages", "leave each stage an example", got=got)
-    # Sorting by independent 64-bit words is a uniform random permutation (ties have probability below n^2 / 2^64).
-    order = np.argsort(key.words(start=0, count=n)[:, 0], kind="stable")
-    stage = np.empty(n, np.uint8)
-    stage[order] = np.repeat(np.arange(len(sizes), dtype=np.uint8), sizes)
-    return stage
-
-
-#: A model that rules a label out altogether could contradict what was released; it never quite does.
-LEAST_BELIEF = 1e-12
-
-
-def distilled(X: Any, table: PriorTable, settings: Settings) -> Any:
-    """Return an estimator fitted on the prior's own beliefs as soft targets."""
-    return fit_soft(fresh(settings, 0), X, table.probabilities(), settings.classes)
-
-
-def refined(model: Any, X: Any, parts: Sequence[Any], settings: Settings, *, number: int, final: bool) -> Any:
-    """Return a fresh estimator fitted on the model's posteriors for all examples; `number` fits came before."""
-    beliefs = model_probabilities(model, X, settings.classes)
-    if not parts:
-        return fit_soft(
-            fresh(settings, number, final=final), X, tempered(beliefs, settings.temperature), settings.classes
+    def take(self, keep: npt.NDArray[np.intp]) -> Part:
+        """Return some of the examples."""
+        return Part(
+            rows=self.rows[keep],
+            codes=self.codes[keep],
+            channel=self.channel.take(keep),
+            prior=self.prior[keep],
+            known=self.known[keep],
         )
-    targets = posteriors(beliefs, parts)
-    return fit_soft(fresh(settings, number, final=final), X, targets, settings.classes)
 
 
-def posteriors(beliefs: Floats, parts: Sequence[Any]) -> Floats:
+@dataclass
+class Training:
+    """The state of the loop, and in the end its result: what each stage released, its report, and the newest model."""
+
+    parts: list[Part] = field(default_factory=list)
+    stages: list[Stage] = field(default_factory=list)
+    model: Any = None
+
+
+def train_in_stages(
+    X: Any, stage: npt.NDArray[Any] | None, table: PriorTable, draw: Draw, settings: Settings
+) -> Training:
+    """Distil the prior if that is asked for, draw and train stage by stage, and go on for some rounds.
+
+    Parameters
+    ----------
+    X : array, sparse matrix or table
+        The features, one row per example, as the estimator takes them.
+    stage : array of shape (n,), or None
+        The stage of each example, from 0. Without stages nothing is drawn: the model is made of the prior alone.
+    table : PriorTable
+        What is believed before the first stage.
+    draw : function
+        Gives the outputs of a stage: `draw_labels` for the owner, `replay_release` for a receiver.
+    settings : Settings
+        How to train.
+    """
+    training = Training(model=_distil_prior(X, table, settings) if settings.distil else None)
+    count = 0 if stage is None else int(stage.max()) + 1
+    for number in range(count):
+        rows = np.flatnonzero(stage == number)
+        known = mix_with_uniform(table.probabilities(rows))
+        prior = known if training.model is None else _model_prior(training.model, _safe_indexing(X, rows), settings)
+        codes, channel = draw(number, rows, prior)
+        training.parts.append(Part(rows=rows, codes=codes, channel=channel, prior=prior, known=known))
+        dropped = _train_stage(training, X, settings, final=number + 1 == count and not settings.rounds)
+        training.stages.append(_report_stage(number, training.parts[-1], len(table.index), dropped))
+    for turn in range(settings.rounds):
+        final = turn + 1 == settings.rounds
+        number = count + settings.distil + turn
+        training.model = _fit_posteriors(training, X, settings, number=number, final=final)
+    if _starts_warm(training.model):
+        training.model.set_params(warm_start=settings.estimator.warm_start)  # as the user has it
+    return training
+
+
+def draw_labels(labels: SensitiveLabels, mechanism: Mechanism, key: NoiseKey, *, keep: Keep) -> Draw:
+    """Return the owner's way to get a stage: through the door, once per label.
+
+    `keep` may have the stage already (a run that goes on from a checkpoint); then nothing is drawn. A mechanism that takes
+    no prior (`Mechanism.uses_prior`) is given none. One that takes few distinct priors (`Mechanism.most_priors`) gets rounded ones: which
+    channel a label goes through may be any function of what is public.
+    """
+
+    def draw(number: int, rows: npt.NDArray[np.intp], prior: Floats) -> tuple[Codes, FiniteChannel]:
+        told = round_priors(prior, most=mechanism.most_priors) if mechanism.uses_prior else None
+        stage_key = key.child("stage", number)
+        release = keep(number, lambda: privatize(labels.take(rows), mechanism, prior=told, rng=stage_key))
+        return release.codes, release.channel
+
+    return draw
+
+
+def replay_release(release: Release) -> Draw:
+    """Return the receiver's way to get a stage: out of the release."""
+
+    def draw(_number: int, rows: npt.NDArray[np.intp], _prior: Floats) -> tuple[Codes, FiniteChannel]:
+        return release.codes[rows], release.channel.take(rows)
+
+    return draw
+
+
+# ------------------------------------------------------------------------------------------------ one fit of the loop
+
+
+def _train_stage(training: Training, X: Any, settings: Settings, *, final: bool) -> int:
+    """Fit on all parts so far, and return how many earlier labels the filter dropped."""
+    number = len(training.parts) - 1 + settings.distil
+    if settings.uses_everyone and training.model is not None:
+        training.model = _fit_posteriors(training, X, settings, number=number, final=final)
+        return 0
+    earlier = [_drop_unlikely(part, training, X, settings) for part in training.parts[:-1]]
+    kept = [*earlier, training.parts[-1]]
+    rows = np.concatenate([part.rows for part in kept])
+    # Forward multiplies what is known apart from this model; a posterior starts from the best belief, the model's.
+    beliefs = [part.known if settings.correction == "forward" else part.prior for part in kept]
+    training.model = fit_released(
+        _next_estimator(training.model, settings, number=number, final=final),
+        _safe_indexing(X, rows),
+        codes=np.concatenate([part.codes for part in kept]),
+        channel=_join_parts(kept),
+        prior=np.concatenate(beliefs),
+        # The first fit of EM has no model to believe: it is a posterior under what was known.
+        correction="posterior" if settings.uses_everyone else settings.correction,
+        classes=settings.classes,
+    )
+    return sum(len(part.rows) for part in training.parts) - len(rows)
+
+
+def _distil_prior(X: Any, table: PriorTable, settings: Settings) -> Any:
+    """Return an estimator fitted on the prior's own beliefs as soft targets."""
+    return fit_soft(_make_estimator(settings, 0), X, table.probabilities(), settings.classes)
+
+
+def _fit_posteriors(training: Training, X: Any, settings: Settings, *, number: int, final: bool) -> Any:
+    """Return a new estimator fitted on the model's posteriors for all examples; `number` fits came before."""
+    beliefs = model_probabilities(training.model, X, settings.classes)
+    parts = training.parts
+    targets = posteriors(beliefs, parts) if parts else tempered(beliefs, settings.temperature)
+    return fit_soft(_make_estimator(settings, number, final=final), X, targets, settings.classes)
+
+
+def posteriors(beliefs: Floats, parts: Sequence[Part]) -> Floats:
     """Return q of the module: beliefs (n, K) times the likelihood of what each part's rows released, normalised."""
     joint = np.maximum(beliefs, LEAST_BELIEF)
     for part in parts:
@@ -324,31 +235,139 @@ def posteriors(beliefs: Floats, parts: Sequence[Any]) -> Floats:
     return joint
 
 
-def fresh(settings: Settings, number: int, *, final: bool = False) -> BaseEstimator:
+def _make_estimator(settings: Settings, number: int, *, final: bool = False) -> BaseEstimator:
     """Return an unfitted estimator for the fit after `number` others, with its parameters set.
 
     A whole-number `random_state` is moved on by `number`: a fresh start that repeats the last one's accidents would
     learn the last one's mistakes by heart.
     """
     estimator = clone(settings.estimator)
-    params = estimator.get_params(deep=False)
-    seed = params.get("random_state")
+    seed = estimator.get_params(deep=False).get("random_state")
     if isinstance(seed, (int, np.integer)) and not isinstance(seed, bool):
         estimator.set_params(random_state=int(seed) + number)
-    estimator.set_params(**params_of(settings, number))
+    estimator.set_params(**settings.params_of(number))
     if final and settings.final_params:
         estimator.set_params(**settings.final_params)
     return estimator
 
 
-def params_of(settings: Settings, number: int) -> Mapping[str, Any]:
-    """Return the parameters for a stage (from 0); the last ones given hold for all that come later."""
-    given = settings.stage_params
-    return given[min(number, len(given) - 1)] if given else {}
+def _next_estimator(model: Any, settings: Settings, *, number: int, final: bool) -> BaseEstimator:
+    """Return a new estimator, or last stage's to go on from, where it can start from its own weights."""
+    changed = final and settings.final_params is not None
+    if model is not None and _starts_warm(model) and not changed:
+        return model.set_params(warm_start=True, **settings.params_of(number))
+    estimator = clone(settings.estimator).set_params(**settings.params_of(number))
+    return estimator.set_params(**(settings.final_params or {})) if final else estimator
 
 
-def merged(
-    walked: Walked,
+def _starts_warm(model: Any) -> bool:
+    """Whether a fitted model takes soft targets and starts from its own weights: others' warm starts mean other things."""
+    return hasattr(model, "fit_targets") and "warm_start" in model.get_params()
+
+
+def _drop_unlikely(part: Part, training: Training, X: Any, settings: Settings) -> Part:
+    """Drop labels that the newest model does not rank among its first k, k the mean candidates of the newest stage."""
+    newest = training.parts[-1].channel
+    if not settings.filter_earlier or not isinstance(newest, CandidateChannel):
+        return part
+    allowed = math.ceil(float(np.mean(newest.sizes)))
+    scores = model_probabilities(training.model, _safe_indexing(X, part.rows), settings.classes)
+    mine = np.take_along_axis(scores, part.codes[:, None].astype(np.intp), axis=1)
+    return part.take(np.flatnonzero((scores > mine).sum(axis=1) < allowed))
+
+
+def _report_stage(number: int, part: Part, n: int, dropped: int) -> Stage:
+    """Return what is said of a stage: public facts of its channel and its prior."""
+    channel = part.channel
+    average = float(np.mean(channel.sizes)) if isinstance(channel, CandidateChannel) else float(channel.n_outputs)
+    accuracy = float(np.mean(channel.expected_accuracy(part.prior))) if channel.outputs_are_labels else math.nan
+    return Stage(
+        number=number + 1,
+        n_examples=len(part.rows),
+        share=len(part.rows) / n,
+        average_k=average,
+        expected_accuracy=accuracy,
+        n_dropped=dropped,
+    )
+
+
+# ------------------------------------------------------------------------------------------------ priors of a stage
+
+
+def mix_with_uniform(prior: Floats) -> Floats:
+    """Return the prior mixed with a little of the uniform one (`PRIOR_FLOOR`)."""
+    answer: Floats = (1 - PRIOR_FLOOR) * prior + PRIOR_FLOOR / prior.shape[1]
+    return answer
+
+
+def _model_prior(model: Any, X: Any, settings: Settings) -> Floats:
+    return mix_with_uniform(tempered(model_probabilities(model, X, settings.classes), settings.temperature))
+
+
+def round_priors(prior: Floats, *, most: int | None) -> Floats:
+    """Return the rows rounded so that at most `most` distinct ones are left; as they are, if they are few or `most` is None.
+
+    Rows are rounded to multiples of 1/64, then of 1/32 and so on until few enough are left, and are divided by their
+    sums. The last resort is the mean row for all.
+
+    >>> round_priors(np.array([[0.51, 0.49], [0.52, 0.48], [0.9, 0.1]]), most=2).round(3).tolist()
+    [[0.516, 0.484], [0.516, 0.484], [0.906, 0.094]]
+    """
+    if most is None or len(np.unique(prior, axis=0)) <= most:
+        return prior
+    for steps in (64, 32, 16, 8, 4, 2):
+        rounded = np.round(prior * steps)
+        rounded[rounded.sum(axis=1) == 0] = 1.0  # many classes, all of them unlikely
+        rounded /= rounded.sum(axis=1, keepdims=True)
+        if len(np.unique(rounded, axis=0)) <= most:
+            return rounded
+    mean: Floats = np.broadcast_to(prior.mean(axis=0), prior.shape).copy()
+    return mean
+
+
+# ------------------------------------------------------------------------------------------------ the response
+
+
+def check_response(mechanism: Mechanism | None, *, epsilon: float, n_classes: int, correction: str) -> Mechanism:
+    """Return the mechanism at what the budget leaves for it, or refuse it before anything is spent.
+
+    Refused are a mechanism that asks for counts of labels itself, one that promises less than pure `epsilon` for a label,
+    one that cannot take these classes, and one whose outputs are not labels where training takes labels as they are.
+    """
+    if mechanism is None:
+        return RRWithPrior(epsilon)
+    if not isinstance(mechanism, Mechanism):
+        raise invalid(OWNER, "mechanism", "be a mechanism", got=mechanism, fix="For example RRTopK(1.0, k=3).")
+    if isinstance(mechanism, MeasuringMechanism):
+        fix = "Use privatize(y, mechanism, groups=...) and train with fit_release; or ClusterPrior with RRWithPrior."
+        got = type(mechanism).__name__
+        raise invalid(OWNER, "mechanism", "not count labels by groups of its own", got=got, fix=fix)
+    response = mechanism.with_epsilon(epsilon)
+    promise = response.guarantee
+    if promise.unit is not Unit.LABEL or not promise.epsilon() <= epsilon:
+        raise PrivacyError(
+            f"{OWNER}: {response!r} was asked for epsilon = {epsilon!r} for a label and promises {promise.epsilon()!r} "
+            f"({promise.unit.value}). Nothing was drawn. Fix its `with_epsilon` or its `guarantee`."
+        )
+    prior = np.full(n_classes, 1.0 / n_classes) if response.uses_prior else None
+    channel = response.channel(prior, n_classes=n_classes)  # fails here, if it must, for these classes
+    if correction == "none" and not channel.outputs_are_labels:
+        got = Described(f"outputs of {type(mechanism).__name__}, which are not labels")
+        fix = 'Use a correction that reads the channel ("forward", "posterior"), or an estimator that can take one.'
+        raise invalid(OWNER, "correction", 'be another than "none"', got=got, fix=fix)
+    return response
+
+
+def state_response(promise: Guarantee, response: Mechanism) -> Guarantee:
+    """Return the promise of a whole run with the trust that its response needs added; a budget knows epsilon alone."""
+    return replace(promise, trust=promise.trust | response.guarantee.trust)
+
+
+# ------------------------------------------------------------------------------------------------ one release of all
+
+
+def assemble_release(
+    training: Training,
     stage: npt.NDArray[np.uint8] | None,
     table: PriorTable,
     labels: SensitiveLabels,
@@ -360,11 +379,11 @@ def merged(
     """Return the release of all stages, in the order of the data set; without stages, that of the prior alone."""
     channel: FiniteChannel
     if stage is None:
-        codes, channel = silent_labels(table)
+        codes, channel = _guess_labels(table)
     else:
-        order = np.argsort(np.concatenate([part.rows for part in walked.parts]), kind="stable")
-        codes = np.concatenate([part.codes for part in walked.parts])[order]
-        channel = joined([part.channel for part in walked.parts]).take(order)
+        order = np.argsort(np.concatenate([part.rows for part in training.parts]), kind="stable")
+        codes = np.concatenate([part.codes for part in training.parts])[order]
+        channel = _join_parts(training.parts).take(order)
     return Release(
         codes=codes,
         classes=labels.classes,
@@ -380,7 +399,12 @@ def merged(
     )
 
 
-def silent_labels(table: PriorTable) -> tuple[npt.NDArray[np.unsignedinteger], CandidateChannel]:
+def _join_parts(parts: Sequence[Part]) -> FiniteChannel:
+    """Return the channel of several stages' examples, one stage after the other."""
+    return join_channels([part.channel for part in parts], counts=[len(part.rows) for part in parts])
+
+
+def _guess_labels(table: PriorTable) -> tuple[npt.NDArray[np.unsignedinteger], CandidateChannel]:
     """Return the prior's likeliest label of each example, and the channel of one candidate: it says nothing of the label."""
     best = table.rows.argmax(axis=1)[table.index]
     n_classes = table.rows.shape[1]
@@ -400,7 +424,7 @@ def is_silent(release: Release) -> bool:
     )
 
 
-def released_prior(release: Release) -> PriorTable:
+def read_prior(release: Release) -> PriorTable:
     """Return the belief that a release carries, or the uniform one."""
     if release.prior is not None and release.prior_index is not None:
         return PriorTable(rows=release.prior, index=release.prior_index)
@@ -408,16 +432,56 @@ def released_prior(release: Release) -> PriorTable:
     return PriorTable(rows=uniform, index=np.zeros(len(release), np.int64))
 
 
-OWNER = "LabelPrivateClassifier"
-#: Rounds after the last stage, where "auto" distils: one to settle, and a last, longer one.
-ROUNDS = 2
-#: Without any released label a round sharpens its own beliefs, q^1.5 (RECIPES.md).
-SELF_TEMPERATURE = 1.0 / 1.5
+# ------------------------------------------------------------------------------------------------ the split in stages
+
+
+def stage_shares(stages: Any, epsilon: float) -> tuple[float, ...]:
+    """Return the share of each stage: as given, or the paper's first share and equal parts of the rest.
+
+    >>> stage_shares(1, 1.0), stage_shares(2, 1.0), stage_shares((0.5, 0.3, 0.2), 1.0)
+    ((1.0,), (0.8, 0.2), (0.5, 0.3, 0.2))
+    """
+    if isinstance(stages, (list, tuple, np.ndarray)):
+        shares = tuple(float(s) for s in stages)
+        # Shares are typed by hand: decimals round.
+        if not 0 < len(shares) <= MOST_STAGES or min(shares) <= 0 or abs(sum(shares) - 1) > 1e-9:
+            need, fix = f"be at most {MOST_STAGES} shares > 0 that sum to 1", "For example (0.7, 0.3)."
+            raise invalid(OWNER, "stages", need, got=stages, fix=fix)
+        return shares
+    fix = "A number, or the stages' shares."
+    count = check_integer(OWNER, "stages", stages, least=1, most=MOST_STAGES, fix=fix)
+    if count == 1:
+        return (1.0,)
+    first = round(interpolate_default(FIRST_SHARE, epsilon), 6)
+    return (first, *([round((1.0 - first) / (count - 1), 6)] * (count - 1)))
+
+
+def interpolate_default(values: tuple[float, ...], epsilon: float) -> float:
+    """Return a default between the epsilons that the paper tuned; constant outside them."""
+    return float(np.interp(epsilon, PAPER_EPSILONS, values))
+
+
+def assign_stages(n: int, shares: tuple[float, ...], key: NoiseKey) -> npt.NDArray[np.uint8]:
+    """Return the stage of each example: a random split with these shares, made without looking at labels."""
+    ends = np.round(np.cumsum(shares) * n).astype(int)
+    ends[-1] = n
+    sizes = np.diff(np.concatenate([[0], ends]))
+    if np.any(sizes < 1):
+        got = Described(f"{n} examples for {len(shares)} stages")
+        raise invalid(OWNER, "stages", "leave each stage an example", got=got)
+    # Sorting by independent 64-bit words is a uniform random permutation (ties have probability below n^2 / 2^64).
+    order = np.argsort(key.words(start=0, count=n)[:, 0], kind="stable")
+    stage = np.empty(n, np.uint8)
+    stage[order] = np.repeat(np.arange(len(sizes), dtype=np.uint8), sizes)
+    return stage
+
+
+# ------------------------------------------------------------------------------------------------ settings
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What the walk needs to know, besides data."""
+    """What the loop needs to know besides data; what "auto" stood for is decided. Made by `check_settings`."""
 
     estimator: BaseEstimator
     correction: str
@@ -430,12 +494,17 @@ class Settings:
     final_params: Mapping[str, Any] | None = None
 
     @property
-    def everyone(self) -> bool:
+    def uses_everyone(self) -> bool:
         """Whether each fit is a fresh one on all examples."""
         return self.correction == "em"
 
+    def params_of(self, number: int) -> Mapping[str, Any]:
+        """Return the parameters for a fit (from 0); the last ones given hold for all that come later."""
+        given = self.stage_params
+        return given[min(number, len(given) - 1)] if given else {}
 
-def settings_of(learner: Any, classes: Sequence[Any], epsilon: float, *, silent: bool) -> tuple[Any, Settings]:
+
+def check_settings(learner: Any, classes: Sequence[Any], epsilon: float, *, silent: bool) -> tuple[Any, Settings]:
     """Return the transformers of the learner's estimator, unfitted, and its settings; `silent`: no label is released.
 
     `epsilon` is the promised one, which a receiver of the release knows to the last bit, and not the one asked for.
@@ -446,24 +515,24 @@ def settings_of(learner: Any, classes: Sequence[Any], epsilon: float, *, silent:
     if not hasattr(last, "predict_proba"):
         fix = "Wrap it in CalibratedClassifierCV, or use a classifier that has it."
         raise invalid(OWNER, "estimator", "have `predict_proba`", got=type(last).__name__, fix=fix)
-    distil = _distils(learner, silent=silent)
-    correction = chosen_correction(last, "em" if distil and learner.correction == "auto" else learner.correction)
+    distil = _decide_distil(learner, silent=silent)
+    correction = choose_correction(last, "em" if distil and learner.correction == "auto" else learner.correction)
     settings = Settings(
         estimator=last,
         correction=correction,
-        temperature=_temperature(learner, epsilon, correction, silent=silent),
+        temperature=_decide_temperature(learner, epsilon, correction, silent=silent),
         filter_earlier=bool(learner.filter_earlier),
         classes=tuple(classes),
         distil=distil,
-        rounds=_rounds(learner, distil=distil),
-        stage_params=_stage_params(learner.stage_params),
-        final_params=_params("final_params", learner.final_params),
+        rounds=_decide_rounds(learner, distil=distil),
+        stage_params=_check_stage_params(learner.stage_params),
+        final_params=_check_params("final_params", learner.final_params),
     )
-    _try_params(settings)
+    _check_names(settings)
     return transformer, settings
 
 
-def _distils(learner: Any, *, silent: bool) -> bool:
+def _decide_distil(learner: Any, *, silent: bool) -> bool:
     if not isinstance(learner.distil, str):
         if silent and not learner.distil:
             fix = "Where no label is released, the prior's beliefs are all that there is to learn from."
@@ -475,38 +544,38 @@ def _distils(learner: Any, *, silent: bool) -> bool:
     return silent or "auto" in wishes
 
 
-def _rounds(learner: Any, *, distil: bool) -> int:
+def _decide_rounds(learner: Any, *, distil: bool) -> int:
     if isinstance(learner.rounds, str):
         check_choice(OWNER, "rounds", learner.rounds, ("auto",))
         return ROUNDS if distil else 0
     return check_integer(OWNER, "rounds", learner.rounds, least=0, most=1000)
 
 
-def _temperature(learner: Any, epsilon: float, correction: str, *, silent: bool) -> float:
+def _decide_temperature(learner: Any, epsilon: float, correction: str, *, silent: bool) -> float:
     """Return the temperature: the paper's for its own loss, none for calibrated beliefs, sharpening where all is belief."""
     if learner.temperature is not None:
         return check_positive(OWNER, "temperature", learner.temperature)
     if silent:
         return SELF_TEMPERATURE
-    return 1.0 if correction == "em" else interpolated(TEMPERATURE, epsilon)
+    return 1.0 if correction == "em" else interpolate_default(TEMPERATURE, epsilon)
 
 
-def _stage_params(value: Any) -> tuple[Mapping[str, Any], ...]:
+def _check_stage_params(value: Any) -> tuple[Mapping[str, Any], ...]:
     if value is None:
         return ()
     if isinstance(value, Mapping) or not isinstance(value, Sequence):
         got = Described(type(value).__name__)
         raise invalid(OWNER, "stage_params", "be a list of dicts, one per stage", got=got)
-    return tuple(_params("stage_params", entry) or {} for entry in value)
+    return tuple(_check_params("stage_params", entry) or {} for entry in value)
 
 
-def _params(name: str, value: Any) -> Mapping[str, Any] | None:
+def _check_params(name: str, value: Any) -> Mapping[str, Any] | None:
     if value is not None and not isinstance(value, Mapping):
         raise invalid(OWNER, name, "hold parameters of the estimator by name", got=Described(type(value).__name__))
     return value
 
 
-def _try_params(settings: Settings) -> None:
+def _check_names(settings: Settings) -> None:
     """Refuse a parameter that the estimator does not have, before anything is spent."""
     known = settings.estimator.get_params()
     for params in (*settings.stage_params, settings.final_params or {}):

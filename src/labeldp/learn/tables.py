@@ -42,7 +42,7 @@ from labeldp.data import TableSource, check_label, check_row_ids, label_profile
 from labeldp.errors import Described, invalid, nearest
 from labeldp.learn.classifier import LabelPrivateClassifier
 from labeldp.learn.softmax import SoftmaxRegression
-from labeldp.learn.stages import TEMPERATURE, interpolated
+from labeldp.learn.stages import TEMPERATURE, interpolate_default
 from labeldp.priors import Prior
 from labeldp.release import SensitiveLabels
 from labeldp.validate import check_integer
@@ -218,7 +218,7 @@ def table_classifier(
         stages=stages,
         prior=prior,
         correction=correction,
-        temperature=round(interpolated(TEMPERATURE, epsilon), 6),
+        temperature=round(interpolate_default(TEMPERATURE, epsilon), 6),
         random_state=random_state,
         ledger=ledger,
         label_set=label_set,

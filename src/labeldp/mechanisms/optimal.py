@@ -43,7 +43,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -276,6 +276,8 @@ class OptimalResponse(Mechanism):
     >>> stars.design([0.05, 0.1, 0.25, 0.35, 0.25]).transition.round(3).tolist()
     [[0.731, 0.269], [0.731, 0.269], [0.731, 0.269], [0.731, 0.269], [0.269, 0.731]]
     """
+
+    most_priors: ClassVar[int | None] = MOST_PRIORS
 
     epsilon: float
     objective: Objective = field(default_factory=Accuracy, kw_only=True)

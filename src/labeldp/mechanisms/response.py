@@ -38,7 +38,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -68,6 +68,11 @@ class Mechanism(abc.ABC):
 
     To write one, make a frozen dataclass with these two members (see docs/extending.md); `labeldp.testing` checks it.
     """
+
+    #: How many distinct rows of a prior `channel` takes; None for any number. A caller with more rounds them first.
+    most_priors: ClassVar[int | None] = None
+    #: Whether `channel` takes a prior. One that would ignore it refuses it instead, and says so here.
+    uses_prior: ClassVar[bool] = True
 
     @property
     @abc.abstractmethod
@@ -175,6 +180,8 @@ class RandomizedResponse(Mechanism):
     >>> RandomizedResponse(1.0, n_classes=2).channel().matrix().round(4).tolist()
     [[0.7311, 0.2689], [0.2689, 0.7311]]
     """
+
+    uses_prior: ClassVar[bool] = False
 
     epsilon: float
     n_classes: int | None = field(default=None, kw_only=True)

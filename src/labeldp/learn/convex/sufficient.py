@@ -55,7 +55,7 @@ from labeldp.learn.convex.moments import (
     solve_ridge,
     solve_softmax,
 )
-from labeldp.learn.corrections import checked_rows
+from labeldp.learn.corrections import check_rows
 from labeldp.priors import model_probabilities
 from labeldp.random import NoiseKey, as_key
 from labeldp.release import Sensitivity, measure
@@ -186,7 +186,7 @@ class SufficientStatistics(ConvexClassifier):
     ) -> SufficientStatistics:
         """Charge the whole; then release, train the network, and go on with its hidden features."""
         check_network(self.network)
-        X = checked_rows(self, X, inner=self.network, reset=True)
+        X = check_rows(self, X, inner=self.network, reset=True)
         row_map = self._make_row_map()
         labels = box_labels(OWNER, y, n_rows=len(X), classes=self.classes, label_set=self.label_set)
         budget = Budget(owner=OWNER, labels=labels, ledger=self.ledger, seeded=key.seeded)
@@ -285,7 +285,7 @@ class SufficientStatistics(ConvexClassifier):
     def predict_proba(self, X: Any, *, centre: Any = None) -> Floats:
         """Return class probabilities (n, K), in the order of `classes_`."""
         if hasattr(self, "network_"):
-            rows = checked_rows(self, X, inner=self.network_, reset=False)
+            rows = check_rows(self, X, inner=self.network_, reset=False)
             return model_probabilities(self.network_, rows, tuple(self.classes_.tolist()))
         scores = self._add_belief(X, centre)
         if self.head == "softmax":

@@ -25,7 +25,7 @@ from sklearn.utils.validation import check_is_fitted
 from labeldp.arrays import Array, Floats
 from labeldp.errors import Described, invalid
 from labeldp.guarantee import Guarantee, Unit, read_unit
-from labeldp.learn.corrections import checked_rows
+from labeldp.learn.corrections import check_rows
 from labeldp.learn.pate.teachers import Vote, VoteStore, collect_votes, identity_of, vote_for_class
 from labeldp.learn.pate.votes import (
     ASSUMPTIONS,
@@ -72,15 +72,15 @@ class TeacherEnsemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         owner = type(self).__name__
         if X_public is None:
             raise invalid(owner, "X_public", "be given", got=None, fix="Teachers vote on public, unlabeled points.")
-        private = checked_rows(self, X, inner=teacher, reset=True)
-        public = checked_rows(self, X_public, inner=teacher, reset=False)
+        private = check_rows(self, X, inner=teacher, reset=True)
+        public = check_rows(self, X_public, inner=teacher, reset=False)
         check_integer(owner, "n_teachers", self.n_teachers, least=1, most=private.shape[0])
         n_queries = public.shape[0] if self.n_queries is None else self.n_queries
         return private, public[: check_integer(owner, "n_queries", n_queries, least=1, most=public.shape[0])]
 
     def _checked_new(self, X: Any) -> Any:
         """Return new rows to predict for."""
-        return checked_rows(self, X, inner=self.student_, reset=False)
+        return check_rows(self, X, inner=self.student_, reset=False)
 
     def _unit(self) -> Unit:
         """Return the unit, one of those in which a change of the data reaches one teacher."""
