@@ -182,7 +182,11 @@ def test_classes_that_are_given_need_no_assumption(problem):
         ({"random_state": "x"}, None, "must be None, an int or a numpy.random.Generator"),
         ({"classes": [0, 1]}, None, "must be among the classes, got 2"),
         ({}, np.zeros(600, int), "`y` must have two classes or more, got 1 class. Pass classes="),
-        ({}, np.zeros(599, int), "`y` must have one label per row of X, got 599 for 600 rows"),
+        (
+            {},
+            np.zeros(599, int),
+            r"`y` must have one label per row of X \(inconsistent numbers of samples\), got 599 for 600 rows",
+        ),
         ({"classes": ["a", "b"]}, "boxed", "`classes` must be those of the labels"),
     ],
 )

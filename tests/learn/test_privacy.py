@@ -13,9 +13,8 @@ from labeldp import ClusterPrior, Ledger, ModelPrior, PublicPrior, UniformPrior
 from labeldp.errors import BudgetError, LabelDPError, PrivacyError
 from labeldp.guarantee import Guarantee, Trust
 from labeldp.learn import LabelPrivateClassifier, SoftmaxRegression
-from labeldp.learn import stages as _walk
 from labeldp.priors import Prior, PriorTable
-from labeldp.release import privatize
+from labeldp.release import SensitiveLabels, privatize
 from labeldp.release.labels import CLASSES_READ_OFF
 
 SURPRISE = "the prior did not see these labels"
@@ -40,18 +39,14 @@ def test_a_cluster_prior_measures_each_label_once_more(problem, door, stages):
     assert door.measured == [len(problem.y)]
 
 
-def test_the_count_catches_a_walk_that_draws_twice(problem, door, monkeypatch):
-    """The broken twin of the two tests above: a walk that asks the door again for a second opinion."""
+def test_the_count_catches_a_loop_that_draws_twice(problem, door, monkeypatch):
+    """The broken twin of the two tests above: a loop that asks the door again for a second opinion."""
 
-    def twice(labels, mechanism, key, *, kept):
-        def draw(number, rows, prior):
-            for attempt in range(2):
-                release = privatize(labels.take(rows), mechanism, prior=prior, rng=key.child("stage", number, attempt))
-            return release.codes, release.channel
+    def draw_twice(labels, mechanism, *, prior, rng):
+        privatize(labels, mechanism, prior=prior, rng=rng.child("first opinion"))
+        return privatize(labels, mechanism, prior=prior, rng=rng)
 
-        return draw
-
-    monkeypatch.setattr("labeldp.learn.classifier.drawn_by", twice)
+    monkeypatch.setattr("labeldp.learn.stages.privatize", draw_twice)
     LabelPrivateClassifier(random_state=0).fit(problem.X, problem.y)
     assert sum(door.drawn) == 2 * len(problem.y)
 
@@ -59,17 +54,13 @@ def test_the_count_catches_a_walk_that_draws_twice(problem, door, monkeypatch):
 def test_rows_of_the_stages_are_disjoint_and_all_rows(problem, monkeypatch):
     seen = []
 
-    def watched(labels, mechanism, key, *, kept):
-        inner = _walk.drawn_by(labels, mechanism, key, kept=kept)
+    def watch(labels, mechanism, *, prior, rng):
+        seen.extend(labels.row_ids.tolist())
+        return privatize(labels, mechanism, prior=prior, rng=rng)
 
-        def draw(number, rows, prior):
-            seen.extend(rows.tolist())
-            return inner(number, rows, prior)
-
-        return draw
-
-    monkeypatch.setattr("labeldp.learn.classifier.drawn_by", watched)
-    LabelPrivateClassifier(stages=3, random_state=0).fit(problem.X, problem.y)
+    monkeypatch.setattr("labeldp.learn.stages.privatize", watch)
+    labels = SensitiveLabels(problem.y, n_classes=3, row_ids=np.arange(len(problem.y)))
+    LabelPrivateClassifier(stages=3, random_state=0).fit(problem.X, labels)
     assert sorted(seen) == list(range(len(problem.y)))
 
 
@@ -180,7 +171,9 @@ class Liar(Prior):
 
 
 def test_a_prior_that_spends_more_than_it_says_is_caught(problem, door):
-    with pytest.raises(PrivacyError, match=r"said that it costs epsilon = 0.0 and spent 1.0. No label was released"):
+    with pytest.raises(
+        PrivacyError, match=r"epsilon = 0.0 was charged for a part that spent 1.0. Nothing more was released"
+    ):
         LabelPrivateClassifier(epsilon=2.0, prior=Liar()).fit(problem.X, problem.y)
     assert door.drawn == []
 

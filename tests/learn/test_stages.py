@@ -10,7 +10,7 @@ import scipy.stats
 
 from labeldp.channel import CandidateChannel
 from labeldp.learn import LabelPrivateClassifier, SoftmaxRegression
-from labeldp.learn import stages as _walk
+from labeldp.learn import stages as stage_loop
 from labeldp.learn.stages import assign_stages, stage_shares
 from labeldp.random import NoiseKey
 
@@ -72,13 +72,13 @@ class Spy:
 
     def __init__(self, monkeypatch):
         self.calls = []
-        plain = _walk.fit_released
+        plain = stage_loop.fit_released
 
         def watched(estimator, X, **facts):
             self.calls.append((X, facts["codes"]))
             return plain(estimator, X, **facts)
 
-        monkeypatch.setattr(_walk, "fit_released", watched)
+        monkeypatch.setattr(stage_loop, "fit_released", watched)
 
 
 def test_the_filter_drops_by_released_labels_alone(problem, monkeypatch):

@@ -61,7 +61,7 @@ def chosen_belief(given: Mapping[str, Any], *, prior_epsilon: float | None, apar
     return Model(value, apart=apart) if kind == "model" else Uniform()
 
 
-def check_rows(
+def checked_rows(
     source: TableSource, label: str, *, classes: Sequence[Any] | None, missing: str, engine: Engine
 ) -> tuple[Rows, int]:
     """Return the rows to release, and how many are left out; one pass over the label column."""

@@ -21,7 +21,7 @@ from typing import Any
 from labeldp.data.tables import Place, TableSource, open_table, place_of
 from labeldp.engines.engine import Progress
 from labeldp.engines.job import Job, Staging, check_passphrase, resumed_key, run, staging_at
-from labeldp.engines.plan import OWNER, TableLabels, check_columns, check_rows, chosen_belief, planned
+from labeldp.engines.plan import OWNER, TableLabels, check_columns, checked_rows, chosen_belief, planned
 from labeldp.engines.rows import BATCH_ROWS
 from labeldp.engines.train import TableRelease, opened_engine
 from labeldp.errors import Described, invalid
@@ -138,7 +138,7 @@ def privatize_table(
     )
     table.require(label)
     with opened_engine(engine, client=client, scheduler=scheduler, workers=workers) as carrier:
-        rows, dropped = check_rows(table, label, classes=classes, missing=missing, engine=carrier)
+        rows, dropped = checked_rows(table, label, classes=classes, missing=missing, engine=carrier)
         check_columns(table, label=label, row_ids=row_ids, belief=belief)
         belief.prepare(rows, carrier)
         named = TableLabels(rows=rows, name=label if label_set is None else str(label_set), row_ids=row_ids)

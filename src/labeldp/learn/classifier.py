@@ -75,6 +75,7 @@ from labeldp.priors.staged import cluster_count
 from labeldp.random import as_key
 from labeldp.release import Release, SensitiveLabels
 from labeldp.release.labels import Budget, box_labels
+from labeldp.release.stages import StageDoor
 from labeldp.validate import check_choice, check_epsilon
 
 OWNER = "LabelPrivateClassifier"
@@ -235,7 +236,8 @@ class LabelPrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         if table is None:
             table = journal.keep_table(PRIOR, measure_prior)
         budget.check_spent(table.guarantee, epsilon=parts.spent)
-        draw = draw_labels(labels, response, key, keep=journal.keep_release)
+        door = StageDoor[Release](budget=budget, key=key, epsilon=parts.response, keep=journal.keep_release)
+        draw = draw_labels(labels, response, door)
         training = train_in_stages(features, stage, table, draw, settings)
         release = assemble_release(
             training, stage, table, labels, seeded=key.seeded, guarantee=promise, mechanism=words

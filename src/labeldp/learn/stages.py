@@ -1,4 +1,4 @@
-r"""The stage loop: draw the labels of one stage, train, and let the model be the prior of the next stage.
+r"""Training in stages: draw the labels of one stage, train, and let the model be the prior of the next stage.
 
 >>> from labeldp.learn.stages import stage_shares
 >>> stage_shares(2, epsilon=1.0)
@@ -6,8 +6,8 @@ r"""The stage loop: draw the labels of one stage, train, and let the model be th
 
 The examples are split into stages without looking at labels. Each label is drawn in one stage only, so the stages compose
 in parallel: epsilon in all (Ghazi et al. 2021, Algorithm 3). `train_in_stages` serves the owner of the labels, who draws,
-and the receiver of a release, who replays what was drawn: both end with the same model. Labels are touched in one line
-only, the call of `draw`.
+and the receiver of a release, who replays what was drawn: both end with the same model. The loop itself is
+`labeldp.release.stages.run_stages`; labels are touched in one line only, the call of `draw`.
 
 *Training on beliefs about all examples.* Let p_i be the last model's probabilities for example i, and
 L_i[y] = Pr[what was released of i | y], with L_i = 1 where nothing was released of it (yet). The targets of the next fit are
@@ -32,7 +32,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -49,6 +49,7 @@ from labeldp.mechanisms import MeasuringMechanism, Mechanism, RRWithPrior
 from labeldp.priors import PriorTable, model_probabilities, tempered
 from labeldp.random import NoiseKey
 from labeldp.release import Release, SensitiveLabels, privatize
+from labeldp.release.stages import StageDoor, run_stages
 from labeldp.validate import check_choice, check_integer, check_positive, code_dtype
 
 OWNER = "LabelPrivateClassifier"
@@ -69,8 +70,6 @@ SELF_TEMPERATURE = 1.0 / 1.5
 
 #: (stage number, rows of the data set, their prior) -> codes and channel of those rows
 Draw = Callable[[int, npt.NDArray[np.intp], Floats], tuple[Codes, FiniteChannel]]
-#: (stage number, how to draw it) -> its release, drawn now or kept from before
-Keep = Callable[[int, Callable[[], Release]], Release]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,6 +86,14 @@ class Stage:
     average_k: float
     expected_accuracy: float
     n_dropped: int = 0
+
+
+class Belief(NamedTuple):
+    """What shapes the release of one stage: its rows of the data set, what was known of them first, and their prior."""
+
+    rows: npt.NDArray[np.intp]
+    known: Floats
+    prior: Floats
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,16 +148,27 @@ def train_in_stages(
     settings : Settings
         How to train.
     """
-    training = Training(model=_distil_prior(X, table, settings) if settings.distil else None)
     count = 0 if stage is None else int(stage.max()) + 1
-    for number in range(count):
+
+    def believe(number: int, training: Training) -> Belief:
         rows = np.flatnonzero(stage == number)
         known = mix_with_uniform(table.probabilities(rows))
-        prior = known if training.model is None else _model_prior(training.model, _safe_indexing(X, rows), settings)
-        codes, channel = draw(number, rows, prior)
-        training.parts.append(Part(rows=rows, codes=codes, channel=channel, prior=prior, known=known))
+        if training.model is None:
+            return Belief(rows, known, known)
+        return Belief(rows, known, _model_prior(training.model, _safe_indexing(X, rows), settings))
+
+    def release(number: int, belief: Belief) -> tuple[Codes, FiniteChannel]:
+        return draw(number, belief.rows, belief.prior)
+
+    def learn(number: int, training: Training, belief: Belief, outcome: tuple[Codes, FiniteChannel]) -> Training:
+        codes, channel = outcome
+        training.parts.append(Part(**belief._asdict(), codes=codes, channel=channel))
         dropped = _train_stage(training, X, settings, final=number + 1 == count and not settings.rounds)
         training.stages.append(_report_stage(number, training.parts[-1], len(table.index), dropped))
+        return training
+
+    start = Training(model=_distil_prior(X, table, settings) if settings.distil else None)
+    training = run_stages(count, start=start, believe=believe, release=release, learn=learn)
     for turn in range(settings.rounds):
         final = turn + 1 == settings.rounds
         number = count + settings.distil + turn
@@ -160,18 +178,16 @@ def train_in_stages(
     return training
 
 
-def draw_labels(labels: SensitiveLabels, mechanism: Mechanism, key: NoiseKey, *, keep: Keep) -> Draw:
+def draw_labels(labels: SensitiveLabels, mechanism: Mechanism, door: StageDoor[Release]) -> Draw:
     """Return the owner's way to get a stage: through the door, once per label.
 
-    `keep` may have the stage already (a run that goes on from a checkpoint); then nothing is drawn. A mechanism that takes
-    no prior (`Mechanism.uses_prior`) is given none. One that takes few distinct priors (`Mechanism.most_priors`) gets rounded ones: which
-    channel a label goes through may be any function of what is public.
+    A mechanism that takes no prior (`Mechanism.uses_prior`) is given none. One that takes few distinct priors
+    (`Mechanism.most_priors`) gets rounded ones: which channel a label goes through may be any function of what is public.
     """
 
     def draw(number: int, rows: npt.NDArray[np.intp], prior: Floats) -> tuple[Codes, FiniteChannel]:
         told = round_priors(prior, most=mechanism.most_priors) if mechanism.uses_prior else None
-        stage_key = key.child("stage", number)
-        release = keep(number, lambda: privatize(labels.take(rows), mechanism, prior=told, rng=stage_key))
+        release = door.draw(number, lambda key: privatize(labels.take(rows), mechanism, prior=told, rng=key))
         return release.codes, release.channel
 
     return draw
