@@ -47,7 +47,7 @@ from sklearn.linear_model import Ridge, RidgeClassifier
 
 from labeldp.arrays import Floats, Int64s, UInt8s
 from labeldp.data import Dataset, load
-from labeldp.guarantee import shown
+from labeldp.guarantee import format_up
 from labeldp.learn.pate import VotePlan, set_plan, vote_plan
 from labeldp.learn.pate.teachers import collect_votes, fit_labels, vote_for_class, vote_for_labels
 from labeldp.learn.pate.votes import (
@@ -612,7 +612,7 @@ def _needed(rows: Sequence[StudyRow], task: str) -> str:
     level = ARRIVED * pick_line(rows, table, NOISELESS)[0].mean
     needs = {method: least_epsilon(rows, table, method, level) for method in METHODS}
     parts = [
-        f"{name} {'more than the grid has' if math.isinf(need) else shown(round(need, 2))}"
+        f"{name} {'more than the grid has' if math.isinf(need) else format_up(round(need, 2))}"
         for name, need in needs.items()
     ]
     middle = pick_line(rows, table, COUNTS)
@@ -621,7 +621,7 @@ def _needed(rows: Sequence[StudyRow], task: str) -> str:
     return (
         f"{task}, answers: epsilon for {100 * ARRIVED:.0f}% of the micro-F1 of the majority without noise: "
         + ", ".join(parts)
-        + f". Micro-F1 at epsilon {shown(round(at, 1))}: "
+        + f". Micro-F1 at epsilon {format_up(round(at, 1))}: "
         + ", ".join(equal)
         + "."
     )
@@ -650,7 +650,7 @@ def _classes(rows: Sequence[StudyRow]) -> str:
         parts = [
             f"{name} "
             + ", ".join(
-                f"{row.mean:.1f} (epsilon {shown(round(row.epsilon, 2))})" for row in pick_line(rows, table, name)
+                f"{row.mean:.1f} (epsilon {format_up(round(row.epsilon, 2))})" for row in pick_line(rows, table, name)
             )
             for name in CLASS_METHODS
         ]

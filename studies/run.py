@@ -26,7 +26,7 @@ from typing import Any
 from rich.table import Table as RichTable
 
 from labeldp.errors import invalid, nearest
-from labeldp.guarantee import shown
+from labeldp.guarantee import format_up
 from labeldp.report import Block, Facts, Plot, Section, Table, page, plot_file, write_page
 from labeldp.validate import check_integer
 from studies.study import Kept, Progress, Study, StudyResult, StudyRow
@@ -150,7 +150,7 @@ def format_cells(row: StudyRow) -> tuple[str, ...]:
     """Return a row as text, in the order of `COLUMNS`; epsilon is rounded up."""
     return (
         row.setting,
-        shown(row.epsilon),
+        format_up(row.epsilon),
         row.trust,
         _format_number(row.paper),
         _format_number(row.expected),

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from labeldp.errors import LabelDPError, PrivacyError
-from labeldp.guarantee import Guarantee, Trust, Unit, shown
+from labeldp.guarantee import Guarantee, Trust, Unit, format_up
 
 E = math.e
 EXAMPLES = [
@@ -57,9 +57,9 @@ def test_text_shows_cost_unit_and_trust(guarantee, text):
 
 
 def test_text_rounds_up():
-    assert shown(0.1) == "0.1"  # as it was asked for
-    assert float(shown(1 / 3)) > 1 / 3
-    assert shown(0.0) == "0"
+    assert format_up(0.1) == "0.1"  # as it was asked for
+    assert float(format_up(1 / 3)) > 1 / 3
+    assert format_up(0.0) == "0"
 
 
 @settings(max_examples=20)  # each composes and prints four guarantees

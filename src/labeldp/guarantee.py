@@ -7,16 +7,18 @@ epsilon = 1 (pure), one label replaced; trusts no one
 >>> print(histogram.then(promise.named("response")))
 epsilon = 1.51788 at delta = 1e-05 (composed), one label replaced; trusts a curator
 
+(epsilon, delta)-DP: for every event and every two neighbouring data sets, Pr[event] <= e^epsilon Pr'[event] + delta.
+The `unit` says which data sets are neighbours. What that means to someone who guesses a label is `advantage_bound`, how
+much better than chance she can be, and `best_guess`, how often she can be right:
+
+>>> round(advantage_bound(1.0), 6), advantage_bound(math.inf), round(best_guess(1.0), 3)
+(0.462117, 1.0, 0.731)
+
 References: Dwork & Roth 2014; Bun & Steinke 2016; Mironov 2017; Balle & Wang 2018; Zhu, Dong & Wang 2022.
 
 Design notes. A `Guarantee` is a plain value. Two are equal when they promise the same: loss, unit, trust and
 assumptions; the name and the parts are for display. Compositions keep their parts (see `labeldp.loss.compose`), so a
 loop, a count and a ledger replayed from disk give equal guarantees and the same numbers. Numbers round up, in text too.
-
-What a guarantee means to someone who guesses a label: her advantage over chance, and how often she can be right.
-
->>> round(advantage_bound(1.0), 6), advantage_bound(math.inf), round(best_guess(1.0), 3)
-(0.462117, 1.0, 0.731)
 """
 
 from __future__ import annotations
@@ -29,8 +31,8 @@ from decimal import ROUND_CEILING, Context, Decimal
 from enum import Enum, Flag
 from typing import Any
 
-from labeldp import loss as _loss
 from labeldp.errors import PrivacyError, invalid, nearest
+from labeldp.loss import RDP, ZCDP, BoundedRange, Gaussian, Loss, Profile, Pure, parallel, read_loss, sequence
 from labeldp.loss.rounding import quotient_up
 from labeldp.validate import check_delta, check_epsilon, check_integer, check_positive
 
@@ -90,11 +92,28 @@ class Guarantee:
     Build one with `pure`, `bounded_range`, `zcdp`, `rdp`, `gaussian` or `profile`; compose with `then`, `beside` and
     `times`; ask it for `epsilon(delta)` and `delta(epsilon)`, both upper bounds and the tightest known.
 
-    *Edge cases*: infinite epsilon means no privacy, and whatever it is composed with has none either; a loss of zero
-    disappears in a composition.
+    Fields
+    ------
+    loss : Loss
+        The privacy loss: a value of `labeldp.loss` that answers epsilon(delta) and delta(epsilon).
+    unit : Unit
+        Which change of the data is hidden. Guarantees of two units do not compose.
+    trust : Trust
+        Whom the owner of a label must trust with it.
+    assumptions : tuple of str
+        What else must hold, in words; kept sorted, each once.
+    name : str
+        What this is called as a line of a composed budget; for display.
+    parts : tuple of (str, Guarantee)
+        What it was composed of, by name; for display.
+
+    Edge cases
+    ----------
+    Infinite epsilon means no privacy, and whatever it is composed with has none either. A loss of zero disappears in a
+    composition.
     """
 
-    loss: _loss.Loss
+    loss: Loss
     unit: Unit = Unit.LABEL
     trust: Trust = Trust.NO_ONE
     assumptions: tuple[str, ...] = ()
@@ -116,7 +135,7 @@ class Guarantee:
         assumptions: Sequence[str] = (),
     ) -> Guarantee:
         """Return pure epsilon-DP: no output is more than e^epsilon times likelier under a neighbour."""
-        loss = _loss.Pure(worst=check_epsilon("Guarantee.pure", epsilon))
+        loss = Pure(worst=check_epsilon("Guarantee.pure", epsilon))
         return cls(loss=loss, unit=unit, trust=trust, assumptions=tuple(assumptions))
 
     @classmethod
@@ -129,7 +148,7 @@ class Guarantee:
         assumptions: Sequence[str] = (),
     ) -> Guarantee:
         """Return the guarantee of an exponential mechanism: log-ratios span at most epsilon (so zCDP epsilon^2/8)."""
-        loss = _loss.BoundedRange(width=check_epsilon("Guarantee.bounded_range", epsilon))
+        loss = BoundedRange(width=check_epsilon("Guarantee.bounded_range", epsilon))
         return cls(loss=loss, unit=unit, trust=trust, assumptions=tuple(assumptions))
 
     @classmethod
@@ -144,7 +163,7 @@ class Guarantee:
     ) -> Guarantee:
         """Return `slack`-approximate rho-zCDP."""
         owner = "Guarantee.zcdp"
-        loss = _loss.ZCDP(rho=check_epsilon(owner, rho, name="rho"), slack=check_delta(owner, slack, name="slack"))
+        loss = ZCDP(rho=check_epsilon(owner, rho, name="rho"), slack=check_delta(owner, slack, name="slack"))
         return cls(loss=loss, unit=unit, trust=trust, assumptions=tuple(assumptions))
 
     @classmethod
@@ -159,7 +178,7 @@ class Guarantee:
         assumptions: Sequence[str] = (),
     ) -> Guarantee:
         """Return the Renyi guarantee with divergence at most values[i] at orders[i], `slack`-approximately."""
-        loss = _loss.RDP(orders=tuple(orders), values=tuple(values), slack=slack)
+        loss = RDP(orders=tuple(orders), values=tuple(values), slack=slack)
         return cls(loss=loss, unit=unit, trust=trust, assumptions=tuple(assumptions))
 
     @classmethod
@@ -176,7 +195,7 @@ class Guarantee:
         owner = "Guarantee.gaussian"
         reach = check_epsilon(owner, sensitivity, name="sensitivity")
         noise = sigma if sigma == math.inf else check_positive(owner, "sigma", sigma)
-        loss = _loss.Gaussian(mu=quotient_up(reach, noise))
+        loss = Gaussian(mu=quotient_up(reach, noise))
         return cls(loss=loss, unit=unit, trust=trust, assumptions=tuple(assumptions))
 
     @classmethod
@@ -190,7 +209,7 @@ class Guarantee:
         assumptions: Sequence[str] = (),
     ) -> Guarantee:
         """Return the guarantee with privacy profile deltas[i] at epsilons[i], worst over both directions."""
-        loss = _loss.Profile(epsilons=tuple(epsilons), deltas=tuple(deltas))
+        loss = Profile(epsilons=tuple(epsilons), deltas=tuple(deltas))
         return cls(loss=loss, unit=unit, trust=trust, assumptions=tuple(assumptions))
 
     def epsilon(self, delta: float = 0.0) -> float:
@@ -202,7 +221,10 @@ class Guarantee:
         return self.loss.delta(check_epsilon("Guarantee.delta", epsilon))
 
     def then(self, other: Guarantee) -> Guarantee:
-        """Return both in sequence, on the same labels; `other` may depend on what this one released."""
+        """Return both in sequence, on the same labels; `other` may depend on what this one released.
+
+        Epsilons add at most; the loss keeps its parts, so that `epsilon(delta)` is the tightest known for all of them.
+        """
         return self.in_sequence([self, other])
 
     def beside(self, other: Guarantee) -> Guarantee:
@@ -212,18 +234,18 @@ class Guarantee:
     def times(self, count: int) -> Guarantee:
         """Return `count` of this in sequence."""
         number = check_integer("Guarantee.times", "count", count, least=0)
-        loss = _loss.sequence([(self.loss, number)])
+        loss = sequence([(self.loss, number)])
         return dataclasses.replace(self, loss=loss, name="", parts=((f"{number} x {self._title()}", self),))
 
     @staticmethod
     def in_sequence(guarantees: Iterable[Guarantee]) -> Guarantee:
         """Return all of them in sequence; the same as `then` from left to right, in one pass."""
-        return _combined(list(guarantees), lambda losses: _loss.sequence((loss, 1) for loss in losses))
+        return _combine(list(guarantees), lambda losses: sequence((loss, 1) for loss in losses))
 
     @staticmethod
     def in_parallel(guarantees: Iterable[Guarantee]) -> Guarantee:
         """Return all of them in parallel; the same as `beside` from left to right, in one pass."""
-        return _combined(list(guarantees), _loss.parallel)
+        return _combine(list(guarantees), parallel)
 
     def named(self, name: str) -> Guarantee:
         """Return a copy with this display name: one line of a composed budget."""
@@ -251,11 +273,11 @@ class Guarantee:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Guarantee:
         """Return the guarantee that `to_json` wrote; equal to it, and with the same numbers."""
-        check_fields(data)
+        _check_json_fields(data)
         return cls(
-            loss=_loss.read_loss(data["loss"]),
+            loss=read_loss(data["loss"]),
             unit=data["unit"],
-            trust=read_trust(data["trust"]),
+            trust=_read_trust(data["trust"]),
             assumptions=tuple(str(text) for text in data.get("assumptions", ())),
             name=str(data.get("name", "")),
             parts=tuple((part["name"], cls.from_json(part["guarantee"])) for part in data.get("parts", ())),
@@ -267,21 +289,21 @@ class Guarantee:
     def _cost(self) -> str:
         worst = self.epsilon()
         if math.isfinite(worst):
-            return f"epsilon = {shown(worst)} (pure)"
-        slack = f", slack = {shown(self.loss.slack)}" if self.loss.slack else ""
-        epsilon = shown(self.epsilon(SHOWN_DELTA))
+            return f"epsilon = {format_up(worst)} (pure)"
+        slack = f", slack = {format_up(self.loss.slack)}" if self.loss.slack else ""
+        epsilon = format_up(self.epsilon(SHOWN_DELTA))
         return f"epsilon = {epsilon} at delta = {SHOWN_DELTA:g} ({self.loss.kind}{slack})"
 
     def _title(self) -> str:
         return self.name or self.loss.kind
 
     def lines(self) -> tuple[tuple[str, Guarantee], ...]:
-        """Return the lines that this takes in a composed budget: a nameless composition shows its own parts."""
+        """Return (name, guarantee) of each line of a budget table: a nameless composition shows its own parts."""
         return self.parts if self.parts and not self.name else ((self._title(), self),)
 
 
-def _combined(guarantees: list[Guarantee], rule: Any) -> Guarantee:
-    """Return the composition: one unit, all trust, all assumptions, all parts."""
+def _combine(guarantees: list[Guarantee], rule: Any) -> Guarantee:
+    """Return the composition of guarantees of one unit; `rule` composes their losses, the rest is united."""
     if not guarantees:
         raise invalid("Guarantee", "guarantees", "hold at least one", got=guarantees)
     units = sorted({guarantee.unit.value for guarantee in guarantees})
@@ -301,7 +323,7 @@ def _combined(guarantees: list[Guarantee], rule: Any) -> Guarantee:
 
 
 def read_unit(value: Any) -> Unit:
-    """Return the unit of this value, or say which there are."""
+    """Return the unit that a value of `Unit`, or its text, names; anything else is refused with the nearest name."""
     try:
         return Unit(value)
     except ValueError:
@@ -310,7 +332,7 @@ def read_unit(value: Any) -> Unit:
         raise invalid("Guarantee", "unit", "name a neighbouring relation", got=value, fix=fix) from None
 
 
-def read_trust(names: Any) -> Trust:
+def _read_trust(names: Any) -> Trust:
     """Return the union of the named trusts."""
     known = {str(member.name).lower(): member for member in _TRUST_WORDS}
     trust = Trust.NO_ONE
@@ -321,7 +343,7 @@ def read_trust(names: Any) -> Trust:
     return trust
 
 
-def check_fields(data: Any) -> None:
+def _check_json_fields(data: Any) -> None:
     """Refuse what is not a guarantee's JSON: a promise is never guessed."""
     fields = {"loss", "unit", "trust", "assumptions", "name", "parts"}
     got = set(data) if isinstance(data, dict) else set()
@@ -330,10 +352,10 @@ def check_fields(data: Any) -> None:
         raise invalid("Guarantee.from_json", "data", must, got=sorted(got) if got else data)
 
 
-def shown(value: float) -> str:
+def format_up(value: float) -> str:
     """Return a number in six digits, rounded up from the shortest decimal that names it.
 
-    >>> shown(1.0), shown(0.1), shown(1.00000001), shown(math.inf)
+    >>> format_up(1.0), format_up(0.1), format_up(1.00000001), format_up(math.inf)
     ('1', '0.1', '1.00001', 'inf')
     """
     if math.isinf(value):
@@ -353,8 +375,6 @@ def advantage_bound(epsilon: float, *, delta: float = 0.0) -> float:
     for the complement, 1 - f <= E (1 - t) + delta. Add them: (t - f)(1 + E) <= E - 1 + 2 delta. Randomized response
     between two labels attains it at delta = 0. Rounded up, as privacy numbers are.
     """
-    from labeldp.validate import check_delta, check_epsilon
-
     # (E - 1) / (E + 1) = tanh(epsilon / 2) does not overflow, and 2 / (E + 1) = 1 - tanh(epsilon / 2).
     half = math.tanh(check_epsilon("advantage_bound", epsilon) / 2.0)
     return min(1.0, (half + check_delta("advantage_bound", delta) * (1.0 - half)) * ROUND_UP)

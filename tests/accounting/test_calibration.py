@@ -13,11 +13,10 @@ from labeldp.accounting import (
     analytic_gaussian_sigma,
     calibrate,
     discrete_gaussian_sigma,
-    gaussian_delta,
-    gaussian_epsilon,
     laplace_scale,
     zcdp_rho,
 )
+from labeldp.accounting.calibration import gaussian_delta, gaussian_epsilon
 from labeldp.errors import LabelDPError, PrivacyError
 from labeldp.guarantee import Guarantee
 

@@ -375,7 +375,7 @@ def start(program, *arguments):
 
 RACE = """
 import sys
-from labeldp.accounting.ledger import Ledger, fingerprint
+from labeldp.accounting import Ledger, fingerprint
 from labeldp.errors import BudgetError
 from labeldp.guarantee import Guarantee
 rows = fingerprint("toy", n_rows=100)
@@ -407,7 +407,7 @@ def test_eight_processes_race_for_a_budget_of_three(path):
 
 KILLS = """
 import os, random, signal, sys, time
-from labeldp.accounting.ledger import Ledger, fingerprint
+from labeldp.accounting import Ledger, fingerprint
 from labeldp.guarantee import Guarantee
 rows, chance = fingerprint("toy", n_rows=100), random.Random(int(sys.argv[2]))
 ledger = Ledger(sys.argv[1], budget=1e6)

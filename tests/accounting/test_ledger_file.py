@@ -14,9 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from labeldp.accounting import Ledger
-from labeldp.accounting.ledger import fingerprint
-from labeldp.accounting.ledger_file import APPLICATION_ID, SCHEMA, Draft, Record, next_record, writing
+from labeldp.accounting import Ledger, fingerprint
+from labeldp.accounting.ledger_file import APPLICATION_ID, SCHEMA, Draft, Record, next_record, open_for_writing
 from labeldp.errors import LabelDPError, PrivacyError
 from labeldp.guarantee import Guarantee
 
@@ -138,13 +137,15 @@ def test_each_row_is_bound_to_the_one_before():
     assert (first.previous, second.previous) == ("0" * 64, first.hash)
     # JSON keeps fields apart: moving a character from one to the next is another row.
     fields = {"id": 1, "kind": "budget", "when": "", "previous": "", "hash": "", "label_set": None}
-    assert Record(**fields, who="ab", content="c").sealed() != Record(**fields, who="a", content="bc").sealed()
+    assert (
+        Record(**fields, who="ab", content="c").compute_hash() != Record(**fields, who="a", content="bc").compute_hash()
+    )
 
 
 def test_what_raises_inside_a_transaction_leaves_no_row(ledger, path):
     before = path.read_bytes()
     bad = Draft(kind="no such kind", label_set=None, who="ann", content="{}")
-    with pytest.raises(LabelDPError, match="CHECK constraint"), writing(path, timeout=1.0) as table:
+    with pytest.raises(LabelDPError, match="CHECK constraint"), open_for_writing(path, timeout=1.0) as table:
         [table.append(draft) for draft in (dataclasses.replace(bad, kind="budget"), bad)]
     assert path.read_bytes() == before
 
@@ -259,7 +260,7 @@ HEADER = """
 import os, resource, signal, sys
 import labeldp.loss.base
 from labeldp.accounting import ledger_file
-from labeldp.accounting.ledger import Ledger, fingerprint
+from labeldp.accounting import Ledger, fingerprint
 from labeldp.errors import LabelDPError
 from labeldp.guarantee import Guarantee
 rows = fingerprint("toy", n_rows=100)

@@ -8,7 +8,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from labeldp.accounting.ledger import fingerprint
+from labeldp.accounting import fingerprint
 from labeldp.accounting.ledger_file import CHUNK
 from labeldp.errors import LabelDPError
 

@@ -89,7 +89,7 @@ def test_random_participation_equals_enumeration_where_the_grid_holds_every_m(n:
 def full_sum(n: int, alpha: float, theta: float, epsilon: float) -> float:
     """The exact delta for random m: every m in turn, all n1, both directions, straight from the laws."""
     factorials = laws.log_factorials(n)
-    sums = laws.noisy_sums(n, alpha, rows=n + 1, factorials=factorials)
+    sums = laws.laws_of_noisy_sums(n, alpha, rows=n + 1, factorials=factorials)
     chance = laws.binomial(n, theta, factorials)
     total = np.zeros((2, n))
     for m in range(1, n + 1):
@@ -108,7 +108,7 @@ def test_grid_bounds_the_full_sum_and_fixed_m_does_not(n: int, alpha: float, the
     assert exact <= bound <= 1.5 * exact  # an upper bound, and no looser than a grid of 17 must be
     factorials = laws.log_factorials(n)
     m = round(theta * n)  # the broken twin: the number of participants taken at its mean
-    rows = laws.noisy_sums(n, alpha, rows=n + 1, factorials=factorials) @ laws.report_table(n, m, factorials)
+    rows = laws.laws_of_noisy_sums(n, alpha, rows=n + 1, factorials=factorials) @ laws.report_table(n, m, factorials)
     fixed = np.maximum(rows[1:] - math.exp(epsilon) * rows[:-1], 0).sum(axis=1).max()
     assert fixed < exact
 
@@ -117,7 +117,7 @@ def test_all_positives_are_scanned_not_only_the_ends():
     # The prototype's scan found settings where the worst n1 is inside; half of the n1 and both directions cover all.
     n, alpha, epsilon = 60, 0.45, 0.02
     factorials = laws.log_factorials(n)
-    rows = laws.noisy_sums(n, alpha, rows=n + 1, factorials=factorials) @ laws.report_table(n, n, factorials)
+    rows = laws.laws_of_noisy_sums(n, alpha, rows=n + 1, factorials=factorials) @ laws.report_table(n, n, factorials)
     up = np.maximum(rows[1:] - math.exp(epsilon) * rows[:-1], 0).sum(axis=1)
     down = np.maximum(rows[:-1] - math.exp(epsilon) * rows[1:], 0).sum(axis=1)
     np.testing.assert_allclose(up, down[::-1], rtol=1e-10)  # the symmetry; 1e-10: rounding of two different sums

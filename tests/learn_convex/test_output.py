@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from labeldp.accounting import analytic_gaussian_sigma, gaussian_delta
+from labeldp.accounting import analytic_gaussian_sigma
+from labeldp.accounting.calibration import gaussian_delta
 from labeldp.errors import LabelDPError, PrivacyError
 from labeldp.guarantee import Trust, Unit
 from labeldp.learn.convex import OutputPerturbation

@@ -11,7 +11,7 @@ from hypothesis import Phase, assume, given, settings
 from hypothesis import strategies as st
 
 from labeldp.loss import RDP, ZCDP, Beside, BoundedRange, Gaussian, Profile, Pure, Then, parallel, read_loss, sequence
-from labeldp.loss.compose import convolved
+from labeldp.loss.compose import convolve_parts
 
 E = math.e
 RESPONSE = Profile(epsilons=(0.0, 1.0), deltas=((E - 1) / (E + 1), 0.0))
@@ -200,7 +200,7 @@ def test_a_million_responses():
 def test_a_grid_that_rounds_losses_down_is_caught():
     """The broken twin: the same masses one grid point lower fall below the enumerated delta."""
     worsts = [0.1, 0.21, 0.33, 0.47]
-    pair = convolved(tuple((Pure(worst=worst), 1) for worst in worsts))
+    pair = convolve_parts(tuple((Pure(worst=worst), 1) for worst in worsts))
     exact = convolve_exactly(worsts, 0.3)
     step = pair.losses[1] - pair.losses[0]
     lowered = type(pair)(losses=pair.losses - step, masses=pair.masses, infinite=pair.infinite)

@@ -19,7 +19,9 @@ from labeldp.random import NoiseKey
 
 def law_of_reports(n: int, positives: int, alpha: float, m: int) -> np.ndarray:
     factorials = laws.log_factorials(n)
-    return laws.noisy_sums(n, alpha, rows=n + 1, factorials=factorials)[positives] @ laws.report_table(n, m, factorials)
+    return laws.laws_of_noisy_sums(n, alpha, rows=n + 1, factorials=factorials)[positives] @ laws.report_table(
+        n, m, factorials
+    )
 
 
 def positive_reports(alpha: float, n: int, positives: int, clusters: int, seed: int) -> np.ndarray:

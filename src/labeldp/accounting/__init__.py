@@ -1,58 +1,49 @@
-"""Budgets and noise: how much noise a budget needs, and what noise costs. Every answer ends on the safe side.
+"""Budgets and noise: what was spent, what is left, how much noise a budget needs. Every answer ends on the safe side.
 
+>>> from labeldp.accounting import analytic_gaussian_sigma, what_is_left
 >>> round(analytic_gaussian_sigma(epsilon=1.0, delta=1e-5, sensitivity=1.0), 4)
 3.7306
+>>> what_is_left(1.0, after=0.25)
+0.75
+
+| question | call |
+|---|---|
+| what was spent on these labels, and what may be | `Ledger`, `LedgerEntry`, `fingerprint` |
+| how much noise does a budget need | `analytic_gaussian_sigma`, `discrete_gaussian_sigma`, `laplace_scale`, `zcdp_rho` |
+| the same for a mechanism of my own | `calibrate` |
+| how much of an epsilon is left after a part of it | `what_is_left` |
+| what the peer-to-peer mechanism costs, and which alpha meets a budget | `peers_epsilon`, `calibrate_peers` |
+| how large clusters must be | `least_cluster_size` |
+
+More about peers (theta, the papers' bounds) is in `labeldp.accounting.peers`, more about noise and clusters in
+`labeldp.accounting.calibration`. What an epsilon means to someone who guesses a label is said by
+`labeldp.guarantee.advantage_bound` and `best_guess`.
 """
 
 from labeldp.accounting.calibration import (
-    AssociationBound,
     analytic_gaussian_sigma,
     calibrate,
     discrete_gaussian_sigma,
-    gaussian_delta,
-    gaussian_epsilon,
-    label_association,
     laplace_scale,
     least_cluster_size,
     what_is_left,
     zcdp_rho,
 )
-from labeldp.accounting.ledger import Ledger, LedgerEntry, fingerprint
-from labeldp.accounting.peers import (
-    PeerSettings,
-    calibrate_peers,
-    calibrate_peers_both,
-    calibrate_peers_theta,
-    peers_delta,
-    peers_epsilon,
-    peers_paper_epsilon,
-    peers_shuffle_epsilon,
-)
-from labeldp.guarantee import advantage_bound, best_guess
+from labeldp.accounting.ledger import Ledger, LedgerEntry
+from labeldp.accounting.ledger_file import fingerprint
+from labeldp.accounting.peers import calibrate_peers, peers_epsilon
 
 __all__ = [
-    "AssociationBound",
     "Ledger",
     "LedgerEntry",
-    "PeerSettings",
-    "advantage_bound",
     "analytic_gaussian_sigma",
-    "best_guess",
     "calibrate",
     "calibrate_peers",
-    "calibrate_peers_both",
-    "calibrate_peers_theta",
     "discrete_gaussian_sigma",
     "fingerprint",
-    "gaussian_delta",
-    "gaussian_epsilon",
-    "label_association",
     "laplace_scale",
     "least_cluster_size",
-    "peers_delta",
     "peers_epsilon",
-    "peers_paper_epsilon",
-    "peers_shuffle_epsilon",
     "what_is_left",
     "zcdp_rho",
 ]

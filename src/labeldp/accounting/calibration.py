@@ -1,50 +1,35 @@
-r"""The least noise that meets a budget, for anything that states a guarantee.
+r"""Noise from a budget: the least that meets it, for the noises of this house and for anything that states a guarantee.
 
->>> from labeldp import Guarantee
+>>> round(analytic_gaussian_sigma(epsilon=1.0, delta=1e-5, sensitivity=1.0), 4)
+3.7306
 >>> def sixty_responses(noise: float) -> Guarantee:
 ...     return Guarantee.pure(1.0 / noise).times(60)
 >>> noise = calibrate(sixty_responses, epsilon=2.0, delta=1e-6, low=1e-3, high=1e6)
 >>> sixty_responses(noise).epsilon(1e-6) <= 2.0
 True
 
-Design notes: the answer was evaluated and met the budget, so it is right even where the guarantee is not monotone in
-the parameter; monotony only makes it the least one.
+| call | answers | exact for |
+|---|---|---|
+| `calibrate` | the least parameter of any family of guarantees | what the family states |
+| `analytic_gaussian_sigma` | sigma of Gaussian noise | continuous noise (Balle & Wang) |
+| `discrete_gaussian_sigma` | sigma of discrete Gaussian noise | its zCDP, rho = sensitivity^2/(2 sigma^2) |
+| `laplace_scale` | scale of (discrete) Laplace noise | pure epsilon |
+| `zcdp_rho` | rho that implies (epsilon, delta) | the conversion |
+| `what_is_left` | the rest of a pure budget | sums of floats |
 
-The analytic Gaussian mechanism: noise from a budget, and a budget from noise, exactly.
+Sensitivity is named in every call; there is no "noise multiplier". The textbook sigma = sensitivity sqrt(2
+log(1.25/delta))/epsilon is larger than the analytic one, and wrong for epsilon > 1.
 
->>> sigma = analytic_gaussian_sigma(epsilon=1.0, delta=1e-5, sensitivity=1.0)
->>> round(sigma, 4), gaussian_delta(1.0, sigma=sigma, sensitivity=1.0) <= 1e-5
-(3.7306, True)
-
-References: Balle & Wang 2018 (Theorem 8 and Algorithm 1).
-
-Design notes: the textbook sigma = sensitivity sqrt(2 log(1.25/delta))/epsilon is larger, and wrong for epsilon > 1.
-Sensitivity is named in every call; there is no "noise multiplier".
-
-Noise for a budget, where the mechanism's own guarantee is zCDP or pure.
-
->>> rho = zcdp_rho(epsilon=1.0, delta=1e-5)
->>> round(rho, 5), Guarantee.zcdp(rho).epsilon(1e-5) <= 1.0
-(0.03056, True)
-
-References: Canonne, Kamath & Steinke 2020 (discrete Gaussian: rho = sensitivity^2/(2 sigma^2); the conversion);
-Dwork et al. 2006 (Laplace).
-
-How small a cluster can be: the Label Association Problem, and the precision that no private mechanism exceeds.
-
-A cluster holds s examples with s different labels out of K. From a private release one wants to name the labels that
-occur in each cluster. Naming more labels buys recall and costs precision; without privacy both can be 1.
+**How small a cluster can be** (`label_association`): the precision that no private mechanism exceeds. A cluster holds s
+examples with s different labels out of K. From a private release one wants to name the labels that occur in each
+cluster. Naming more labels buys recall and costs precision; without privacy both can be 1.
 
 >>> bound = label_association(epsilon=1.0, cluster_size=10, n_classes=1000)
->>> round(bound.best_precision, 3), round(bound.largest_product, 3)
-(0.027, 0.027)
->>> bound.too_small
-True
+>>> round(bound.best_precision, 3), round(bound.largest_product, 3), bound.too_small
+(0.027, 0.027, True)
 
-References: Esfandiari, Mirrokni, Syed, Vassilvitskii 2022 (Definition 2, Theorem 5 and its proof).
-
-Design notes. Their proof: let labels be assigned at random, and redraw one of them, y', outside its cluster's set. A
-mechanism that names a true label with probability at least `recall` also names y' without its being there with
+The proof of Esfandiari et al.: let labels be assigned at random, and redraw one of them, y', outside its cluster's set.
+A mechanism that names a true label with probability at least `recall` also names y' without its being there with
 probability at least e^-epsilon recall, and there are K - s such labels in each cluster, so that
 
     precision * recall <= s e^epsilon / (K - s)                                       (largest_product).
@@ -55,6 +40,13 @@ data sets have the same law: per cluster s recall are right and at least (K - s)
     precision <= s e^epsilon / (s e^epsilon + K - s),                                  (best_precision)
 
 whatever the recall. At epsilon = 0 it is the s/K of blind naming; for s = 1 randomized response attains it.
+
+References: Balle & Wang 2018 (Theorem 8 and Algorithm 1); Canonne, Kamath & Steinke 2020 (discrete Gaussian; the
+conversion of zCDP); Dwork et al. 2006 (Laplace); Esfandiari, Mirrokni, Syed, Vassilvitskii 2022 (Definition 2, Theorem
+5 and its proof).
+
+Design notes. Every answer was evaluated and met the budget, so it is right even where the guarantee is not monotone in
+the parameter; monotony only makes it the least one.
 """
 
 from __future__ import annotations
@@ -71,6 +63,8 @@ from labeldp.validate import check_delta, check_epsilon, check_integer, check_po
 
 #: The bracket ends this narrow, relative to the parameter: noise a trillionth above the least is no loss.
 WIDTH = 1e-12
+#: Below this rho there is no signal left in any statistic of a data set that fits on earth.
+LEAST_RHO = 1e-30
 
 
 def calibrate(
@@ -78,8 +72,25 @@ def calibrate(
 ) -> float:
     """Return the least parameter in [low, high] whose guarantee is (epsilon, delta)-DP: more parameter, more noise.
 
-    *Guarantee*: both .epsilon(delta) <= epsilon and .delta(epsilon) <= delta hold for what is returned, evaluated.
-    Bisection on a logarithmic scale; refuses a budget that `high` does not meet.
+    Parameters
+    ----------
+    make_guarantee : callable
+        From a parameter (a scale, a sigma, 1/rho) to the `Guarantee` that it gives.
+    epsilon, delta : float
+        The budget.
+    low, high : float
+        Where to look, both > 0; `high` must meet the budget.
+
+    Returns
+    -------
+    float
+        *Guarantee*: both .epsilon(delta) <= epsilon and .delta(epsilon) <= delta hold for it, evaluated. It is within a
+        trillionth of the least, by bisection on a logarithmic scale.
+
+    Raises
+    ------
+    PrivacyError
+        If `high` does not meet the budget.
     """
     owner = "calibrate"
     target, slack = check_epsilon(owner, epsilon), check_delta(owner, delta)
@@ -94,31 +105,10 @@ def calibrate(
     if not meets(high):
         fix = f"Raise `high`, or allow more than epsilon = {target!r}, delta = {slack!r}."
         raise invalid(owner, "high", "meet the budget", got=high, fix=fix, kind=PrivacyError)
-    return low if meets(low) else _narrowed(meets, low, high)
+    return low if meets(low) else _narrow_bracket(meets, low, high)
 
 
-def what_is_left(budget: float, *, after: float) -> float:
-    """Return the largest pure epsilon that, in sequence with the pure epsilon `after`, keeps within `budget`.
-
-    Sums of guarantees are exact and round up, so the last digit of a difference matters.
-
-    >>> 0.1 + what_is_left(0.3, after=0.1) <= 0.3
-    True
-    """
-    total, spent = (
-        check_epsilon("what_is_left", budget, name="budget"),
-        check_epsilon("what_is_left", after, name="after"),
-    )
-    if math.isinf(total):
-        return total
-    if spent > total:
-        raise invalid("what_is_left", "after", f"be within the budget {total:g}", got=after, kind=BudgetError)
-    rest = total - spent
-    # The difference is rounded to nearest: one step down mends it if it went up.
-    return rest if Fraction(spent) + Fraction(rest) <= Fraction(total) else math.nextafter(rest, 0.0)
-
-
-def _narrowed(meets: Callable[[float], bool], low: float, high: float) -> float:
+def _narrow_bracket(meets: Callable[[float], bool], low: float, high: float) -> float:
     """Return the upper end of a bracket whose upper end meets the budget and whose lower end does not."""
     while high / low > 1 + WIDTH:
         middle = math.sqrt(low) * math.sqrt(high)
@@ -163,34 +153,6 @@ def analytic_gaussian_sigma(*, epsilon: float, delta: float, sensitivity: float)
     return calibrate(noise, epsilon=target, delta=slack, low=1e-9, high=1.0 / slack) * reach
 
 
-def zcdp_rho(*, epsilon: float, delta: float) -> float:
-    """Return the largest rho whose zCDP implies (epsilon, delta)-DP, from below.
-
-    *Guarantee*: Guarantee.zcdp(returned).epsilon(delta) <= epsilon, by evaluation.
-
-    *Edge cases*: epsilon = inf gives inf; epsilon = 0 and delta = 0 give what they can, down to 0.
-    """
-    target, slack = check_epsilon("zcdp_rho", epsilon), check_delta("zcdp_rho", delta)
-    if math.isinf(target):
-        return math.inf
-    if slack == 0:
-        return 0.0
-    if Guarantee.zcdp(LEAST_RHO).epsilon(slack) > target:
-        return 0.0
-    # rho <= epsilon + log(1/(1 - delta)) in any case; the parameter is 1/rho, so that more means more noise.
-    most = 4.0 * (target + 1.0) - 4.0 * math.log1p(-slack) + 4.0
-    found = calibrate(_inverse_rho, epsilon=target, delta=slack, low=1.0 / most, high=1.0 / LEAST_RHO)
-    return 1.0 / found
-
-
-#: Below this rho there is no signal left in any statistic of a data set that fits on earth.
-LEAST_RHO = 1e-30
-
-
-def _inverse_rho(parameter: float) -> Guarantee:
-    return Guarantee.zcdp(1.0 / parameter)
-
-
 def discrete_gaussian_sigma(*, epsilon: float, delta: float, sensitivity: float) -> float:
     """Return the least sigma for which discrete Gaussian noise is (epsilon, delta)-DP through its zCDP, from above.
 
@@ -212,6 +174,31 @@ def discrete_gaussian_sigma(*, epsilon: float, delta: float, sensitivity: float)
     return guess
 
 
+def zcdp_rho(*, epsilon: float, delta: float) -> float:
+    """Return the largest rho whose zCDP implies (epsilon, delta)-DP, from below.
+
+    *Guarantee*: Guarantee.zcdp(returned).epsilon(delta) <= epsilon, by evaluation.
+
+    *Edge cases*: epsilon = inf gives inf; epsilon = 0 and delta = 0 give what they can, down to 0.
+    """
+    target, slack = check_epsilon("zcdp_rho", epsilon), check_delta("zcdp_rho", delta)
+    if math.isinf(target):
+        return math.inf
+    if slack == 0:
+        return 0.0
+    if Guarantee.zcdp(LEAST_RHO).epsilon(slack) > target:
+        return 0.0
+    # rho <= epsilon + log(1/(1 - delta)) in any case; the parameter is 1/rho, so that more means more noise.
+    most = 4.0 * (target + 1.0) - 4.0 * math.log1p(-slack) + 4.0
+    found = calibrate(_guarantee_of_inverse, epsilon=target, delta=slack, low=1.0 / most, high=1.0 / LEAST_RHO)
+    return 1.0 / found
+
+
+def _guarantee_of_inverse(parameter: float) -> Guarantee:
+    """Return zCDP of 1 / parameter: more parameter, more noise."""
+    return Guarantee.zcdp(1.0 / parameter)
+
+
 def laplace_scale(*, epsilon: float, sensitivity: float) -> float:
     """Return the scale of (discrete) Laplace noise for pure epsilon at this L1 sensitivity, rounded up.
 
@@ -225,6 +212,27 @@ def laplace_scale(*, epsilon: float, sensitivity: float) -> float:
     if target == 0 and reach > 0:
         raise invalid(owner, "epsilon", "be > 0", got=epsilon, fix="No finite noise gives epsilon 0.")
     return 0.0 if reach == 0 else quotient_up(reach, target)
+
+
+def what_is_left(budget: float, *, after: float) -> float:
+    """Return the largest pure epsilon that, in sequence with the pure epsilon `after`, keeps within `budget`.
+
+    Sums of guarantees are exact and round up, so the last digit of a difference matters.
+
+    >>> 0.1 + what_is_left(0.3, after=0.1) <= 0.3
+    True
+    """
+    total, spent = (
+        check_epsilon("what_is_left", budget, name="budget"),
+        check_epsilon("what_is_left", after, name="after"),
+    )
+    if math.isinf(total):
+        return total
+    if spent > total:
+        raise invalid("what_is_left", "after", f"be within the budget {total:g}", got=after, kind=BudgetError)
+    rest = total - spent
+    # The difference is rounded to nearest: one step down mends it if it went up.
+    return rest if Fraction(spent) + Fraction(rest) <= Fraction(total) else math.nextafter(rest, 0.0)
 
 
 @dataclass(frozen=True, kw_only=True)

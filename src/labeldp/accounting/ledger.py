@@ -2,6 +2,7 @@
 
 >>> import tempfile
 >>> from pathlib import Path
+>>> from labeldp.accounting import fingerprint
 >>> from labeldp.guarantee import Guarantee
 >>> ledger = Ledger(Path(tempfile.mkdtemp()) / "ledger.sqlite", budget=2.0)
 >>> rows = fingerprint("adult", n_rows=48842)
@@ -14,18 +15,15 @@ Traceback (most recent call last):
 labeldp.errors.BudgetError: Ledger.charge: `guarantee` must keep label set 'income' within its budget of epsilon = 2 at
 delta = 0, got 1 asked, 1.5 spent, 0.5 left (2.5 in all). Ask for less, or have the budget raised with set_budget.
 
-References: DESIGN.md, "Guarantees" (composition); Dwork, McSherry, Nissim & Smith 2006 (sequence).
+Two kinds of rows: a release that was charged (`LedgerEntry`) and a budget that was set (`BudgetEntry`). All releases of
+a label set compose in sequence, since any two may share rows.
+
+References: Dwork, McSherry, Nissim & Smith 2006 (composition in sequence); `labeldp.loss.compose` has ours.
 
 Design notes. The budget is compared and the row is written in one transaction, before any noise is drawn: a crash may
-waste budget, and can never hide a release. The file is described in `_ledger_file`, the values in `_ledger_entry`.
-A process reads all rows at each call and checks their chain; nothing is remembered between calls, so replay is the only
+waste budget, and can never hide a release. The file itself is the subject of `labeldp.accounting.ledger_file`. A
+process reads all rows at each call and checks their chain; nothing is remembered between calls, so replay is the only
 path there is and live equals replay by construction.
-
-What a ledger says: a release that was charged, a budget that was set; both plain values read back from a row.
-
->>> budget = BudgetEntry(id=1, label_set=None, epsilon=2.0, delta=0.0, who="ann@desk", when="2030-01-01T00:00:00+00:00")
->>> budget.limit
-(2.0, 0.0)
 """
 
 from __future__ import annotations
@@ -43,22 +41,39 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from labeldp.accounting.ledger_file import Draft, Record, Table, fingerprint, read, tampered, writing
+from labeldp.accounting.ledger_file import (
+    Draft,
+    Record,
+    Table,
+    open_for_writing,
+    read_records,
+    tampering_error,
+)
 from labeldp.errors import BudgetError, Described, LabelDPError, PrivacyError, invalid
-from labeldp.guarantee import Guarantee, shown
+from labeldp.guarantee import Guarantee, format_up
 from labeldp.loss.base import from_number, to_number
 from labeldp.validate import check_delta, check_epsilon, check_integer, check_positive
-
-__all__ = ["BudgetEntry", "Ledger", "LedgerEntry", "fingerprint"]
 
 #: How far a sum may pass its budget, relatively. A decimal as a double errs by 2^-53: the charges' sum by that much
 #: below, the budget by that much above, and the sum is rounded up by 2^-52. So three times 0.1 fits into 0.3, and
 #: whatever a person would not call equal does not fit.
 ROUNDING = 2.0**-50
+OWNER = "Ledger.charge"
+#: Names and guarantees of what a release was made of.
+Parts = tuple[tuple[str, Guarantee], ...]
 
 
 class Ledger:
     """An append-only record of releases, and the budget of each label set.
+
+    Parameters
+    ----------
+    path : str or path
+        The file; made at the first charge, or at once where a `budget` is given.
+    budget, delta : float, optional
+        The default budget of every label set without its own: epsilon at this delta.
+    timeout : float
+        Seconds to wait for another process that is writing.
 
     *What is recorded*, all of it public: the label set's name, a fingerprint of the data set's identity and row ids,
     the number of rows, the guarantee, the mechanism's description, the names and guarantees of its parts, whether the
@@ -90,8 +105,8 @@ class Ledger:
         share = check_delta("Ledger", delta)
         self._default = None if budget is None else (check_epsilon("Ledger", budget, name="budget"), share)
         records = self._read()
-        if self._default is not None and budget_of(records, None) is None:
-            with writing(self.path, timeout=self.timeout) as table:
+        if self._default is not None and find_budget(records, None) is None:
+            with open_for_writing(self.path, timeout=self.timeout) as table:
                 self._keep_default(table)
 
     def __repr__(self) -> str:
@@ -114,8 +129,27 @@ class Ledger:
 
         One transaction: what the set has spent and this guarantee, in sequence, must keep within the budget. When this
         returns, the row is on disk.
+
+        Parameters
+        ----------
+        guarantee : Guarantee
+            What the release will cost; of the same unit as the set's other releases.
+        label_set : str
+            Whose budget it is charged to.
+        rows : str
+            `fingerprint` of the data set and its rows; never the rows themselves.
+        n_rows : int
+            How many labels it is about.
+        mechanism : str
+            What makes the noise, in words.
+        parts : iterable of (str, Guarantee)
+            What the release is made of, for readers of the ledger.
+        seeded : bool
+            Whether the noise can be made again, which protects no one.
+        who, note : str
+            Who signs (user@host if left out), and anything else to remember.
         """
-        draft = release_draft(
+        draft = draft_release(
             guarantee,
             label_set=label_set,
             rows=rows,
@@ -126,11 +160,11 @@ class Ledger:
             who=who,
             note=note,
         )
-        with writing(self.path, timeout=self.timeout) as table:
+        with open_for_writing(self.path, timeout=self.timeout) as table:
             self._keep_default(table)
             check_room(guarantee, records=table.records, label_set=label_set)
             record = table.append(draft)
-        return release_entry(record)
+        return read_release(record)
 
     def set_budget(
         self, epsilon: float, *, delta: float = 0.0, label_set: str | None = "labels", who: str | None = None
@@ -138,18 +172,18 @@ class Ledger:
         """Record a new budget for a label set, or (None) for every set without its own; smaller than spent is fine."""
         owner = "Ledger.set_budget"
         limit, share = check_epsilon(owner, epsilon), check_delta(owner, delta)
-        draft = budget_draft(owner, epsilon=limit, delta=share, label_set=label_set, who=who)
-        with writing(self.path, timeout=self.timeout) as table:
+        draft = draft_budget(owner, epsilon=limit, delta=share, label_set=label_set, who=who)
+        with open_for_writing(self.path, timeout=self.timeout) as table:
             self._keep_default(table)
             table.append(draft)
 
     def budget(self, label_set: str | None = "labels") -> tuple[float, float] | None:
         """Return the (epsilon, delta) that a label set may spend, or None if nobody set one."""
-        return budget_of(self._read(), label_set)
+        return find_budget(self._read(), label_set)
 
     def spent(self, label_set: str = "labels") -> Guarantee | None:
         """Return what the releases of a label set cost together, or None if there are none."""
-        return spent(self._read(), label_set)
+        return sum_charges(self._read(), label_set)
 
     def remaining(self, label_set: str = "labels") -> float:
         """Return an epsilon that may still be charged, at the budget's delta; inf if there is no budget.
@@ -158,16 +192,16 @@ class Ledger:
         composition). Guarantees that compose better than by adding up may fit even when they look larger.
         """
         records = self._read()
-        return left(budget_of(records, label_set), spent(records, label_set))
+        return epsilon_left(find_budget(records, label_set), sum_charges(records, label_set))
 
     def entries(self, label_set: str | None = None) -> tuple[LedgerEntry, ...]:
         """Return the releases of a label set, or of all, oldest first."""
-        return releases(self._read(), label_set)
+        return select_releases(self._read(), label_set)
 
     def budgets(self, label_set: str | None = None) -> tuple[BudgetEntry, ...]:
         """Return every budget that was ever set for a label set, or for any, oldest first."""
         chosen = (record for record in self._read() if record.kind == "budget")
-        return tuple(budget_entry(record) for record in chosen if label_set in (None, record.label_set))
+        return tuple(read_budget(record) for record in chosen if label_set in (None, record.label_set))
 
     def label_sets(self) -> tuple[str, ...]:
         """Return the names of the label sets that have a release or a budget of their own, sorted."""
@@ -181,17 +215,17 @@ class Ledger:
         """
         hashes = [record.hash for record in self._read()]
         if known is not None and known not in hashes:
-            raise tampered(self.path, f"a chain without the known hash {known!r:.14}...")
+            raise tampering_error(self.path, f"a chain without the known hash {known!r:.14}...")
         return hashes[-1] if hashes else ""
 
     def _read(self) -> tuple[Record, ...]:
-        return read(self.path, timeout=self.timeout)
+        return read_records(self.path, timeout=self.timeout)
 
     def _keep_default(self, table: Table) -> None:
         """Record the default budget in a file that has none."""
-        if self._default is not None and budget_of(table.records, None) is None:
+        if self._default is not None and find_budget(table.records, None) is None:
             epsilon, delta = self._default
-            table.append(budget_draft("Ledger", epsilon=epsilon, delta=delta, label_set=None, who=None))
+            table.append(draft_budget("Ledger", epsilon=epsilon, delta=delta, label_set=None, who=None))
 
 
 def check_path(path: Any) -> Path:
@@ -203,49 +237,45 @@ def check_path(path: Any) -> Path:
 
 def check_room(guarantee: Guarantee, *, records: tuple[Record, ...], label_set: str) -> None:
     """Refuse a guarantee of another unit than the set's, or one that does not fit its budget."""
-    used = spent(records, label_set)
+    used = sum_charges(records, label_set)
     if used is not None and used.unit != guarantee.unit:
         must = f"be about the unit of label set {label_set!r}, `{used.unit.value}`"
         fix = "Guarantees of two units do not add up: use another label set."
         raise invalid("Ledger.charge", "guarantee", must, got=guarantee.unit.value, fix=fix, kind=PrivacyError)
-    limit = budget_of(records, label_set)
+    limit = find_budget(records, label_set)
     if limit is None:
         return
     total = guarantee if used is None else Guarantee.in_sequence([used, guarantee])
     # A total that cannot be computed (NaN) does not fit.
     if not total.epsilon(limit[1]) <= limit[0] * (1.0 + ROUNDING):
-        raise over_budget(guarantee, used=used, total=total, limit=limit, label_set=label_set)
+        raise over_budget_error(guarantee, used=used, total=total, limit=limit, label_set=label_set)
 
 
-def over_budget(
+def over_budget_error(
     guarantee: Guarantee, *, used: Guarantee | None, total: Guarantee, limit: tuple[float, float], label_set: str
 ) -> LabelDPError:
     """Return the refusal: budget, asked, spent, left."""
     epsilon, delta = limit
     before = 0.0 if used is None else used.epsilon(delta)
     asked, whole = guarantee.epsilon(delta), total.epsilon(delta)
-    must = f"keep label set {label_set!r} within its budget of epsilon = {shown(epsilon)} at delta = {delta:g}"
-    rest = shown_down(left(limit, used))
-    got = f"{shown(asked)} asked, {shown(before)} spent, {rest} left ({shown(whole)} in all)"
+    must = f"keep label set {label_set!r} within its budget of epsilon = {format_up(epsilon)} at delta = {delta:g}"
+    rest = format_down(epsilon_left(limit, used))
+    got = f"{format_up(asked)} asked, {format_up(before)} spent, {rest} left ({format_up(whole)} in all)"
     fix = "Ask for less, or have the budget raised with set_budget."
     if math.isinf(asked) and delta == 0 and math.isfinite(guarantee.epsilon(1e-5)):
         fix = "This guarantee is not pure: it needs a budget with delta > 0 (set_budget)."
     return invalid("Ledger.charge", "guarantee", must, got=Described(got), fix=fix, kind=BudgetError)
 
 
-def shown_down(value: float) -> str:
+def format_down(value: float) -> str:
     """Return a number in six digits, rounded down: what is left is never overstated.
 
-    >>> shown_down(0.29999999), shown_down(math.inf)
+    >>> format_down(0.29999999), format_down(math.inf)
     ('0.299999', 'inf')
     """
     if math.isinf(value):
         return "inf"
     return f"{float(Context(prec=6, rounding=ROUND_FLOOR).create_decimal(Decimal(value))):.6g}"
-
-
-Parts = tuple[tuple[str, Guarantee], ...]
-OWNER = "Ledger.charge"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -288,7 +318,7 @@ class BudgetEntry:
         return self.epsilon, self.delta
 
 
-def release_draft(
+def draft_release(
     guarantee: Guarantee,
     *,
     label_set: str,
@@ -311,22 +341,22 @@ def release_draft(
         "note": check_text("note", note),
     }
     label_set = check_name(OWNER, "label_set", label_set)
-    return Draft(kind="release", label_set=label_set, who=signature(OWNER, who), content=packed(content))
+    return Draft(kind="release", label_set=label_set, who=sign(OWNER, who), content=to_json_text(content))
 
 
-def budget_draft(owner: str, *, epsilon: float, delta: float, label_set: str | None, who: str | None) -> Draft:
+def draft_budget(owner: str, *, epsilon: float, delta: float, label_set: str | None, who: str | None) -> Draft:
     """Return the row of a budget whose numbers were checked."""
     name = None if label_set is None else check_name(owner, "label_set", label_set)
     content = {"epsilon": to_number(epsilon), "delta": delta}
-    return Draft(kind="budget", label_set=name, who=signature(owner, who), content=packed(content))
+    return Draft(kind="budget", label_set=name, who=sign(owner, who), content=to_json_text(content))
 
 
 # The same rows are read at every charge; a Record is frozen, so what it says never changes.
 @lru_cache(maxsize=16_384)
-def release_entry(record: Record) -> LedgerEntry:
+def read_release(record: Record) -> LedgerEntry:
     """Return the release that a row records."""
     data = json.loads(record.content)
-    assert record.label_set is not None  # `release_draft` wrote it
+    assert record.label_set is not None  # `draft_release` wrote it
     return LedgerEntry(
         id=record.id,
         label_set=record.label_set,
@@ -343,7 +373,7 @@ def release_entry(record: Record) -> LedgerEntry:
     )
 
 
-def budget_entry(record: Record) -> BudgetEntry:
+def read_budget(record: Record) -> BudgetEntry:
     """Return the budget that a row records."""
     data = json.loads(record.content)
     epsilon = from_number(data["epsilon"])
@@ -357,41 +387,41 @@ def budget_entry(record: Record) -> BudgetEntry:
     )
 
 
-def releases(records: Iterable[Record], label_set: str | None = None) -> tuple[LedgerEntry, ...]:
+def select_releases(records: Iterable[Record], label_set: str | None = None) -> tuple[LedgerEntry, ...]:
     """Return the releases of one label set, or of all, in the order in which they were charged."""
     chosen = (record for record in records if record.kind == "release")
-    return tuple(release_entry(record) for record in chosen if label_set in (None, record.label_set))
+    return tuple(read_release(record) for record in chosen if label_set in (None, record.label_set))
 
 
-def spent(records: Iterable[Record], label_set: str) -> Guarantee | None:
+def sum_charges(records: Iterable[Record], label_set: str) -> Guarantee | None:
     """Return what a label set's releases cost together: all in sequence, since any two may share rows."""
-    guarantees = [entry.guarantee for entry in releases(records, label_set)]
+    guarantees = [entry.guarantee for entry in select_releases(records, label_set)]
     return Guarantee.in_sequence(guarantees) if guarantees else None
 
 
-def budget_of(records: Iterable[Record], label_set: str | None) -> tuple[float, float] | None:
+def find_budget(records: Iterable[Record], label_set: str | None) -> tuple[float, float] | None:
     """Return the newest budget of the set, or else the newest default."""
     budgets = [record for record in records if record.kind == "budget"]
     for name in (label_set, None):
         mine = [record for record in budgets if record.label_set == name]
         if mine:
-            return budget_entry(mine[-1]).limit
+            return read_budget(mine[-1]).limit
     return None
 
 
-def left(limit: tuple[float, float] | None, used: Guarantee | None) -> float:
+def epsilon_left(limit: tuple[float, float] | None, used: Guarantee | None) -> float:
     """Return the epsilon that a budget still admits at its delta, by adding up; inf without a budget."""
     if limit is None or math.isinf(limit[0]):
         return math.inf
     return limit[0] if used is None else max(0.0, limit[0] - used.epsilon(limit[1]))
 
 
-def packed(content: dict[str, Any]) -> str:
+def to_json_text(content: dict[str, Any]) -> str:
     """Return strict JSON, one text for one content."""
     return json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
-def signature(owner: str, who: str | None) -> str:
+def sign(owner: str, who: str | None) -> str:
     """Return who signs: the name given, or user@host."""
     if who is not None:
         return check_name(owner, "who", who)

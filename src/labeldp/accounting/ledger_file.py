@@ -1,15 +1,21 @@
-"""The file under a ledger: an SQLite table that only grows, each row bound to the one before it.
+"""The file under a ledger: an SQLite table that only grows, each row bound to the one before it; and names of rows.
 
 >>> import tempfile
 >>> path = Path(tempfile.mkdtemp()) / "ledger.sqlite"
->>> with writing(path, timeout=1.0) as table:
+>>> with open_for_writing(path, timeout=1.0) as table:
 ...     first = table.append(Draft(kind="budget", label_set="labels", who="doctest", content="{}"))
->>> read(path, timeout=1.0) == (first,)
+>>> read_records(path, timeout=1.0) == (first,)
 True
+
+`fingerprint` says which labels a release was about, by the data set's name and row ids and never by label values:
+
+>>> first = fingerprint("adult", n_rows=3, row_ids=[7, 8, 9])
+>>> len(first), first == fingerprint("adult", n_rows=3, row_ids=[9, 8, 7])
+(64, False)
 
 References: SQLite's "Atomic Commit" and "Pragma statements" pages.
 
-Design notes.
+Design notes on the file.
 
 - A rollback journal, not a write-ahead log: one file at rest, no shared memory, and a process killed at any moment
   leaves a journal that the next opener rolls back. `synchronous=EXTRA` also syncs the directory after the journal is
@@ -21,16 +27,10 @@ Design notes.
   drops rows at the end is behind the count that AUTOINCREMENT keeps. This finds accidents and careless hands. A forger
   who rewrites the whole file is found only by someone who kept an earlier hash (`Ledger.verify(known=...)`).
 
-Which labels a release was about, told by the data set's name and row ids and never by label values.
-
->>> first = fingerprint("adult", n_rows=3, row_ids=[7, 8, 9])
->>> len(first), first == fingerprint("adult", n_rows=3, row_ids=[9, 8, 7])
-(64, False)
-
-Design notes. Every field goes into SHA-256 behind its length, so no two inputs share a text. Ids are hashed in order,
-in chunks of a fixed size: the number of rows is bounded by patience, not by memory. The hash tells whether two releases
-name the same rows; someone who can guess the ids can check the guess, so ids that are themselves secret (a social
-security number) belong in a column of their own making first.
+Design notes on fingerprints. Every field goes into SHA-256 behind its length, so no two inputs share a text. Ids are
+hashed in order, in chunks of a fixed size: the number of rows is bounded by patience, not by memory. The hash tells
+whether two releases name the same rows; someone who can guess the ids can check the guess, so ids that are themselves
+secret (a social security number) belong in a column of their own making first.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class Record:
     previous: str
     hash: str
 
-    def sealed(self) -> str:
+    def compute_hash(self) -> str:
         """Return the SHA-256 that this row must carry; JSON keeps the fields apart."""
         fields = [self.id, self.kind, self.label_set, self.when, self.who, self.content, self.previous]
         return hashlib.sha256(json.dumps(fields, separators=(",", ":")).encode()).hexdigest()
@@ -139,33 +139,33 @@ def next_record(records: tuple[Record, ...], draft: Draft) -> Record:
         "content": draft.content,
         "previous": records[-1].hash if records else ORIGIN,
     }
-    return Record(**fields, hash=Record(**fields, hash="").sealed())  # type: ignore[arg-type]
+    return Record(**fields, hash=Record(**fields, hash="").compute_hash())  # type: ignore[arg-type]
 
 
-def read(path: Path, *, timeout: float) -> tuple[Record, ...]:
+def read_records(path: Path, *, timeout: float) -> tuple[Record, ...]:
     """Return every row, after checking that the file is a ledger and that its chain holds; none if there is no file."""
     check_place(path)
     if not path.exists():
         return ()
-    with connected(path, mode="rw", timeout=timeout) as connection:
+    with open_connection(path, mode="rw", timeout=timeout) as connection:
         connection.execute("BEGIN")
-        return () if is_blank(path, connection) else checked_records(path, connection)
+        return () if is_blank(path, connection) else read_checked_records(path, connection)
 
 
 @contextmanager
-def writing(path: Path, *, timeout: float) -> Iterator[Table]:
+def open_for_writing(path: Path, *, timeout: float) -> Iterator[Table]:
     """Open one write transaction: committed when the block ends, undone when it raises."""
     check_place(path)
-    with connected(path, mode="rwc", timeout=timeout) as connection:
+    with open_connection(path, mode="rwc", timeout=timeout) as connection:
         connection.execute("BEGIN IMMEDIATE")
         if is_blank(path, connection):
-            create(connection)
-        yield Table(connection, checked_records(path, connection))
+            create_table(connection)
+        yield Table(connection, read_checked_records(path, connection))
         connection.execute("COMMIT")
 
 
 @contextmanager
-def connected(path: Path, *, mode: str, timeout: float) -> Iterator[sqlite3.Connection]:
+def open_connection(path: Path, *, mode: str, timeout: float) -> Iterator[sqlite3.Connection]:
     """Open a connection and close it, which undoes what was not committed; SQLite's complaints become ours."""
     try:
         address = f"{path.as_uri()}?mode={mode}"
@@ -176,7 +176,7 @@ def connected(path: Path, *, mode: str, timeout: float) -> Iterator[sqlite3.Conn
         finally:
             connection.close()
     except sqlite3.Error as error:
-        raise complaint(path, error, timeout=timeout) from error
+        raise translate_error(path, error, timeout=timeout) from error
 
 
 def check_place(path: Path) -> None:
@@ -186,13 +186,13 @@ def check_place(path: Path) -> None:
     except FileNotFoundError:
         if not path.parent.is_dir():
             fix = "Create the directory first."
-            raise invalid("Ledger", "path", "be in a directory that exists", got=place(path), fix=fix) from None
+            raise invalid("Ledger", "path", "be in a directory that exists", got=shorten_path(path), fix=fix) from None
         return
     except (OSError, ValueError) as error:
-        raise invalid("Ledger", "path", "name a file", got=place(path), fix=f"{error}.") from error
+        raise invalid("Ledger", "path", "name a file", got=shorten_path(path), fix=f"{error}.") from error
     if not stat.S_ISREG(mode):
         what = "directory" if stat.S_ISDIR(mode) else "special file"
-        raise invalid("Ledger", "path", "be a file", got=Described(f"the {what} {place(path)}"))
+        raise invalid("Ledger", "path", "be a file", got=Described(f"the {what} {shorten_path(path)}"))
 
 
 def is_blank(path: Path, connection: sqlite3.Connection) -> bool:
@@ -201,10 +201,10 @@ def is_blank(path: Path, connection: sqlite3.Connection) -> bool:
     The size is asked too, since SQLite takes a file of one byte for an empty one; the query before it takes the lock
     that keeps the size still.
     """
-    return number(connection, "SELECT count(*) FROM sqlite_master") == 0 and path.stat().st_size == 0
+    return read_number(connection, "SELECT count(*) FROM sqlite_master") == 0 and path.stat().st_size == 0
 
 
-def create(connection: sqlite3.Connection) -> None:
+def create_table(connection: sqlite3.Connection) -> None:
     """Mark the file as ours and lay out the table."""
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     connection.execute(f"PRAGMA user_version = {VERSION}")
@@ -212,19 +212,19 @@ def create(connection: sqlite3.Connection) -> None:
         connection.execute(command)
 
 
-def checked_records(path: Path, connection: sqlite3.Connection) -> tuple[Record, ...]:
+def read_checked_records(path: Path, connection: sqlite3.Connection) -> tuple[Record, ...]:
     """Return every row of a file that is a ledger, with its chain intact."""
-    if number(connection, "PRAGMA application_id") != APPLICATION_ID:
-        raise not_ours(path)
-    version = number(connection, "PRAGMA user_version")
+    if read_number(connection, "PRAGMA application_id") != APPLICATION_ID:
+        raise foreign_file_error(path)
+    version = read_number(connection, "PRAGMA user_version")
     if version != VERSION:
-        got = Described(f"version {version} in {place(path)}")
+        got = Described(f"version {version} in {shorten_path(path)}")
         raise invalid("Ledger", "path", f"be a ledger of version {VERSION}", got=got, fix="Upgrade labeldp.")
     check_schema(path, connection)
     names = [part.name for part in dataclasses.fields(Record)]
     records = tuple(Record(**dict(zip(names, row, strict=True))) for row in connection.execute(SELECT))
     # A ledger without rows has no line in sqlite_sequence.
-    count = number(connection, "SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'record'")
+    count = read_number(connection, "SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'record'")
     check_chain(path, records, count=count)
     return records
 
@@ -234,7 +234,7 @@ def check_schema(path: Path, connection: sqlite3.Connection) -> None:
     found = dict(connection.execute("SELECT name, sql FROM sqlite_master WHERE name NOT LIKE 'sqlite^_%' ESCAPE '^'"))
     changed = sorted(name for name in {*found, *SCHEMA} if found.get(name) != SCHEMA.get(name))
     if changed:
-        raise tampered(path, f"another `{changed[0]}` in its schema")
+        raise tampering_error(path, f"another `{changed[0]}` in its schema")
 
 
 def check_chain(path: Path, records: tuple[Record, ...], *, count: int) -> None:
@@ -242,49 +242,53 @@ def check_chain(path: Path, records: tuple[Record, ...], *, count: int) -> None:
     previous = ORIGIN
     for position, record in enumerate(records, start=1):
         if record.id != position or record.previous != previous or not is_sealed(record):
-            raise tampered(path, f"a broken chain at row {position}")
+            raise tampering_error(path, f"a broken chain at row {position}")
         previous = record.hash
     if count != len(records):
-        raise tampered(path, f"{len(records)} rows where {count} were written")
+        raise tampering_error(path, f"{len(records)} rows where {count} were written")
 
 
 def is_sealed(record: Record) -> bool:
     """Whether the row carries its own hash; a field that JSON cannot hold was not written by us."""
     try:
-        return record.hash == record.sealed()
+        return record.hash == record.compute_hash()
     except TypeError:
         return False
 
 
-def number(connection: sqlite3.Connection, command: str) -> int:
+def read_number(connection: sqlite3.Connection, command: str) -> int:
     """Return the one integer that a command answers."""
     (value,) = connection.execute(command).fetchone()
     return int(value)
 
 
-def tampered(path: Path, what: str) -> LabelDPError:
+def tampering_error(path: Path, what: str) -> LabelDPError:
     """Return the error for a ledger whose record cannot be trusted."""
     fix = f"What {path} says was spent cannot be trusted: restore it from a backup."
     return invalid("Ledger", "path", "be a ledger as it was written", got=Described(what), fix=fix, kind=PrivacyError)
 
 
-def not_ours(path: Path) -> LabelDPError:
+def foreign_file_error(path: Path) -> LabelDPError:
     """Return the error for a file that is something else; nothing was written to it."""
-    return invalid("Ledger", "path", "be a ledger of labeldp", got=place(path), fix="Name another file, or a new one.")
+    return invalid(
+        "Ledger", "path", "be a ledger of labeldp", got=shorten_path(path), fix="Name another file, or a new one."
+    )
 
 
-def complaint(path: Path, error: sqlite3.Error, *, timeout: float) -> LabelDPError:
+def translate_error(path: Path, error: sqlite3.Error, *, timeout: float) -> LabelDPError:
     """Return our error for one of SQLite's, told apart by its text (error codes came with Python 3.11)."""
     text = str(error)
     if "not a database" in text:
-        return not_ours(path)
+        return foreign_file_error(path)
     for sign, must, fix in COMPLAINTS:
         if sign in text:
-            return invalid("Ledger", "path", must.format(timeout=timeout), got=place(path), fix=fix)
-    return invalid("Ledger", "path", "be a ledger that can be used", got=place(path), fix=f"SQLite says: {text}.")
+            return invalid("Ledger", "path", must.format(timeout=timeout), got=shorten_path(path), fix=fix)
+    return invalid(
+        "Ledger", "path", "be a ledger that can be used", got=shorten_path(path), fix=f"SQLite says: {text}."
+    )
 
 
-def place(path: Path) -> Described:
+def shorten_path(path: Path) -> Described:
     """Return a path to show: its end says more than its beginning."""
     text = str(path)
     return Described(text if len(text) <= 60 else f"...{text[-57:]}")
@@ -314,22 +318,22 @@ def fingerprint(name: str, *, n_rows: int, start: int = 0, row_ids: Any = None) 
     count = check_integer(OWNER, "n_rows", n_rows, least=0)
     first = check_integer(OWNER, "start", start, least=0)
     digest = hashlib.sha256(b"labeldp rows 1\n")
-    put(digest, check_identity(name))
-    put(digest, f"{first}:{count}".encode())
+    add_bytes(digest, check_identity(name))
+    add_bytes(digest, f"{first}:{count}".encode())
     if row_ids is not None:
-        ids = as_ids(row_ids, count)
+        ids = read_ids(row_ids, count)
         for at in range(0, count, CHUNK):
-            put(digest, chunk_bytes(ids[at : at + CHUNK]))
+            add_bytes(digest, encode_ids(ids[at : at + CHUNK]))
     return digest.hexdigest()
 
 
-def put(digest: Any, data: bytes) -> None:
+def add_bytes(digest: Any, data: bytes) -> None:
     """Feed bytes behind their length."""
     digest.update(len(data).to_bytes(8, "little"))
     digest.update(data)
 
 
-def as_ids(row_ids: Any, n_rows: int) -> npt.NDArray[Any]:
+def read_ids(row_ids: Any, n_rows: int) -> npt.NDArray[Any]:
     """Return the ids as a 1-d array of integers or of Python strings."""
     ids = np.asarray(row_ids)
     if ids.shape != (n_rows,):
@@ -339,9 +343,9 @@ def as_ids(row_ids: Any, n_rows: int) -> npt.NDArray[Any]:
         return ids
     kinds = {type(value) for value in ids.tolist()} if ids.dtype.kind in "OT" else {ids.dtype.type}
     if all(issubclass(kind, (int, np.integer)) and kind is not bool for kind in kinds):
-        return whole_numbers(ids)
+        return as_64_bits(ids)
     if not all(issubclass(kind, str) for kind in kinds):
-        raise bad_ids(", ".join(sorted(kind.__name__ for kind in kinds)))
+        raise bad_ids_error(", ".join(sorted(kind.__name__ for kind in kinds)))
     return ids
 
 
@@ -352,21 +356,21 @@ def check_identity(name: Any) -> bytes:
     return name.encode("utf-8", "surrogatepass")
 
 
-def whole_numbers(ids: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def as_64_bits(ids: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Return Python integers as 64-bit ones."""
     low, high = int(ids.min()), int(ids.max())
     if low < -(2**63) or high >= 2**64 or (low < 0 and high >= 2**63):
-        raise bad_ids("integers of more than 64 bits")
+        raise bad_ids_error("integers of more than 64 bits")
     return ids.astype(np.int64 if high < 2**63 else np.uint64)
 
 
-def bad_ids(what: str) -> LabelDPError:
+def bad_ids_error(what: str) -> LabelDPError:
     """Return the error for ids that are neither integers nor strings."""
     fix = "Turn the ids into strings first; fill or drop missing ones."
     return invalid(OWNER, "row_ids", "be integers of 64 bits, or strings", got=Described(what), fix=fix)
 
 
-def chunk_bytes(ids: npt.NDArray[Any]) -> bytes:
+def encode_ids(ids: npt.NDArray[Any]) -> bytes:
     """Return one chunk as bytes: a mark of the kind, then the integers, or the lengths and the texts."""
     if ids.dtype.kind in "iu":
         # Only an unsigned number past the signed range is written unsigned, so that the width says nothing.

@@ -6,8 +6,8 @@ r"""What the peer-to-peer mechanism costs: exact, calibrated, and beside it the 
 >>> peers_delta(0.6, cluster_size=200, alpha=alpha) <= 1e-5
 True
 
-References: Esfandiari, Mirrokni, Syed, Vassilvitskii 2022 (Lemma 9 of the supplement); Balle, Bell, Gascon, Nissim 2019,
-"The privacy blanket of the shuffle model"; Feldman, McMillan, Talwar 2021, "Hiding among the clones".
+References: Esfandiari, Mirrokni, Syed, Vassilvitskii 2022 (Lemma 9 of the supplement); Balle, Bell, Gascon, Nissim
+2019, "The privacy blanket of the shuffle model"; Feldman, McMillan, Talwar 2021, "Hiding among the clones".
 
 Design notes. The mathematics is in `labeldp.loss.peers`. Everything here is about one cluster; clusters compose in
 parallel, so the worst of them counts. The shuffle bound is the blanket decomposition of binary randomized response
@@ -63,7 +63,7 @@ def peers_delta(epsilon: float, *, cluster_size: int, alpha: float, theta: float
     """
     owner = "peers_delta"
     target = check_epsilon(owner, epsilon)
-    size, flip, part = _checked(owner, cluster_size, alpha, theta)
+    size, flip, part = _check_settings(owner, cluster_size, alpha, theta)
     if target >= local_epsilon(flip):
         return 0.0
     at = np.array([target])
@@ -75,7 +75,7 @@ def peers_delta(epsilon: float, *, cluster_size: int, alpha: float, theta: float
 def peers_epsilon(delta: float, *, cluster_size: int, alpha: float, theta: float = 1.0) -> float:
     """Return epsilon at this delta, as seen by the learner; a delta in (0, 1e-13) is refused."""
     owner = "peers_epsilon"
-    size, flip, part = _checked(owner, cluster_size, alpha, theta)
+    size, flip, part = _check_settings(owner, cluster_size, alpha, theta)
     return peer_profile(n=size, alpha=flip, theta=part).epsilon(check_floor(owner, delta))
 
 
@@ -112,7 +112,7 @@ def calibrate_peers_theta(epsilon: float, *, delta: float, cluster_size: int, al
     """
     owner = "calibrate_peers_theta"
     target, slack = check_epsilon(owner, epsilon), check_floor(owner, delta)
-    size, flip, _ = _checked(owner, cluster_size, alpha, 1.0)
+    size, flip, _ = _check_settings(owner, cluster_size, alpha, 1.0)
 
     def meets(theta: float) -> bool:
         return peers_delta(target, cluster_size=size, alpha=flip, theta=theta) <= slack
@@ -186,7 +186,7 @@ def peers_paper_epsilon(delta: float, *, cluster_size: int, alpha: float, theta:
     3.37
     """
     owner = "peers_paper_epsilon"
-    s, flip, part = _checked(owner, cluster_size, alpha, theta)
+    s, flip, part = _check_settings(owner, cluster_size, alpha, theta)
     slack = check_floor(owner, delta)
     if slack == 0 or s < 2 / flip:
         return math.inf
@@ -199,10 +199,11 @@ def peers_paper_epsilon(delta: float, *, cluster_size: int, alpha: float, theta:
 def peers_shuffle_epsilon(delta: float, *, cluster_size: int, alpha: float) -> float:
     """Return the bound for shuffled flipped labels: valid for the peers whatever theta, looser, fast for any size."""
     owner = "peers_shuffle_epsilon"
-    size, flip, _ = _checked(owner, cluster_size, alpha, 1.0)
+    size, flip, _ = _check_settings(owner, cluster_size, alpha, 1.0)
     return shuffled_profile(n=size, alpha=flip).epsilon(check_floor(owner, delta))
 
 
-def _checked(owner: str, cluster_size: Any, alpha: Any, theta: Any) -> tuple[int, float, float]:
+def _check_settings(owner: str, cluster_size: Any, alpha: Any, theta: Any) -> tuple[int, float, float]:
+    """Return the cluster's size, alpha and theta, each checked in the name of `owner`."""
     size = check_integer(owner, "cluster_size", cluster_size, least=1)
     return size, check_alpha(owner, alpha), check_theta(owner, theta)

@@ -15,7 +15,7 @@ several groups of examples, `build_channel` makes one from stored arrays. `safe_
 mechanisms that build their own: keep probabilities that stay within a promised epsilon after rounding.
 """
 
-from labeldp.channel.finite import FiniteChannel, check_row_index
+from labeldp.channel.finite import FiniteChannel
 from labeldp.channel.join import build_channel, join_channels
 from labeldp.channel.labels import CandidateChannel, Channel, odds_to_keep, safe_odds
 from labeldp.channel.matrix import MatrixChannel
@@ -26,7 +26,6 @@ __all__ = [
     "FiniteChannel",
     "MatrixChannel",
     "build_channel",
-    "check_row_index",
     "join_channels",
     "odds_to_keep",
     "safe_odds",

@@ -79,7 +79,7 @@ def _account(book: Any, name: str) -> dict[str, Any]:
 
 
 def _entry(entry: Any) -> dict[str, Any]:
-    from labeldp.guarantee import shown
+    from labeldp.guarantee import format_up
 
     epsilon, delta = cost(entry.guarantee)
     return {
@@ -90,7 +90,7 @@ def _entry(entry: Any) -> dict[str, Any]:
         "rows": entry.n_rows,
         "epsilon": epsilon,
         "delta": delta,
-        "shown": shown(epsilon) + _at(delta),
+        "shown": format_up(epsilon) + _at(delta),
         "trust": entry.guarantee.trust.words,
         "guarantee": str(entry.guarantee),
         "mechanism": entry.mechanism,

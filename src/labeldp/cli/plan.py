@@ -32,7 +32,7 @@ from labeldp.validate import check_epsilon, check_integer
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from labeldp.accounting import AssociationBound
+    from labeldp.accounting.calibration import AssociationBound
 
 
 EPSILONS = (0.1, 0.25, 0.5, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0)
@@ -100,7 +100,7 @@ def plan(
 
 def _bounds(lines: list[Worth], cluster_size: int, n_classes: int) -> list[AssociationBound]:
     """Return what clusters of this size can tell about their labels, at each epsilon."""
-    from labeldp.accounting import label_association
+    from labeldp.accounting.calibration import label_association
 
     return [label_association(line.epsilon, cluster_size=cluster_size, n_classes=n_classes) for line in lines]
 

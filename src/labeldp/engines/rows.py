@@ -50,7 +50,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from labeldp.accounting import fingerprint
-from labeldp.accounting.ledger_file import CHUNK, check_identity, chunk_bytes, put
+from labeldp.accounting.ledger_file import CHUNK, add_bytes, check_identity, encode_ids
 from labeldp.data.tables import TableSource, below, row_groups
 from labeldp.errors import Described, LabelDPError, invalid
 from labeldp.release import SensitiveLabels
@@ -214,10 +214,10 @@ def table_fingerprint(name: str, rows: Rows, *, row_ids: str | None) -> str:
     if row_ids is None:
         return fingerprint(name, n_rows=rows.count)
     digest = hashlib.sha256(b"labeldp rows 1\n")
-    put(digest, check_identity(name))
-    put(digest, f"0:{rows.count}".encode())
+    add_bytes(digest, check_identity(name))
+    add_bytes(digest, f"0:{rows.count}".encode())
     for batch in rows.batches(columns=[row_ids], size=CHUNK):
-        put(digest, chunk_bytes(_ids(batch.column(0))))
+        add_bytes(digest, encode_ids(_ids(batch.column(0))))
     return digest.hexdigest()
 
 

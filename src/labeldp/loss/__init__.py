@@ -3,7 +3,7 @@
 >>> sequence([(Pure(worst=1.0), 2)]).epsilon(0.0)
 2.0
 
-Private: users meet them through `labeldp.Guarantee`.
+Users meet them through `labeldp.Guarantee`; the house builds with `sequence`, `parallel` and `read_loss`.
 """
 
 from __future__ import annotations

@@ -1,49 +1,42 @@
-"""What every privacy loss answers, so that composition needs to know no particular one.
+"""What every privacy loss answers, the two with a finite worst case, and the arithmetic that composes losses exactly.
 
 A loss is a frozen value. It holds for a symmetric neighbouring relation: whatever bounds M(D) against M(D') bounds
 M(D') against M(D). All of its answers are upper bounds, rounded up.
 
->>> from labeldp.loss import Pure
+>>> Pure(worst=1.0).epsilon(0.0), round(Pure(worst=1.0).delta(0.5), 6)
+(1.0, 0.287649)
+>>> BoundedRange(width=1.0).delta(0.0) < Pure(worst=1.0).delta(0.0)
+True
 >>> Pure(worst=1.0).to_json()
 {'kind': 'pure', 'epsilon': 1.0}
 
-References: Mironov 2017 (Renyi DP); Bun & Steinke 2016 (zCDP and its approximate form); Zhu, Dong & Wang 2022
-(dominating pairs).
+**Losses of finite support** (`DiscreteLoss`). A pair (P, Q) that dominates a mechanism is held as its losses
+l = log p/q and its masses under P; mass of infinite loss apart. Then
 
-Design notes: `profile` is None where only a Renyi curve is known; such a loss composes through `rdp`. A loss with a
-profile also composes by convolution (see `discrete`).
+    delta(epsilon) = infinite + sum over l > epsilon of p (1 - e^(epsilon - l)),
 
-Privacy losses of finite support: what convolution composes, with every rounding on the pessimistic side.
+which grows with every mass, and with every mass that moves to a larger loss. In sequence losses add and masses
+multiply: a convolution. So these steps are safe:
+
+- an atom between two points of a grid is split over both so that its mass under P and under Q is kept; since delta is
+  convex in e^epsilon, linear interpolation between the knots e^(j h) lies above it;
+- a profile is replaced by its linear interpolation at those knots (its slopes' changes are the masses);
+- mass above the grid counts as infinite, mass below it moves up to the lowest point.
 
 >>> response_power(1.0, 2).losses
 array([-2.,  0.,  2.])
 >>> round(response_power(1.0, 2).delta(1.0), 6)
 0.337835
 
-References: Kairouz, Oh & Viswanath 2015 (composition of randomized response); Meiser & Mohammadi 2018 and Koskela,
-Jalko & Honkela 2020 (convolution of privacy losses); Doroshenko et al. 2022 (connect the dots); Zhu, Dong & Wang 2022
+References: Mironov 2017 (Renyi DP); Bun & Steinke 2016 (zCDP and its approximate form); Kairouz, Oh & Viswanath 2015
+(randomized response dominates every pure mechanism; its composition); Durfee & Rogers 2019 and Dong, Durfee & Rogers
+2020 (bounded range); Cesar & Rogers 2021 (its zCDP, epsilon^2 / 8); Meiser & Mohammadi 2018 and Koskela, Jalko &
+Honkela 2020 (convolution of privacy losses); Doroshenko et al. 2022 (connect the dots); Zhu, Dong & Wang 2022
 (dominating pairs compose).
 
-Design notes. A pair (P, Q) is held as its losses l = log p/q and its masses under P; mass of infinite loss apart. Then
-delta(epsilon) = infinite + sum over l > epsilon of p (1 - e^(epsilon - l)), which grows with every mass, and with
-every mass that moves to a larger loss. So these steps are safe:
-
-- an atom between two points of a grid is split over both so that its mass under P and under Q is kept; since
-  delta is convex in e^epsilon, linear interpolation between the knots e^(j h) lies above it;
-- a profile is replaced by its linear interpolation at those knots (its slopes' changes are the masses);
-- mass above the grid counts as infinite, mass below it moves up to the lowest point.
-
-The convolution is direct, not by FFT: its error is relative to each mass, so that tiny deltas survive.
-
-Losses with a finite worst case: pure epsilon, and the smaller one of mechanisms with a bounded range.
-
->>> Pure(worst=1.0).epsilon(0.0), round(Pure(worst=1.0).delta(0.5), 6)
-(1.0, 0.287649)
->>> BoundedRange(width=1.0).delta(0.0) < Pure(worst=1.0).delta(0.0)
-True
-
-References: Kairouz, Oh & Viswanath 2015 (randomized response dominates every pure mechanism); Durfee & Rogers 2019 and
-Dong, Durfee & Rogers 2020 (bounded range); Cesar & Rogers 2021 (its zCDP, epsilon^2 / 8).
+Design notes. `Loss.profile` is None where only a Renyi curve is known; such a loss composes through `rdp`. A loss with
+a profile also composes by convolution (`labeldp.loss.compose`). The convolution is direct, not by FFT: its error is
+relative to each mass, so that tiny deltas survive.
 """
 
 from __future__ import annotations
@@ -172,7 +165,7 @@ def log_sum(logs: Float64s) -> float:
     return top + math.log(float(np.sum(np.exp(logs - top))))
 
 
-def mirrored(losses: Float64s, masses: Float64s, infinite: float) -> DiscreteLoss:
+def mirror_pair(losses: Float64s, masses: Float64s, infinite: float) -> DiscreteLoss:
     """Return the symmetric pair with these losses > 0: P(-l) = Q(l) = P(l) e^-l, and the rest at zero."""
     below = masses * np.exp(-losses)
     zero = max(0.0, 1.0 - infinite - math.fsum(masses) - math.fsum(below))
@@ -200,7 +193,7 @@ def response_power(epsilon: float, count: int) -> DiscreteLoss:
     return DiscreteLoss(losses=losses[kept], masses=masses[kept], infinite=dropped)
 
 
-def on_grid(pair: DiscreteLoss, *, step: float) -> DiscreteLoss:
+def split_on_grid(pair: DiscreteLoss, *, step: float) -> DiscreteLoss:
     """Return the pair with each atom split over the two grid points around it.
 
     At loss l in [x, x + h] the upper point gets the share (e^-x - e^-l)/(e^-x - e^-(x + h)): P and Q keep their mass.
@@ -214,10 +207,10 @@ def on_grid(pair: DiscreteLoss, *, step: float) -> DiscreteLoss:
     np.add.at(masses, index, pair.masses[~over] * (1.0 - share))
     np.add.at(masses, index + 1, pair.masses[~over] * share)
     infinite = pair.infinite + float(np.sum(pair.masses[over]))
-    return grid_loss(masses * (1 + 64 * UNIT), infinite, step=step)
+    return build_grid_loss(masses * (1 + 64 * UNIT), infinite, step=step)
 
 
-def from_profile(profile: Callable[[Float64s], Float64s], *, step: float) -> DiscreteLoss:
+def pair_from_profile(profile: Callable[[Float64s], Float64s], *, step: float) -> DiscreteLoss:
     """Return the pair whose profile joins the dots of `profile` at the grid's points e^(j h), j >= 0.
 
     With H the profile as a function of x = e^epsilon, Q's mass at a knot is the change of slope there and P's is x times
@@ -227,11 +220,11 @@ def from_profile(profile: Callable[[Float64s], Float64s], *, step: float) -> Dis
     rise = np.append(np.diff(deltas)[1:], 0.0) / math.expm1(step)
     fall = -np.diff(deltas) / -math.expm1(-step)
     positive = np.maximum(rise + fall, 0.0) * (1 + GRID_ROUNDING)
-    pair = mirrored(np.arange(1, HALF + 1, dtype=np.float64) * step, positive, float(deltas[-1]))
-    return grid_loss(pair.masses * (1 + 64 * UNIT), pair.infinite, step=step)
+    pair = mirror_pair(np.arange(1, HALF + 1, dtype=np.float64) * step, positive, float(deltas[-1]))
+    return build_grid_loss(pair.masses * (1 + 64 * UNIT), pair.infinite, step=step)
 
 
-def grid_loss(masses: Float64s, infinite: float, *, step: float) -> DiscreteLoss:
+def build_grid_loss(masses: Float64s, infinite: float, *, step: float) -> DiscreteLoss:
     """Return masses on the grid, with the negligible ones moved to infinity."""
     dust = masses < NEGLIGIBLE
     moved = float(np.sum(masses[dust])) + (TINY if np.any(masses[dust] > 0) else 0.0)
@@ -239,7 +232,7 @@ def grid_loss(masses: Float64s, infinite: float, *, step: float) -> DiscreteLoss
     return DiscreteLoss(losses=losses, masses=np.where(dust, 0.0, masses), infinite=min(1.0, infinite + moved))
 
 
-def product(one: DiscreteLoss, two: DiscreteLoss, *, step: float) -> DiscreteLoss:
+def convolve_pair(one: DiscreteLoss, two: DiscreteLoss, *, step: float) -> DiscreteLoss:
     """Return both on one grid in sequence: losses add, masses multiply."""
     full = np.convolve(one.masses, two.masses)
     middle = full[HALF : 3 * HALF + 1].copy()
@@ -248,19 +241,19 @@ def product(one: DiscreteLoss, two: DiscreteLoss, *, step: float) -> DiscreteLos
     rounding = 1 + (4 * HALF + 8) * UNIT
     over = float(np.sum(full[3 * HALF + 1 :]))
     infinite = one.infinite + two.infinite + over * rounding
-    return grid_loss(middle * rounding, infinite * (1 + 4 * UNIT), step=step)
+    return build_grid_loss(middle * rounding, infinite * (1 + 4 * UNIT), step=step)
 
 
-def power(one: DiscreteLoss, count: int, *, step: float) -> DiscreteLoss:
+def convolve_power(one: DiscreteLoss, count: int, *, step: float) -> DiscreteLoss:
     """Return `count` >= 1 of the same in sequence, by repeated squaring."""
     result: DiscreteLoss | None = None
     while True:
         if count & 1:
-            result = one if result is None else product(result, one, step=step)
+            result = one if result is None else convolve_pair(result, one, step=step)
         count >>= 1
         if not count:
             break
-        one = product(one, one, step=step)
+        one = convolve_pair(one, one, step=step)
     assert result is not None  # count >= 1 has a highest bit
     return result
 

@@ -7,21 +7,21 @@
 >>> both.epsilon(0.01) < 1.0
 True
 
-References: Kairouz, Oh & Viswanath 2015; Murtagh & Vadhan 2016 (unequal parts); Mironov 2017; Zhu, Dong & Wang 2022.
-
-Design notes. A composition keeps its parts, sorted, with counts: a loop, a count, a nested composition and one read
-back from disk are the same value, compared by ==. Numbers are worked out when asked for, as the least of:
+A composition keeps its parts, sorted, with counts: a loop, a count, a nested composition and one read back from disk
+are the same value, compared by ==. Numbers are worked out when asked for, as the least of:
 
 - the parts of finite epsilon added up, and the rest composed by itself;
 - the Renyi curves added up;
-- the losses convolved, when every part has a profile (`discrete`).
+- the losses convolved, when every part has a profile (`labeldp.loss.base.DiscreteLoss`).
 
 Adaptive composition is covered by each of them.
 
-Losses from plain JSON, checked as strictly as if a user had typed them.
+Losses are read back from plain JSON, checked as strictly as if a user had typed them:
 
 >>> read_loss({"kind": "zcdp", "rho": 0.5, "slack": 0.0})
 ZCDP(rho=0.5, slack=0.0)
+
+References: Kairouz, Oh & Viswanath 2015; Murtagh & Vadhan 2016 (unequal parts); Mironov 2017; Zhu, Dong & Wang 2022.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ from labeldp.loss.base import (
     DiscreteLoss,
     Loss,
     Pure,
+    convolve_pair,
+    convolve_power,
     from_number,
-    from_profile,
-    on_grid,
-    power,
-    product,
+    pair_from_profile,
     response_power,
+    split_on_grid,
 )
 from labeldp.loss.curves import RDP, ZCDP, Gaussian, Profile, delta_from_rdp, epsilon_from_rdp, least_over_orders
-from labeldp.loss.rounding import TINY, UNIT, root_up, settle, sum_up, up
+from labeldp.loss.rounding import TINY, UNIT, raise_up, root_up, settle, sum_up
 from labeldp.validate import check_integer
 
 Items = tuple[tuple[Loss, int], ...]
@@ -77,7 +77,7 @@ class Then(Loss):
     @property
     def slack(self) -> float:
         kept = math.fsum(count * math.log1p(-loss.slack) if loss.slack < 1 else -math.inf for loss, count in self.items)
-        return min(1.0, up(-math.expm1(kept)))
+        return min(1.0, raise_up(-math.expm1(kept)))
 
     @property
     def landmarks(self) -> tuple[float, ...]:
@@ -88,26 +88,26 @@ class Then(Loss):
         return total * (1 + (len(self.items) + 4) * UNIT)
 
     def profile(self, epsilons: Float64s) -> Float64s | None:
-        single = only(self.items)
+        single = find_single_loss(self.items)
         if single is not None:
             return single.profile(epsilons)
-        pair = convolved(self.items)
+        pair = convolve_parts(self.items)
         return None if pair is None else np.array([pair.delta(float(epsilon)) for epsilon in epsilons])
 
     def epsilon(self, delta: float) -> float:
-        single = only(self.items)
+        single = find_single_loss(self.items)
         if single is not None:
             return single.epsilon(delta)
-        finite, rest = split(self.items)
+        finite, rest = split_finite(self.items)
         if not rest and delta == 0:
             return finite
         return settle(min(route(delta) for route in self._epsilon_routes(finite, rest)), self.delta, delta)
 
     def delta(self, epsilon: float) -> float:
-        single = only(self.items)
+        single = find_single_loss(self.items)
         if single is not None:
             return single.delta(epsilon)
-        finite, rest = split(self.items)
+        finite, rest = split_finite(self.items)
         return min(route(epsilon) for route in self._delta_routes(finite, rest))
 
     def _epsilon_routes(self, finite: float, rest: Items) -> list[Callable[[float], float]]:
@@ -116,7 +116,7 @@ class Then(Loss):
         ]
         if finite > 0 or not rest:
             routes.append(lambda d: math.nextafter(finite + sequence(rest).epsilon(d), math.inf))
-        pair = convolved(self.items)
+        pair = convolve_parts(self.items)
         return routes if pair is None else [*routes, pair.epsilon]
 
     def _delta_routes(self, finite: float, rest: Items) -> list[Callable[[float], float]]:
@@ -124,9 +124,9 @@ class Then(Loss):
             lambda e: delta_from_rdp(self.rdp, e, slack=self.slack, landmarks=self.landmarks)
         ]
         if finite > 0 or not rest:
-            routes.append(lambda e: sequence(rest).delta(less(e, finite)) if e > finite else 1.0)
+            routes.append(lambda e: sequence(rest).delta(subtract_down(e, finite)) if e > finite else 1.0)
             routes.append(lambda e: 0.0 if e >= finite and not rest else 1.0)
-        pair = convolved(self.items)
+        pair = convolve_parts(self.items)
         return routes if pair is None else [*routes, pair.delta]
 
     def to_json(self) -> dict[str, Any]:
@@ -214,19 +214,19 @@ def dominates(large: Loss, small: Loss) -> bool:
     return False
 
 
-def less(epsilon: float, finite: float) -> float:
+def subtract_down(epsilon: float, finite: float) -> float:
     """Return what is left of epsilon, rounded down."""
     return epsilon if math.isinf(epsilon) else max(0.0, math.nextafter(epsilon - finite, -1.0))
 
 
-def split(items: Items) -> tuple[float, Items]:
+def split_finite(items: Items) -> tuple[float, Items]:
     """Return the exact sum of the finite epsilons, rounded up, and the parts that have none."""
     worst = [(loss, count, loss.epsilon(0.0)) for loss, count in items]
     finite = sum_up((epsilon, count) for _, count, epsilon in worst if math.isfinite(epsilon))
     return finite, tuple((loss, count) for loss, count, epsilon in worst if math.isinf(epsilon))
 
 
-def gathered(items: Items) -> Items:
+def gather_parts(items: Items) -> Items:
     """Return the parts with all Gaussians as one (mu^2 adds) and all zCDP as one (rho adds)."""
     mus = [(loss.mu, count) for loss, count in items if isinstance(loss, Gaussian)]
     rhos = [(loss, count) for loss, count in items if isinstance(loss, ZCDP)]
@@ -248,32 +248,32 @@ def hypotenuse_up(mus: list[tuple[float, int]]) -> float:
     return root_up(sum_up((math.nextafter(mu**2, math.inf), count) for mu, count in mus))
 
 
-def only(items: Items) -> Loss | None:
+def find_single_loss(items: Items) -> Loss | None:
     """Return the one loss that the whole sequence amounts to, if it does."""
-    merged = gathered(items)
+    merged = gather_parts(items)
     return merged[0][0] if len(merged) == 1 and merged[0][1] == 1 else None
 
 
 @lru_cache(maxsize=64)
-def convolved(items: Items) -> DiscreteLoss | None:
+def convolve_parts(items: Items) -> DiscreteLoss | None:
     """Return the pair that dominates the whole sequence, or None where some part has no profile."""
     probe = np.array([0.0])
     if any(isinstance(loss, (ZCDP, RDP)) or loss.profile(probe) is None for loss, _ in items):
         return None
     if any(math.isinf(loss.epsilon(0.5)) and loss.delta(1e3) >= 1 for loss, _ in items):
         return None
-    parts = gathered(items)
+    parts = gather_parts(items)
     if len(parts) == 1 and isinstance(parts[0][0], Pure) and parts[0][1] <= MOST_ATOMS:
         return response_power(parts[0][0].worst, parts[0][1])
-    step = reach(parts) / HALF
+    step = likely_reach(parts) / HALF
     total: DiscreteLoss | None = None
     for loss, count in parts:
-        part = discretised(loss, count, step=step)
-        total = part if total is None else product(total, part, step=step)
+        part = discretise(loss, count, step=step)
+        total = part if total is None else convolve_pair(total, part, step=step)
     return total
 
 
-def reach(items: Items) -> float:
+def likely_reach(items: Items) -> float:
     """Return a loss that the sequence exceeds with probability at most TAIL, infinite losses aside.
 
     Chernoff: Pr[Z > l] <= e^(-(a - 1)(l - D)) at every order a.
@@ -283,7 +283,7 @@ def reach(items: Items) -> float:
     def bound(orders: Float64s) -> Float64s:
         return whole.rdp(orders) - math.log(TAIL) / (orders - 1.0)
 
-    finite, rest = split(items)
+    finite, rest = split_finite(items)
     likely = least_over_orders(bound, whole.landmarks)
     # Each discretised part may end one step above its largest loss: leave room, or that mass would count as infinite.
     pieces = sum(1 if isinstance(loss, Pure) else count for loss, count in items)
@@ -291,20 +291,20 @@ def reach(items: Items) -> float:
     return max(TINY * 1e9, min(likely, math.inf if rest else finite)) * room
 
 
-def discretised(loss: Loss, count: int, *, step: float) -> DiscreteLoss:
+def discretise(loss: Loss, count: int, *, step: float) -> DiscreteLoss:
     """Return `count` of one loss on the grid."""
     if isinstance(loss, Pure) and count <= MOST_ATOMS:
-        return on_grid(response_power(loss.worst, count), step=step)
+        return split_on_grid(response_power(loss.worst, count), step=step)
     atoms = loss.atoms()
     if atoms is not None:
-        return power(on_grid(atoms, step=step), count, step=step)
+        return convolve_power(split_on_grid(atoms, step=step), count, step=step)
 
     def curve(epsilons: Float64s) -> Float64s:
         deltas = loss.profile(epsilons)
-        assert deltas is not None  # `convolved` asked before
+        assert deltas is not None  # `convolve_parts` asked before
         return deltas
 
-    return power(from_profile(curve, step=step), count, step=step)
+    return convolve_power(pair_from_profile(curve, step=step), count, step=step)
 
 
 OWNER = "Guarantee.from_json"
@@ -325,13 +325,13 @@ def read_loss(data: Any) -> Loss:
         raise invalid(OWNER, "loss", f"have the fields of a {kind} loss", got=data) from error
 
 
-def read_sequence(data: dict[str, Any]) -> Loss:
+def _read_sequence(data: dict[str, Any]) -> Loss:
     """Return a composition in sequence."""
     counted = [(read_loss(part["loss"]), check_integer(OWNER, "count", part["count"], least=1)) for part in data["of"]]
     return sequence(counted)
 
 
-def numbers(values: Any) -> tuple[Any, ...]:
+def _read_numbers(values: Any) -> tuple[Any, ...]:
     """Return a list of JSON numbers, inf included."""
     return tuple(from_number(value) for value in values)
 
@@ -341,8 +341,10 @@ READERS: dict[str, Callable[[dict[str, Any]], Loss]] = {
     "bounded_range": lambda data: BoundedRange(width=from_number(data["epsilon"])),
     "gaussian": lambda data: Gaussian(mu=from_number(data["mu"])),
     "zcdp": lambda data: ZCDP(rho=from_number(data["rho"]), slack=data["slack"]),
-    "rdp": lambda data: RDP(orders=numbers(data["orders"]), values=numbers(data["values"]), slack=data["slack"]),
-    "profile": lambda data: Profile(epsilons=numbers(data["epsilons"]), deltas=numbers(data["deltas"])),
-    "then": read_sequence,
+    "rdp": lambda data: RDP(
+        orders=_read_numbers(data["orders"]), values=_read_numbers(data["values"]), slack=data["slack"]
+    ),
+    "profile": lambda data: Profile(epsilons=_read_numbers(data["epsilons"]), deltas=_read_numbers(data["deltas"])),
+    "then": _read_sequence,
     "beside": lambda data: parallel(read_loss(part) for part in data["of"]),
 }

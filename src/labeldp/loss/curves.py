@@ -1,12 +1,16 @@
-"""The exact privacy loss of Gaussian noise.
+"""Losses known by a curve: Gaussian noise, zCDP, Renyi curves, and exact privacy profiles.
 
 >>> round(Gaussian(mu=1.0).epsilon(1e-5), 6)
 4.377178
+>>> round(ZCDP(rho=0.5).epsilon(1e-5), 4), round(0.5 + 2 * (0.5 * 11.5129) ** 0.5, 4)
+(4.7284, 5.2985)
+>>> from math import e
+>>> response = Profile(epsilons=(0.0, 1.0), deltas=((e - 1) / (e + 1), 0.0))
+>>> round(response.epsilon(0.0), 9), round(response.delta(0.5), 6)
+(1.0, 0.287649)
 
-References: Balle & Wang 2018 (Theorem 8, the exact profile); Dong, Roth & Su 2022 (mu-GDP; composition adds mu^2).
-
-Design notes. With z1 = epsilon/mu - mu/2, z2 = epsilon/mu + mu/2, phi the normal density and R(z) = Phi(-z)/phi(z) the
-Mills ratio, e^epsilon phi(z2) = phi(z1), so
+**Gaussian noise**, exactly. With z1 = epsilon/mu - mu/2, z2 = epsilon/mu + mu/2, phi the normal density and
+R(z) = Phi(-z)/phi(z) the Mills ratio, e^epsilon phi(z2) = phi(z1), so
 
     delta = Phi(-z1) - e^epsilon Phi(-z2) = phi(z1) (R(z1) - R(z2)).
 
@@ -14,15 +18,7 @@ R = sqrt(pi/2) erfcx(z/sqrt 2) neither under- nor overflows for z >= 0. For smal
 the integral of 1 - z R(z) = -R'(z) over [z1, z2], by Gauss-Legendre. All errors stay below 1e-12 (tested against
 50-digit arithmetic), and the result is raised by that much.
 
-Renyi losses: zCDP, a curve on a grid of orders, and their conversion to epsilon and delta.
-
->>> round(ZCDP(rho=0.5).epsilon(1e-5), 4), round(0.5 + 2 * (0.5 * 11.5129) ** 0.5, 4)
-(4.7284, 5.2985)
-
-References: Mironov 2017; Bun & Steinke 2016; Canonne, Kamath & Steinke 2020 (Proposition 12 and Corollary 13, the
-conversion); Balle et al. 2020 (the same, by hypothesis testing).
-
-Design notes. Let D be the Renyi divergence at order a > 1 and Z the privacy loss. For t > 0
+**Renyi curves.** Let D be the Renyi divergence at order a > 1 and Z the privacy loss. For t > 0
 
     delta(epsilon) = E[(1 - e^(epsilon - Z))+] <= c e^((a-1)(D - epsilon)),  c = max over u of (1 - e^-u)/e^((a-1)u),
 
@@ -34,19 +30,16 @@ since E[e^((a-1) Z)] = e^((a-1) D). The maximum is at e^-u = 1 - 1/a, where c = 
 Every order gives a valid bound, so the optimiser over orders decides how tight the answer is, never whether it holds.
 Approximate losses: if D holds after an event of probability `slack`, delta in all is slack + (1 - slack) delta.
 
-An exact privacy profile, known at finitely many epsilons: the loss of an enumerated mechanism.
+**Profiles** known at finitely many epsilons: the loss of an enumerated mechanism. As a function of x = e^epsilon the
+profile H is convex, falls from H(0) = 1, and for a symmetric relation H(1/x) = 1 - 1/x + H(x)/x. So the lower convex
+hull of the known points and their mirror images is a bound wherever the known points are bounds; it is exact for a
+mechanism whose log-ratios are all among the knots. Past the last knot H keeps its last value. The changes of the hull's
+slope are the masses of a dominating pair.
 
->>> from math import e
->>> response = Profile(epsilons=(0.0, 1.0), deltas=((e - 1) / (e + 1), 0.0))
->>> round(response.epsilon(0.0), 9), round(response.delta(0.5), 6)
-(1.0, 0.287649)
-
-References: Zhu, Dong & Wang 2022 (Proposition 10: from a profile to a dominating pair); Balle, Barthe & Gaboardi 2018.
-
-Design notes. As a function of x = e^epsilon the profile H is convex, falls from H(0) = 1, and for a symmetric relation
-H(1/x) = 1 - 1/x + H(x)/x. So the lower convex hull of the known points and their mirror images is a bound wherever the
-known points are bounds; it is exact for a mechanism whose log-ratios are all among the knots. Past the last knot H
-keeps its last value. The changes of the hull's slope are the masses of a dominating pair.
+References: Balle & Wang 2018 (Theorem 8, the Gaussian profile); Dong, Roth & Su 2022 (mu-GDP; composition adds mu^2);
+Mironov 2017; Bun & Steinke 2016; Canonne, Kamath & Steinke 2020 (Proposition 12 and Corollary 13, the conversion from
+Renyi curves); Balle et al. 2020 (the same, by hypothesis testing); Zhu, Dong & Wang 2022 (Proposition 10: from a
+profile to a dominating pair); Balle, Barthe & Gaboardi 2018.
 """
 
 from __future__ import annotations
@@ -63,7 +56,7 @@ from scipy.special import erfcx, ndtr
 
 from labeldp.arrays import Float64s
 from labeldp.errors import Described, invalid
-from labeldp.loss.base import DiscreteLoss, Loss, mirrored, to_number
+from labeldp.loss.base import DiscreteLoss, Loss, mirror_pair, to_number
 from labeldp.loss.rounding import TINY, UNIT, bisect_down, probability_up, settle
 from labeldp.validate import check_delta, check_epsilon, check_real
 
@@ -318,7 +311,7 @@ class Profile(Loss):
         check_knots(epsilons, deltas)
         object.__setattr__(self, "epsilons", epsilons)
         object.__setattr__(self, "deltas", deltas)
-        points, heights = hull(self)
+        points, heights = convex_hull(self)
         above = np.asarray(deltas) - np.interp(np.exp(epsilons), points, heights)
         if float(np.max(above)) > CONVEX_WITHIN:
             worst = int(np.argmax(above))
@@ -337,12 +330,12 @@ class Profile(Loss):
         return float(self.profile(np.array([epsilon], dtype=np.float64))[0])
 
     def profile(self, epsilons: Float64s) -> Float64s:
-        points, heights = hull(self)
+        points, heights = convex_hull(self)
         line = np.interp(np.exp(np.minimum(epsilons, LARGEST)), points, heights)
         return np.where(epsilons >= self.epsilons[-1], self.deltas[-1], np.minimum(1.0, line * (1 + 64 * UNIT)))
 
     def epsilon(self, delta: float) -> float:
-        points, heights = hull(self)
+        points, heights = convex_hull(self)
         if delta < heights[-1]:
             return math.inf
         first = int(np.argmax(heights <= delta))
@@ -354,10 +347,10 @@ class Profile(Loss):
         return min(guess, self.epsilons[-1])
 
     def atoms(self) -> DiscreteLoss:
-        return pair_of(self)
+        return dominating_pair(self)
 
     def rdp(self, orders: Float64s) -> Float64s:
-        return pair_of(self).rdp(orders) if self.slack < 1 else np.full_like(orders, np.inf)
+        return dominating_pair(self).rdp(orders) if self.slack < 1 else np.full_like(orders, np.inf)
 
     def to_json(self) -> dict[str, Any]:
         return {"kind": "profile", "epsilons": list(self.epsilons), "deltas": list(self.deltas)}
@@ -377,7 +370,7 @@ def check_knots(epsilons: tuple[float, ...], deltas: tuple[float, ...]) -> None:
 
 
 @lru_cache(maxsize=32)
-def hull(loss: Profile) -> tuple[Float64s, Float64s]:
+def convex_hull(loss: Profile) -> tuple[Float64s, Float64s]:
     """Return the lower convex hull of (0, 1), the mirrored knots and the knots, as x and H."""
     x = np.exp(loss.epsilons)
     h = np.asarray(loss.deltas)
@@ -386,24 +379,24 @@ def hull(loss: Profile) -> tuple[Float64s, Float64s]:
     heights = [1.0, *(1 - 1 / x[keep] + h[keep] / x[keep])[::-1], *h]
     chain: list[tuple[float, float]] = []
     for point in zip(points, heights, strict=True):
-        while len(chain) > 1 and _above(chain[-2], chain[-1], point):
+        while len(chain) > 1 and _lies_above(chain[-2], chain[-1], point):
             chain.pop()
         chain.append((float(point[0]), float(point[1])))
     corners = np.array(chain)
     return corners[:, 0], corners[:, 1]
 
 
-def _above(left: tuple[float, float], middle: tuple[float, float], right: tuple[float, float]) -> bool:
+def _lies_above(left: tuple[float, float], middle: tuple[float, float], right: tuple[float, float]) -> bool:
     """Whether the middle point lies on or above the line between the others."""
     return (middle[1] - left[1]) * (right[0] - left[0]) >= (right[1] - left[1]) * (middle[0] - left[0])
 
 
 @lru_cache(maxsize=32)
-def pair_of(loss: Profile) -> DiscreteLoss:
+def dominating_pair(loss: Profile) -> DiscreteLoss:
     """Return the dominating pair: at each corner x > 1, mass x * (change of slope) under P."""
-    points, heights = hull(loss)
+    points, heights = convex_hull(loss)
     slopes = np.append(np.diff(heights) / np.diff(points), 0.0)
     right = points[1:] > 1
     masses = (points[1:] * np.diff(slopes))[right]
     raised = np.maximum(masses, 0.0) * (1 + 64 * UNIT)
-    return mirrored(np.log(points[1:][right]), raised, loss.deltas[-1])
+    return mirror_pair(np.log(points[1:][right]), raised, loss.deltas[-1])

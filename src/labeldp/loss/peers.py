@@ -6,7 +6,11 @@ True
 
 Each user of a cluster of n flips her label with probability alpha, then reports the noisy label of a uniformly chosen
 user of the cluster, and takes part with probability theta. The learner sees who takes part and what they report. Given
-the number m of participants, the reports are exchangeable, so their sum is sufficient: see `_laws` for its law.
+the number m of participants, the reports are exchangeable, so their sum is sufficient.
+
+*Laws.* Of n users n1 have a positive label. After the flips the number of positive noisy labels is
+X ~ Bin(n1, 1 - alpha) + Bin(n - n1, alpha). Each of m participants reports the noisy label of a uniformly chosen user,
+so the number of positive reports given X is Bin(m, X / n). Averaged over X this is law(n1, m), and
 
     delta(epsilon) = max over n1 and both directions of
                      sum over m of Pr[Bin(n, theta) = m] * hockey-stick_epsilon(law(n1, m), law(n1 + 1, m)).
@@ -20,22 +24,17 @@ may stand for all below it, back to the grid's last one. What lies above the gri
 *Pure end.* All that anyone sees is made from labels that passed randomized response, so delta = 0 at
 epsilon_0 = log((1 - alpha) / alpha), by proof and not by floats. Below `FLOOR` only this end is used.
 
-References: Esfandiari, Mirrokni, Syed, Vassilvitskii 2022 (Algorithm 2; their Lemma 9 bounds the same quantity); Balle,
-Bell, Gascon, Nissim 2019 (the privacy blanket); Feldman, McMillan, Talwar 2021 (hiding among the clones).
-
-Laws of the counts of one cluster of peers, with a bound on how far floats may have moved them.
-
-Of n users n1 have a positive label. After each label is flipped with probability alpha, the number of positive noisy
-labels is X ~ Bin(n1, 1 - alpha) + Bin(n - n1, alpha). Each of m participants reports the noisy label of a uniformly
-chosen user, so the number of positive reports given X is Bin(m, X / n).
-
-Design notes. All terms are positive, so relative errors stay relative. A binomial probability is the exponential of a
+*Rounding.* All terms are positive, so relative errors stay relative. A binomial probability is the exponential of a
 sum of logarithms of size at most L = log n! + n max(log n, log 1/alpha): about ten roundings of relative size
 u = 2^-53 of numbers of size L. Two of them convolved, one product of matrices and one running sum make
 (30 L + 3 n) u < `relative_error`. What is cut off (`CUT`) is so far below `LEAST`, where profiles begin to count, that
 it changes no digit there.
 
-Checks of the peer-to-peer parameters, for the mechanism and for its accountant.
+References: Esfandiari, Mirrokni, Syed, Vassilvitskii 2022 (Algorithm 2; their Lemma 9 bounds the same quantity); Balle,
+Bell, Gascon, Nissim 2019 (the privacy blanket); Feldman, McMillan, Talwar 2021 (hiding among the clones).
+
+Design notes. The checks of alpha, theta and delta at the end serve the mechanism (`labeldp.mechanisms.PeerToPeerRR`)
+and its accountant (`labeldp.accounting.peers`) alike.
 """
 
 from __future__ import annotations
@@ -54,19 +53,6 @@ from labeldp.loss.rounding import UNIT, quotient_up
 from labeldp.random import over_spans
 from labeldp.validate import check_delta, check_real
 
-__all__ = [
-    "FLOOR",
-    "LARGEST_EXACT",
-    "blanket_deltas",
-    "check_alpha",
-    "check_floor",
-    "check_theta",
-    "local_epsilon",
-    "peer_deltas",
-    "peer_profile",
-    "shuffled_profile",
-]
-
 #: Values of m that stand for all; the bound is within 1.5 times the full sum where the tests look (tests/accounting/test_peers.py).
 GRID = 17
 #: The chance of more participants than the grid covers, which is added to delta: far below `FLOOR`.
@@ -76,6 +62,14 @@ KNOTS = 1024
 KEPT = 200
 #: The largest cluster whose exact profile is computed: work grows with the cube of n.
 LARGEST_EXACT = 4000
+#: No smaller delta than this is certified by floats; below it the pure end speaks.
+FLOOR = 1e-13
+#: Probabilities of X below this are dropped ...
+CUT = 1e-80
+#: ... and probabilities of outputs below this are not counted but added to delta, n of them at most.
+LEAST = 1e-50
+#: Rows per step: their product with the binomials fits a core's cache.
+ROWS = 64
 
 
 def local_epsilon(alpha: float) -> float:
@@ -89,19 +83,19 @@ def peer_deltas(epsilons: Float64s, *, n: int, alpha: float, theta: float, grid:
     factors = np.exp(epsilons[order]) * (1 - 4 * UNIT)
     factorials = log_factorials(n)
     pairs = (n + 1) // 2
-    sums = noisy_sums(n, alpha, rows=pairs + 1, factorials=factorials)
+    sums = laws_of_noisy_sums(n, alpha, rows=pairs + 1, factorials=factorials)
     total = np.zeros((pairs, 2, len(epsilons)))
     slip = 2 * relative_error(n, alpha)
     sizes, weights, beyond = participants(n, theta, grid, factorials)
     for m, weight in zip(sizes, weights, strict=True):
         table = report_table(n, m, factorials)
-        over_spans(_adder(sums, table, total, factors=factors, weight=weight, slip=slip), pairs, step=ROWS)
+        over_spans(_make_adder(sums, table, total, factors=factors, weight=weight, slip=slip), pairs, step=ROWS)
     answer = np.empty(len(epsilons))
     answer[order] = np.minimum(1.0, total.max(axis=(0, 1)) * (1 + (grid + 8) * UNIT) + beyond + n * LEAST)
     return answer
 
 
-def _adder(
+def _make_adder(
     sums: Float64s, table: Float64s, total: Float64s, *, factors: Float64s, weight: float, slip: float
 ) -> Callable[[int, int], None]:
     """Return the work on a span of neighbouring pairs: their laws of reports, and the profiles of those."""
@@ -109,7 +103,7 @@ def _adder(
 
     def work(low: int, high: int) -> None:
         rows = sums[low : high + 1]
-        first, last = window(rows)
+        first, last = find_window(rows)
         # Reports rise with x: the first row of the table has the lowest of them, the last row the highest.
         low_k, high_k = np.flatnonzero(table[first])[0], np.flatnonzero(table[last - 1])[-1] + 1
         part = np.ascontiguousarray(table[first:last, low_k:high_k])
@@ -174,7 +168,7 @@ def peer_profile(*, n: int, alpha: float, theta: float) -> Profile:
         return shuffled_profile(n=n, alpha=alpha)
     worst = local_epsilon(alpha)
     epsilons = _knots(worst)
-    return thinned(epsilons, peer_deltas(epsilons, n=n, alpha=alpha, theta=theta), worst)
+    return thin_profile(epsilons, peer_deltas(epsilons, n=n, alpha=alpha, theta=theta), worst)
 
 
 @lru_cache(maxsize=64)
@@ -182,7 +176,7 @@ def shuffled_profile(*, n: int, alpha: float) -> Profile:
     """Return a bound for n flipped labels that are shuffled: the peers' reports are made from those, whatever theta."""
     worst = local_epsilon(alpha)
     epsilons = _knots(worst)
-    return thinned(epsilons, blanket_deltas(epsilons, n=n, alpha=alpha), worst)
+    return thin_profile(epsilons, blanket_deltas(epsilons, n=n, alpha=alpha), worst)
 
 
 def _knots(worst: float) -> Float64s:
@@ -191,7 +185,7 @@ def _knots(worst: float) -> Float64s:
     return answer if worst > 0 else np.zeros(1)
 
 
-def thinned(epsilons: Float64s, deltas: Float64s, worst: float) -> Profile:
+def thin_profile(epsilons: Float64s, deltas: Float64s, worst: float) -> Profile:
     """Return a profile of about `KEPT` knots down to `FLOOR`, ended by the pure (worst, 0).
 
     Knots lie evenly in sqrt(log 1 / delta), nearly linear in epsilon for a Gaussian tail: between two of them a line
@@ -205,14 +199,6 @@ def thinned(epsilons: Float64s, deltas: Float64s, worst: float) -> Profile:
     wanted = np.searchsorted(height, np.linspace(height[0], height[-1], KEPT))
     chosen = np.unique(np.concatenate([[0], np.minimum(wanted, last)]))
     return Profile(epsilons=(*epsilons[chosen].tolist(), worst), deltas=(*falling[chosen].tolist(), 0.0))
-
-
-#: Probabilities of X below this are dropped ...
-CUT = 1e-80
-#: ... and probabilities of outputs below this are not counted but added to delta, n of them at most.
-LEAST = 1e-50
-#: Rows per step: their product with the binomials fits a core's cache.
-ROWS = 64
 
 
 def relative_error(n: int, alpha: float) -> float:
@@ -244,7 +230,7 @@ def binomial(n: int, probability: float, factorials: Float64s) -> Float64s:
     return answer
 
 
-def noisy_sums(n: int, alpha: float, *, rows: int, factorials: Float64s) -> Float64s:
+def laws_of_noisy_sums(n: int, alpha: float, *, rows: int, factorials: Float64s) -> Float64s:
     """Return the law of X for n1 = 0 .. rows - 1 positives among n users, one per row."""
     from labeldp import kernels
 
@@ -256,14 +242,14 @@ def noisy_sums(n: int, alpha: float, *, rows: int, factorials: Float64s) -> Floa
         for r, positives in enumerate(range(low, high)):
             kept[r, : positives + 1] = binomial(positives, 1.0 - alpha, factorials)
             flipped[r, : n - positives + 1] = binomial(n - positives, alpha, factorials)
-            windows[0, r], windows[1, r] = window(kept[r : r + 1]), window(flipped[r : r + 1])
+            windows[0, r], windows[1, r] = find_window(kept[r : r + 1]), find_window(flipped[r : r + 1])
         kernels.convolve_rows(kept, windows[0], flipped, windows[1], out[low:high])
 
     over_spans(work, rows, step=ROWS)
     return out
 
 
-def window(laws: Float64s) -> tuple[int, int]:
+def find_window(laws: Float64s) -> tuple[int, int]:
     """Return [low, high) outside of which no row has a probability of `CUT`."""
     inside = np.flatnonzero((laws > CUT).any(axis=0))
     return int(inside[0]), int(inside[-1]) + 1
@@ -284,10 +270,6 @@ def report_table(n: int, m: int, factorials: Float64s) -> Float64s:
 
     over_spans(work, n + 1, step=ROWS)
     return out
-
-
-#: No smaller delta than this is certified by floats; below it the pure end speaks.
-FLOOR = 1e-13
 
 
 def check_alpha(owner: str, alpha: Any) -> float:

@@ -21,14 +21,14 @@ UNIT = 2.0**-53
 TINY = sys.float_info.min
 
 
-def up(value: float, *, relative: float = 16 * UNIT) -> float:
+def raise_up(value: float, *, relative: float = 16 * UNIT) -> float:
     """Return `value` >= 0 enlarged by a relative error; 0 and inf stay."""
     return value * (1.0 + relative)
 
 
 def probability_up(value: float, *, relative: float = 16 * UNIT) -> float:
     """Return a probability rounded up, at most 1."""
-    return min(1.0, up(value, relative=relative))
+    return min(1.0, raise_up(value, relative=relative))
 
 
 def fraction_up(exact: Fraction) -> float:

@@ -1,11 +1,21 @@
 """Mechanisms: public facts that say how a label will be randomized.
 
-A mechanism is a frozen value. Its `channel` turns a prior into a `Channel` and its `guarantee` says what that costs;
-neither ever sees a label. `labeldp.privatize` draws.
+A mechanism is a frozen value. Its `channel` turns a prior into a channel, its `guarantee` says what that costs, and
+`with_epsilon` gives the same mechanism at another epsilon; none of them ever sees a label. `labeldp.privatize` draws.
 
 >>> from labeldp.mechanisms import RandomizedResponse
 >>> RandomizedResponse(1.0, n_classes=10).channel().epsilon <= 1.0
 True
+
+| mechanism | best for | who is trusted |
+|---|---|---|
+| `RandomizedResponse` | no prior | no one |
+| `RRTopK`, `RRWithPrior` | right labels under a prior | no one |
+| `OptimalResponse` | an objective of your own, up to ten classes | no one |
+| `ClusterRR` | groups of similar examples, no prior | a curator, for the histograms |
+| `PeerToPeerRR` | two classes, users who can ask each other | peers |
+
+To write one, subclass `Mechanism` (docs/extending.md), or `MeasuringMechanism` if its channel needs noisy counts.
 """
 
 from labeldp.mechanisms.cluster import ClusterRR
@@ -14,14 +24,12 @@ from labeldp.mechanisms.optimal import (
     MeanInformation,
     Objective,
     OptimalResponse,
-    ResponseDesign,
     UnbiasedReport,
 )
-from labeldp.mechanisms.peers import PeerReports, PeerToPeerRR
+from labeldp.mechanisms.peers import PeerToPeerRR
 from labeldp.mechanisms.response import (
     MeasuringMechanism,
     Mechanism,
-    NoisyCounts,
     RandomizedResponse,
     RRTopK,
     RRWithPrior,
@@ -33,14 +41,11 @@ __all__ = [
     "MeanInformation",
     "MeasuringMechanism",
     "Mechanism",
-    "NoisyCounts",
     "Objective",
     "OptimalResponse",
-    "PeerReports",
     "PeerToPeerRR",
     "RRTopK",
     "RRWithPrior",
     "RandomizedResponse",
-    "ResponseDesign",
     "UnbiasedReport",
 ]

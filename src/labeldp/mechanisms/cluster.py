@@ -21,7 +21,8 @@ from typing import Any
 import numpy as np
 
 from labeldp.arrays import Float64s, Int64s, Ints
-from labeldp.channel import Channel, FiniteChannel, check_row_index, safe_odds
+from labeldp.channel import Channel, FiniteChannel, safe_odds
+from labeldp.channel.finite import check_row_index
 from labeldp.errors import Described, invalid
 from labeldp.guarantee import Guarantee, Trust
 from labeldp.mechanisms.response import MeasuringMechanism, NoisyCounts, check_n_classes, check_width

@@ -48,7 +48,8 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from labeldp.arrays import Floats, Places
-from labeldp.channel import MatrixChannel, check_row_index
+from labeldp.channel import MatrixChannel
+from labeldp.channel.finite import check_row_index
 from labeldp.errors import Described, LabelDPError, invalid
 from labeldp.guarantee import Guarantee
 from labeldp.mechanisms.response import Mechanism, check_n_classes, check_width, is_streamed

@@ -43,7 +43,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 
 from labeldp.arrays import Bools, Floats, Int64s, Ints, UInt8s, UInt32s
-from labeldp.channel import CandidateChannel, Channel, FiniteChannel, check_row_index, odds_to_keep, safe_odds
+from labeldp.channel import CandidateChannel, Channel, FiniteChannel, odds_to_keep, safe_odds
+from labeldp.channel.finite import check_row_index
 from labeldp.errors import Described, invalid
 from labeldp.guarantee import Guarantee
 from labeldp.random import over_spans

@@ -35,7 +35,7 @@ from typing import Any
 
 import labeldp
 from labeldp.accounting import Ledger
-from labeldp.guarantee import Guarantee, advantage_bound, best_guess, shown
+from labeldp.guarantee import Guarantee, advantage_bound, best_guess, format_up
 from labeldp.release import Release, load_release
 from labeldp.report.figures import against_epsilon, changes, rates, stages
 from labeldp.report.page import page
@@ -139,15 +139,15 @@ def inference(promise: Guarantee) -> Section:
 
 
 def _factor(epsilon: float, delta: float) -> str:
-    odds = shown(math.exp(epsilon)) if epsilon < 700 else "more than 1e300"
+    odds = format_up(math.exp(epsilon)) if epsilon < 700 else "more than 1e300"
     gain = percent(advantage_bound(epsilon, delta=delta), up=True)
     if delta == 0:
         return (
-            f"Epsilon is {shown(epsilon)}: the odds of any two values of one label change by a factor of at most {odds} "
+            f"Epsilon is {format_up(epsilon)}: the odds of any two values of one label change by a factor of at most {odds} "
             f"(e to the power epsilon). A test between the two beats chance by at most {gain}."
         )
     return (
-        f"Epsilon is {shown(epsilon)} at delta = {delta:g}: but for a part of probability delta, what is seen is at most "
+        f"Epsilon is {format_up(epsilon)} at delta = {delta:g}: but for a part of probability delta, what is seen is at most "
         f"{odds} times likelier for one value of a label than for another. A test between two beats chance by at most "
         f"{gain}."
     )
@@ -199,8 +199,8 @@ def ledger_section(release: Release, ledger: Ledger | None) -> Section:
     facts = Facts(
         pairs=(
             ("Label set", name),
-            ("Spent", "nothing" if used is None else shown(used.epsilon(delta)) + _at(delta)),
-            ("Budget", "none was set" if limit is None else shown(limit[0]) + _at(delta)),
+            ("Spent", "nothing" if used is None else format_up(used.epsilon(delta)) + _at(delta)),
+            ("Budget", "none was set" if limit is None else format_up(limit[0]) + _at(delta)),
             ("Left", "no limit" if limit is None else f"{ledger.remaining(name):.6g}"),
             ("Record", f"intact; the chain ends in {last[:16] or 'nothing'}"),
             ("This release", _found(release, ledger)),
@@ -226,7 +226,7 @@ def _entries(ledger: Ledger, name: str) -> Table:
         epsilon, delta = cost(entry.guarantee)
         mark = "; SEEDED, NOT PRIVATE" if entry.seeded else ""
         when = entry.when[:16].replace("T", " ")
-        rows.append((str(entry.id), when, f"{entry.n_rows:,}", shown(epsilon) + _at(delta), entry.mechanism + mark))
+        rows.append((str(entry.id), when, f"{entry.n_rows:,}", format_up(epsilon) + _at(delta), entry.mechanism + mark))
     columns = ("entry", "when (UTC)", "rows", "epsilon", "mechanism")
     caption = f"Every release of label set {name}, oldest first; they add up"
     return Table(caption=caption, columns=columns, rows=tuple(rows), numeric=(2,))

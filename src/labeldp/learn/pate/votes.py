@@ -77,7 +77,7 @@ from labeldp.accounting import calibrate
 from labeldp.arrays import Int64s, UInt8s
 from labeldp.errors import Described, PrivacyError, invalid
 from labeldp.guarantee import Guarantee, Trust, Unit
-from labeldp.loss.rounding import quotient_up, up
+from labeldp.loss.rounding import quotient_up, raise_up
 from labeldp.random import BitStream, NoiseKey
 from labeldp.samplers import discrete_gaussian, variance_above
 from labeldp.selection import StablePlan, stable_plan
@@ -122,12 +122,12 @@ class VotePlan:
     @property
     def answer_rho(self) -> float:
         """The zCDP of one answer, D^2 / (2 s^2), rounded up."""
-        return up(quotient_up(1, self.sigma) ** 2 * self.squared_reach / 2)
+        return raise_up(quotient_up(1, self.sigma) ** 2 * self.squared_reach / 2)
 
     @property
     def threshold_rho(self) -> float:
         """The zCDP of one confidence test, 1 / (2 s1^2), rounded up; 0 without one."""
-        return 0.0 if self.threshold_sigma is None else up(quotient_up(1, self.threshold_sigma) ** 2 / 2)
+        return 0.0 if self.threshold_sigma is None else raise_up(quotient_up(1, self.threshold_sigma) ** 2 / 2)
 
     @cached_property
     def guarantee(self) -> Guarantee:
