@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from labeldp import Ledger
 from labeldp.learn import PATE, MultiLabelPATE, SoftmaxRegression, load_model, save_model
 
 N_PRIVATE, N_PUBLIC = 1200, 60
@@ -122,10 +123,10 @@ BAD = {
 
 
 @pytest.mark.parametrize("line", BAD)
-def test_bad_lines(run, run_json, refused, tables, line):
-    run("ledger l --set-budget 99 --delta 1e-2")
+def test_bad_lines(refused, tables, line):
+    ledger = Ledger("l", budget=99.0, delta=1e-2)
     assert BAD[line] in refused(f"{line} --ledger l")
-    assert run_json("ledger l")["entries"] == []
+    assert ledger.entries() == ()
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,15 @@ import pytest
 
 from labeldp.errors import PrivacyError
 from labeldp.learn.pate import VotePlan
-from labeldp.learn.pate.teachers import clipped
-from labeldp.learn.pate.votes import answer_classes, answer_labels, answer_stable, count_classes, count_labels, noise
+from labeldp.learn.pate.teachers import clip_votes
+from labeldp.learn.pate.votes import (
+    answer_classes,
+    answer_labels,
+    answer_stable,
+    count_classes,
+    count_labels,
+    draw_noise,
+)
 from labeldp.random import BitStream, NoiseKey
 from labeldp.selection import stable_plan
 
@@ -48,7 +55,7 @@ def test_one_teacher_moves_label_counts_by_at_most_the_accounted_distance(m: int
     votes = np.array(list(itertools.product((0, 1), repeat=m)), np.uint8)
     scores = np.random.default_rng(0).random(votes.shape)
     for tau in (None, *range(1, m + 1)):
-        used = votes if tau is None else clipped(votes, scores, tau=tau)
+        used = votes if tau is None else clip_votes(votes, scores, tau=tau)
         distances = ((used[:, None].astype(int) - used[None].astype(int)) ** 2).sum(axis=2)
         assert distances.max() <= (m if tau is None else min(2 * tau, m))
         if tau is None:
@@ -60,7 +67,7 @@ def test_clipping_keeps_votes_of_the_highest_scores_and_adds_none():
     votes = rng.integers(2, size=(200, 6)).astype(np.uint8)
     scores = rng.random((200, 6))
     for tau in range(1, 7):
-        kept = clipped(votes, scores, tau=tau)
+        kept = clip_votes(votes, scores, tau=tau)
         assert (kept <= votes).all()
         assert (kept.sum(axis=1) == np.minimum(votes.sum(axis=1), tau)).all()
         for row in range(200):
@@ -133,7 +140,7 @@ def test_counts_per_label_have_the_noise_of_the_plan_and_half_of_it_would_be_see
 
 
 def test_noise_differs_between_classes_and_queries():
-    drawn = noise(bits(3), 1000.0, (50, 4))
+    drawn = draw_noise(bits(3), 1000.0, (50, 4))
     # A repeat among 200 draws of deviation 1000 is likely; whole equal columns (50 coincidences of 3e-4) are not.
     assert len({tuple(column) for column in drawn.T}) == 4
     assert len({tuple(row) for row in drawn}) == 50

@@ -13,7 +13,7 @@ from sklearn.tree import DecisionTreeClassifier
 from labeldp import Ledger
 from labeldp.errors import LabelDPError, PrivacyError, ReleaseError
 from labeldp.learn.pate import PATE, MultiLabelPATE
-from labeldp.learn.pate.teachers import VoteStore, identity_of
+from labeldp.learn.pate.teachers import VoteStore, digest_run
 
 RNG = np.random.default_rng(0)
 X, PUBLIC = RNG.normal(size=(200, 2)), RNG.normal(size=(20, 2))
@@ -133,7 +133,7 @@ def test_foreign_folders_files_and_damage_are_refused(tmp_path: Path):
 
 
 def test_discarding_leaves_what_is_not_ours(tmp_path: Path):
-    store = VoteStore.opened("test", tmp_path / "votes", identity="a", split=1)
+    store = VoteStore.open("test", tmp_path / "votes", identity="a", split=1)
     store.save(0, np.arange(3))
     (store.folder / "note.txt").write_text("mine")
     store.discard()
@@ -143,5 +143,5 @@ def test_discarding_leaves_what_is_not_ours(tmp_path: Path):
 def test_identities_tell_arrays_apart():
     a = np.arange(6)
     values = [(a,), (a.astype(np.int32),), (a.reshape(2, 3),), (a[::-1],), (a, 1), (a, "1"), (a[:3], a[3:])]
-    assert len({identity_of(*value) for value in values}) == len(values)
-    assert identity_of(a[::2]) == identity_of(a[::2].copy())
+    assert len({digest_run(*value) for value in values}) == len(values)
+    assert digest_run(a[::2]) == digest_run(a[::2].copy())

@@ -13,7 +13,7 @@ from scipy.stats import binom
 from labeldp.errors import LabelDPError
 from labeldp.guarantee import Guarantee, Trust, Unit
 from labeldp.learn.pate import VotePlan, vote_plan
-from labeldp.learn.pate.multiclass import restated
+from labeldp.learn.pate.multiclass import restate_unit
 from labeldp.samplers import variance_above
 from labeldp.selection import stable_plan
 
@@ -143,7 +143,7 @@ def test_confidence_tests_lose_no_more_than_claimed_and_half_the_noise_does(epsi
 
 def test_multi_label_queries_add_up_for_replaced_teachers():
     one = stable_plan(epsilon=3.0, delta=1e-6, neighbours="replace", queries=50)
-    whole = restated(one.guarantee.times(50), Unit.LABEL)
+    whole = restate_unit(one.guarantee.times(50), Unit.LABEL)
     assert whole.unit is Unit.LABEL
     assert all(part.unit is Unit.LABEL for _, part in whole.parts)
     # Replace: gaps move by 2, so rho = 2^2 / s^2 a query in all; the Gumbel part's curve lies below its rho.

@@ -16,7 +16,14 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 from labeldp.errors import LabelDPError
-from labeldp.learn.pate.teachers import collect_votes, deal, fit_labels, seeded_teacher, vote_for_class, vote_for_labels
+from labeldp.learn.pate.teachers import (
+    collect_votes,
+    deal_rows,
+    fit_labels,
+    seed_teacher,
+    vote_for_class,
+    vote_for_labels,
+)
 
 RNG = np.random.default_rng(0)
 X, PUBLIC = RNG.normal(size=(30, 3)), RNG.normal(size=(25, 3))
@@ -31,7 +38,7 @@ def polled(vote, teacher, rows, targets, **settings):
 
 @pytest.mark.parametrize(("n_rows", "n_teachers"), [(1, 1), (7, 7), (100, 9), (1000, 1)])
 def test_parts_are_disjoint_and_cover_all_rows(n_rows: int, n_teachers: int):
-    parts = deal(n_rows, n_teachers=n_teachers, split=3)
+    parts = deal_rows(n_rows, n_teachers=n_teachers, split=3)
     assert np.array_equal(np.sort(np.concatenate(parts)), np.arange(n_rows))
     sizes = [len(part) for part in parts]
     assert len(parts) == n_teachers
@@ -39,7 +46,7 @@ def test_parts_are_disjoint_and_cover_all_rows(n_rows: int, n_teachers: int):
 
 
 def test_parts_depend_on_the_split_and_are_in_no_order_of_the_rows():
-    one, two = deal(100, n_teachers=2, split=1), deal(100, n_teachers=2, split=2)
+    one, two = deal_rows(100, n_teachers=2, split=1), deal_rows(100, n_teachers=2, split=2)
     assert not np.array_equal(one[0], two[0])
     assert not np.array_equal(one[0], np.arange(50))
 
@@ -57,7 +64,7 @@ def test_one_changed_record_changes_the_votes_of_one_teacher(unit: str):
             rows[row] = -5.0
         changed = np.flatnonzero((polled(vote_for_class, teacher, rows, codes) != before).any(axis=1))
         assert changed.size <= 1
-        assert all(row in deal(30, n_teachers=6, split=5)[i] for i in changed)
+        assert all(row in deal_rows(30, n_teachers=6, split=5)[i] for i in changed)
         reached |= set(changed.tolist())
     assert len(reached) == 6  # and the test can see a change
 
@@ -78,12 +85,10 @@ def test_one_changed_row_of_labels_changes_the_votes_of_one_teacher():
 
 def test_every_random_state_is_set_and_each_teacher_has_its_own():
     teacher = make_pipeline(StandardScaler(), DecisionTreeClassifier())
-    states = [
-        seeded_teacher(teacher, i, split=9).get_params()["decisiontreeclassifier__random_state"] for i in range(5)
-    ]
+    states = [seed_teacher(teacher, i, split=9).get_params()["decisiontreeclassifier__random_state"] for i in range(5)]
     assert len(set(states)) == 5
     assert teacher.get_params()["decisiontreeclassifier__random_state"] is None
-    assert seeded_teacher(GaussianNB(), 0, split=9).get_params() == GaussianNB().get_params()
+    assert seed_teacher(GaussianNB(), 0, split=9).get_params() == GaussianNB().get_params()
 
 
 @pytest.mark.parametrize("n_jobs", [1, 2])

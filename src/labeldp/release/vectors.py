@@ -1,4 +1,4 @@
-r"""`measure_vector` and `curate`: the leaf of the door for real-valued statistics and for whole private procedures.
+r"""`measure_vector` and `curate`: the door for real-valued statistics of labels, and for whole private procedures.
 
 `measure` adds exact noise to integers. A minimiser of a loss, or a one-hot label to be averaged later, is a vector of
 real numbers: `measure_vector` adds Gaussian noise to it, calibrated exactly (Balle & Wang 2018). `curate` runs a
@@ -27,8 +27,8 @@ from __future__ import annotations
 
 import abc
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -62,7 +62,10 @@ class VectorQuery(abc.ABC):
 
 
 class Procedure(abc.ABC):
-    """A computation that sees raw codes, draws its own noise and returns only what its guarantee covers."""
+    """A computation that sees raw codes, draws its own noise and returns only what its guarantee covers.
+
+    Whoever writes one proves its guarantee: `curate` cannot check it.
+    """
 
     @abc.abstractmethod
     def guarantee(self, *, n_classes: int, n_examples: int) -> Guarantee:
@@ -116,16 +119,16 @@ def measure_vector(
         value = query.exact(codes, n_classes=boxed.n_classes)
         return value + sigma * normals(bits, value.size).reshape(value.shape) if sigma else value
 
-    promise = _gaussian_promise(query, sigma, reach, epsilon, delta)
-    answer = _through_the_door(boxed, promise, work, rng, ledger, text=f"{type(query).__name__}, {text}")
-    return VectorMeasurement(
-        value=answer.value,
-        guarantee=answer.guarantee,
-        seeded=answer.seeded,
-        noise=text,
-        sigma=sigma,
-        ledger_entry=answer.ledger_entry,
+    answer = _release(
+        boxed,
+        _promise_gaussian(query, sigma, reach, epsilon, delta),
+        work,
+        assumptions=(FLOATING_POINT, *query.assumptions),
+        text=f"{type(query).__name__}, {text}",
+        rng=rng,
+        ledger=ledger,
     )
+    return replace(answer, noise=text, sigma=sigma)
 
 
 def curate(labels: Any, procedure: Procedure, *, rng: Any = None, ledger: Any = None) -> VectorMeasurement:
@@ -136,13 +139,48 @@ def curate(labels: Any, procedure: Procedure, *, rng: Any = None, ledger: Any = 
     if not isinstance(procedure, Procedure):
         raise invalid("curate", "procedure", "be a procedure", got=procedure)
     boxed = as_sensitive(labels, None)
-    promise = procedure.guarantee(n_classes=boxed.n_classes, n_examples=len(boxed))
-    promise = promise.trusting(Trust.CURATOR).assuming(FLOATING_POINT)
+    promise = procedure.guarantee(n_classes=boxed.n_classes, n_examples=len(boxed)).trusting(Trust.CURATOR)
 
     def work(codes: npt.NDArray[Any], bits: BitStream) -> Float64s:
         return procedure.run(codes, n_classes=boxed.n_classes, bits=bits)
 
-    return _through_the_door(boxed, promise, work, rng, ledger, text=type(procedure).__name__)
+    text = type(procedure).__name__
+    return _release(boxed, promise, work, assumptions=(FLOATING_POINT,), text=text, rng=rng, ledger=ledger)
+
+
+def _release(
+    boxed: SensitiveLabels,
+    promise: Guarantee,
+    work: Callable[[npt.NDArray[Any], BitStream], Float64s],
+    *,
+    assumptions: Sequence[str],
+    text: str,
+    rng: Any,
+    ledger: Any,
+) -> VectorMeasurement:
+    """Charge the promise, then hand the raw codes and the noise to `work`, and return what it makes of them.
+
+    Raises `PrivacyError` if the answer is not finite: a NaN would tell of the labels what no guarantee covers.
+    """
+    key = as_key("measure_vector", rng)
+    budget = Budget(owner="measure_vector", labels=boxed, ledger=ledger, seeded=key.seeded)
+    promise = budget.state(promise, *assumptions)
+    entry = budget.charge(promise, mechanism=text)
+    value = work(codes_of(boxed), BitStream(key.child("measure vector")))
+    if not np.isfinite(value).all():
+        raise PrivacyError(f"measure_vector: {text} is not finite. Nothing was released; check features and labels.")
+    return VectorMeasurement(value=value, guarantee=promise, seeded=key.seeded, noise=text, ledger_entry=entry)
+
+
+def _promise_gaussian(query: VectorQuery, sigma: float, reach: float, epsilon: float, delta: float) -> Guarantee:
+    """Return the exact guarantee of this noise, after evaluating that it meets the budget."""
+    if sigma == 0.0:
+        return Guarantee.pure(math.inf if reach else 0.0, unit=query.unit, trust=Trust.CURATOR)
+    promise = Guarantee.gaussian(sigma=sigma, sensitivity=reach, unit=query.unit, trust=Trust.CURATOR)
+    if not promise.epsilon(delta) <= epsilon:
+        got = Described(f"{promise.epsilon(delta)}")
+        raise invalid("measure_vector", "epsilon", f"be met at delta {delta:g}", got=got, kind=PrivacyError)
+    return promise
 
 
 def normals(bits: BitStream, count: int) -> Float64s:
@@ -158,38 +196,3 @@ def uniforms(bits: BitStream, count: int) -> Float64s:
     # (2^53 - 1 + 1/2) 2^-53 would round to 1: the largest float below 1 is 1 - 2^-53.
     raw = (bits.take(count) >> np.uint64(11)).astype(np.float64) * 2.0**-53 + 2.0**-54
     return np.minimum(raw, 1.0 - 2.0**-53)
-
-
-def _through_the_door(
-    boxed: SensitiveLabels,
-    promise: Guarantee,
-    work: Callable[[npt.NDArray[Any], BitStream], Float64s],
-    rng: Any,
-    ledger: Any,
-    *,
-    text: str,
-) -> VectorMeasurement:
-    """Charge, then hand the raw codes and the noise to the work, and box its answer."""
-    key = as_key("measure_vector", rng)
-    budget = Budget(owner="measure_vector", labels=boxed, ledger=ledger, seeded=key.seeded)
-    promise = budget.state(promise)
-    entry = budget.charge(promise, mechanism=text)
-    value = work(codes_of(boxed), BitStream(key.child("measure vector")))
-    if not np.isfinite(value).all():
-        raise PrivacyError(f"measure_vector: {text} is not finite. Nothing was released; check features and labels.")
-    return VectorMeasurement(value=value, guarantee=promise, seeded=key.seeded, noise=text, ledger_entry=entry)
-
-
-def _gaussian_promise(query: VectorQuery, sigma: float, reach: float, epsilon: float, delta: float) -> Guarantee:
-    """Return the exact guarantee of this noise, after evaluating that it meets the budget."""
-    notes = (FLOATING_POINT, *query.assumptions)
-    if sigma == 0.0:
-        spent = math.inf if reach else 0.0
-        return Guarantee.pure(spent, unit=query.unit, trust=Trust.CURATOR, assumptions=notes)
-    promise = Guarantee.gaussian(
-        sigma=sigma, sensitivity=reach, unit=query.unit, trust=Trust.CURATOR, assumptions=notes
-    )
-    if not promise.epsilon(delta) <= epsilon:
-        got = Described(f"{promise.epsilon(delta)}")
-        raise invalid("measure_vector", "epsilon", f"be met at delta {delta:g}", got=got, kind=PrivacyError)
-    return promise

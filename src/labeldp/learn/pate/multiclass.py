@@ -1,6 +1,16 @@
-"""`PATE`: teachers vote for one class each, and GNMax or Confident-GNMax answers.
+"""`PATE`: teachers vote for one class each, and GNMax or Confident-GNMax answers; and what both PATE learners share.
 
-What both PATE learners share: how private and public rows come in, and the order in which things happen.
+>>> import numpy as np
+>>> rng = np.random.default_rng(0)
+>>> X, X_public = rng.normal(size=(2000, 2)), rng.normal(size=(60, 2))
+>>> model = PATE(n_teachers=100, epsilon=4.0, n_answers=20, classes=[0, 1], random_state=0)
+>>> model.fit(X, (X[:, 0] > 0).astype(int), X_public).predict([[-2.0, 0.0], [2.0, 0.0]]).tolist()
+[0, 1]
+>>> model.n_answered_ <= 20, model.seeded_
+(True, True)
+
+`TeacherEnsemble` is the part that does not depend on what a vote is: how private and public rows come in, what one change of
+the data is, and how teachers are polled.
 
 Design notes. Everything that can be refused is refused before a teacher learns. Then teachers vote, then the ledger is
 charged with the whole promise, then votes are aggregated: a run that dies while teachers learn has cost nothing, and a
@@ -9,10 +19,9 @@ charge that is refused has released nothing. `fit` is the door: raw labels are o
 
 from __future__ import annotations
 
-import dataclasses
 import os
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -26,7 +35,7 @@ from labeldp.arrays import Array, Floats
 from labeldp.errors import Described, invalid
 from labeldp.guarantee import Guarantee, Unit, read_unit
 from labeldp.learn.corrections import check_rows
-from labeldp.learn.pate.teachers import Vote, VoteStore, collect_votes, identity_of, vote_for_class
+from labeldp.learn.pate.teachers import Vote, VoteStore, collect_votes, digest_run, vote_for_class
 from labeldp.learn.pate.votes import (
     ASSUMPTIONS,
     ClassAnswers,
@@ -43,8 +52,10 @@ from labeldp.release import SensitiveLabels
 from labeldp.release.labels import Budget, box_labels, codes_of
 from labeldp.validate import check_choice, check_integer, check_real
 
+AGGREGATIONS = ("confident-gnmax", "gnmax")
 
-@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Ballot:
     """The votes of a run, sensitive, and the folder in which they are kept until it is over."""
 
@@ -58,7 +69,10 @@ class Ballot:
 
 
 class TeacherEnsemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
-    """Teachers, public rows, unit and checkpoint of a PATE learner. Subclasses vote, aggregate and teach a student."""
+    """Teachers, public rows, unit and checkpoint of a PATE learner. Subclasses vote, aggregate and teach a student.
+
+    `labeldp.learn.save_model` knows PATE learners by this class.
+    """
 
     n_teachers: int
     n_queries: int | None
@@ -67,7 +81,7 @@ class TeacherEnsemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
     verbose: int
     checkpoint: str | os.PathLike[str] | None
 
-    def _rows(self, X: Any, X_public: Any, teacher: Any) -> tuple[Any, Any]:
+    def _check_points(self, X: Any, X_public: Any, teacher: Any) -> tuple[Any, Any]:
         """Return private and public rows, as many of the latter as there are queries."""
         owner = type(self).__name__
         if X_public is None:
@@ -78,11 +92,11 @@ class TeacherEnsemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         n_queries = public.shape[0] if self.n_queries is None else self.n_queries
         return private, public[: check_integer(owner, "n_queries", n_queries, least=1, most=public.shape[0])]
 
-    def _checked_new(self, X: Any) -> Any:
+    def _check_new(self, X: Any) -> Any:
         """Return new rows to predict for."""
         return check_rows(self, X, inner=self.student_, reset=False)
 
-    def _unit(self) -> Unit:
+    def _read_unit(self) -> Unit:
         """Return the unit, one of those in which a change of the data reaches one teacher."""
         unit = read_unit(self.unit)
         if unit is Unit.RECORD_ADD_REMOVE:
@@ -90,16 +104,16 @@ class TeacherEnsemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
             raise invalid(type(self).__name__, "unit", "replace", got=self.unit, fix=fix)
         return unit
 
-    def _polled(self, vote: Vote, teacher: Any, X: Any, targets: Array, X_public: Any, *, key: NoiseKey) -> Ballot:
-        """Teach and poll all teachers; resumes from the checkpoint, if there is one."""
+    def _poll(self, vote: Vote, teacher: Any, X: Any, targets: Array, X_public: Any, *, key: NoiseKey) -> Ballot:
+        """Teach and poll all teachers; goes on from the checkpoint, if there is one of the same data and settings."""
         split = int(key.child("split").words(start=0, count=1)[0, 0])
         store = None
         if self.checkpoint is not None:
             settings = sorted((name, repr(value)) for name, value in teacher.get_params(deep=True).items())
             method = vote.keywords if isinstance(vote, partial) else {}
             facts = (type(self).__name__, type(teacher).__name__, settings, method, self.n_teachers)
-            identity = identity_of(X, targets, X_public, *facts)
-            store = VoteStore.opened(type(self).__name__, self.checkpoint, identity=identity, split=split)
+            identity = digest_run(X, targets, X_public, *facts)
+            store = VoteStore.open(type(self).__name__, self.checkpoint, identity=identity, split=split)
             split = store.split
         votes = collect_votes(
             vote,
@@ -116,28 +130,18 @@ class TeacherEnsemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         return Ballot(votes=votes, store=store)
 
 
-def restated(guarantee: Guarantee, unit: Unit) -> Guarantee:
+def restate_unit(guarantee: Guarantee, unit: Unit) -> Guarantee:
     """Return a promise about replaced records as one about replaced labels, which are a special case of them."""
-    parts = tuple((name, restated(part, unit)) for name, part in guarantee.parts)
-    return dataclasses.replace(guarantee, unit=unit, parts=parts)
+    parts = tuple((name, restate_unit(part, unit)) for name, part in guarantee.parts)
+    return replace(guarantee, unit=unit, parts=parts)
 
 
-def same_length(owner: str, n_rows: int, n_targets: int) -> None:
-    """Refuse labels that are not one per row."""
-    if n_rows != n_targets:
-        got = Described(f"{n_targets} for {n_rows} rows")
-        raise invalid(owner, "y", "have one label per row of X", got=got)
-
-
-def some_answers(owner: str, n_answered: int, n_queries: int, release: Callable[[], None]) -> None:
+def check_answers(owner: str, n_answered: int, n_queries: int, ballot: Ballot) -> None:
     """Refuse to teach a student on nothing; what was spent is spent, so votes on disk are forgotten as well."""
     if n_answered == 0:
-        release()
+        ballot.close()
         fix = "The budget is spent. Use more teachers, a larger epsilon, fewer queries or a lower threshold."
         raise invalid(owner, "answers", "be at least one", got=Described(f"0 of {n_queries} queries"), fix=fix)
-
-
-AGGREGATIONS = ("confident-gnmax", "gnmax")
 
 
 class PATE(TeacherEnsemble):
@@ -197,17 +201,6 @@ class PATE(TeacherEnsemble):
     guarantee_, seeded_, ledger_entry_ : what was promised, whether it is reproducible, the ledger's row
     answered_, answers_, n_answered_, n_asked_ : rows of X_public that were answered, with what, and how many were asked
     plan_ : the noise, public;  student_, classes_, n_features_in_ : as always
-
-    Example
-    -------
-    >>> import numpy as np
-    >>> rng = np.random.default_rng(0)
-    >>> X, X_public = rng.normal(size=(2000, 2)), rng.normal(size=(60, 2))
-    >>> model = PATE(n_teachers=100, epsilon=4.0, n_answers=20, classes=[0, 1], random_state=0)
-    >>> model.fit(X, (X[:, 0] > 0).astype(int), X_public).predict([[-2.0, 0.0], [2.0, 0.0]]).tolist()
-    [0, 1]
-    >>> model.n_answered_ <= 20, model.seeded_
-    (True, True)
     """
 
     def __init__(
@@ -254,25 +247,25 @@ class PATE(TeacherEnsemble):
     def fit(self, X: Any, y: Any, X_public: Any = None) -> PATE:
         """Teach the teachers on X and y, let them vote on X_public, and teach the student what was answered."""
         teacher = SoftmaxRegression() if self.teacher is None else self.teacher
-        private, public = self._rows(X, X_public, teacher)
+        private, public = self._check_points(X, X_public, teacher)
         labels = box_labels("PATE", y, n_rows=private.shape[0], classes=self.classes, label_set=self.label_set)
-        plan = self._plan(public.shape[0])
-        level = self._level()
+        plan = self._make_plan(public.shape[0])
+        level = self._find_level()
         key = as_key("PATE", self.random_state)
         bits = BitStream(key.claim("PATE"))
-        ballot = self._polled(vote_for_class, teacher, private, codes_of(labels).astype(np.int64), public, key=key)
+        ballot = self._poll(vote_for_class, teacher, private, codes_of(labels).astype(np.int64), public, key=key)
         budget = Budget(owner="PATE", labels=labels, ledger=self.ledger, seeded=key.seeded)
         plan = replace(plan, assumptions=budget.state(plan.guarantee).assumptions)
-        entry = budget.charge(plan.guarantee, mechanism=self._description(plan))
+        entry = budget.charge(plan.guarantee, mechanism=self._describe(plan))
         counts = count_classes(ballot.votes, n_classes=labels.n_classes)
         found = answer_classes(counts, plan, level=level, bits=bits)
-        some_answers("PATE", found.rows.size, found.n_asked, ballot.close)
+        check_answers("PATE", found.rows.size, found.n_asked, ballot)
         self._keep(found, plan, labels, public)
         self.seeded_, self.ledger_entry_ = key.seeded, entry
         ballot.close()
         return self
 
-    def _plan(self, n_queries: int) -> VotePlan:
+    def _make_plan(self, n_queries: int) -> VotePlan:
         """Return the noise of the run."""
         tested = check_choice("PATE", "aggregation", self.aggregation, AGGREGATIONS) == "confident-gnmax"
         if not tested and self.n_answers not in (None, n_queries):
@@ -285,18 +278,18 @@ class PATE(TeacherEnsemble):
             n_queries=n_queries,
             n_answers=by_default if self.n_answers is None else self.n_answers,
             threshold_share=check_share("PATE", "threshold_share", self.threshold_share) if tested else None,
-            unit=self._unit(),
+            unit=self._read_unit(),
             assumptions=ASSUMPTIONS,
         )
 
-    def _level(self) -> float:
+    def _find_level(self) -> float:
         """Return how many teachers must agree."""
         share = check_real("PATE", "threshold", self.threshold)
         if not 0 <= share <= 1:
             raise invalid("PATE", "threshold", "be a share of teachers in [0, 1]", got=self.threshold)
         return share * self.n_teachers
 
-    def _description(self, plan: VotePlan) -> str:
+    def _describe(self, plan: VotePlan) -> str:
         return (
             f"PATE({self.aggregation}, {self.n_teachers} teachers, at most {plan.n_queries} queries and "
             f"{plan.n_answers} answers, sigma {plan.sigma:.6g})"
@@ -317,10 +310,10 @@ class PATE(TeacherEnsemble):
     def predict_proba(self, X: Any) -> Floats:
         """Return the student's class probabilities (n, K), in the order of `classes_`; 0 for classes never answered."""
         check_is_fitted(self, "student_")
-        return model_probabilities(self.student_, self._checked_new(X), tuple(self.classes_.tolist()))
+        return model_probabilities(self.student_, self._check_new(X), tuple(self.classes_.tolist()))
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
         """Return the student's class of each row."""
         check_is_fitted(self, "student_")
-        found: npt.NDArray[Any] = np.asarray(self.student_.predict(self._checked_new(X)))
+        found: npt.NDArray[Any] = np.asarray(self.student_.predict(self._check_new(X)))
         return found

@@ -1,8 +1,22 @@
-"""`MultiLabelPATE`: teachers vote for any number of labels, and a private selection answers with a set of them."""
+"""`MultiLabelPATE`: teachers vote for any number of labels, and a private selection answers with a set of them.
+
+>>> import numpy as np
+>>> from sklearn.tree import DecisionTreeClassifier
+>>> rng = np.random.default_rng(0)
+>>> X, X_public = rng.normal(size=(3000, 3)), rng.normal(size=(20, 3))
+>>> model = MultiLabelPATE(DecisionTreeClassifier(), n_teachers=300, epsilon=16.0, random_state=0)
+>>> model.fit(X, X > 0, X_public).guarantee_.epsilon(1e-5) <= 16.0
+True
+
+Design notes. What is protected is a row of labels: a matrix of 0 and 1, which `SensitiveLabels` cannot hold. So
+`read_indicators` is the check on its way in, and `LabelRows` is all that a budget and a ledger know of it: a name and a
+number of rows. Columns are public, hence no list of classes is read off.
+"""
 
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -12,10 +26,11 @@ from sklearn.base import clone
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.utils.validation import check_is_fitted
 
+from labeldp.accounting import fingerprint
 from labeldp.arrays import Floats, Int64s, UInt8s
 from labeldp.errors import Described, invalid
 from labeldp.guarantee import Guarantee
-from labeldp.learn.pate.multiclass import TeacherEnsemble, restated, same_length, some_answers
+from labeldp.learn.pate.multiclass import TeacherEnsemble, check_answers, restate_unit
 from labeldp.learn.pate.teachers import fit_labels, vote_for_labels
 from labeldp.learn.pate.votes import (
     ASSUMPTIONS,
@@ -30,11 +45,11 @@ from labeldp.learn.pate.votes import (
 )
 from labeldp.learn.softmax import SoftmaxRegression
 from labeldp.random import BitStream, NoiseKey, as_key
-from labeldp.release import SensitiveLabels
 from labeldp.release.labels import Budget
 from labeldp.selection import StablePlan
 from labeldp.validate import check_choice, check_integer
 
+OWNER = "MultiLabelPATE"
 AGGREGATIONS = ("stable-top-k", "pate", "pate-tau")
 
 
@@ -80,16 +95,6 @@ class MultiLabelPATE(TeacherEnsemble):
     guarantee_, seeded_, ledger_entry_, plan_, student_, n_features_in_ : as in PATE
     answered_, answers_, n_answered_ : rows of X_public that were answered, and their labels as rows of 0 and 1
     classes_ : the column numbers of Y
-
-    Example
-    -------
-    >>> import numpy as np
-    >>> rng = np.random.default_rng(0)
-    >>> from sklearn.tree import DecisionTreeClassifier
-    >>> X, X_public = rng.normal(size=(3000, 3)), rng.normal(size=(20, 3))
-    >>> model = MultiLabelPATE(DecisionTreeClassifier(), n_teachers=300, epsilon=16.0, random_state=0)
-    >>> model.fit(X, X > 0, X_public).guarantee_.epsilon(1e-5) <= 16.0
-    True
     """
 
     def __init__(
@@ -136,22 +141,26 @@ class MultiLabelPATE(TeacherEnsemble):
         self.verbose = verbose
 
     def fit(self, X: Any, Y: Any, X_public: Any = None) -> MultiLabelPATE:
-        """Teach the teachers on X and Y, let them vote on X_public, and teach the student what was answered."""
-        owner = "MultiLabelPATE"
-        teacher = default_model() if self.teacher is None else self.teacher
-        private, public = self._rows(X, X_public, teacher)
-        targets = check_indicator(owner, Y)
-        same_length(owner, private.shape[0], len(targets))
-        tau = self._tau(targets.shape[1])
-        plan, promise = self._plan(public.shape[0], targets.shape[1], tau)
-        key = as_key(owner, self.random_state)
-        noise_key = key.claim(owner)
-        ballot = self._polled(partial(vote_for_labels, tau=tau), teacher, private, targets, public, key=key)
-        entry = self._charged(promise, len(targets), seeded=key.seeded)
+        """Teach the teachers on X and Y, let them vote on X_public, and teach the student what was answered.
+
+        Y has a row per row of X and a column per label, dense or sparse.
+        """
+        teacher = make_default_model() if self.teacher is None else self.teacher
+        private, public = self._check_points(X, X_public, teacher)
+        targets = read_indicators(OWNER, Y, n_rows=private.shape[0])
+        tau = self._check_tau(targets.shape[1])
+        key = as_key(OWNER, self.random_state)
+        labels = LabelRows(name=self.label_set, n_rows=len(targets), n_classes=targets.shape[1])
+        budget = Budget(owner=OWNER, labels=labels, ledger=self.ledger, seeded=key.seeded)
+        plan, promise = self._make_plan(public.shape[0], targets.shape[1], tau)
+        promise = restate_unit(budget.state(promise, *ASSUMPTIONS), self._read_unit())
+        noise_key = key.claim(OWNER)
+        ballot = self._poll(partial(vote_for_labels, tau=tau), teacher, private, targets, public, key=key)
+        entry = budget.charge(promise, mechanism=f"{OWNER}({self.aggregation}, {self.n_teachers} teachers)")
         counts = count_labels(ballot.votes, tau=tau)
-        found = self._answered(counts, plan, noise_key)
-        some_answers(owner, found.rows.size, len(counts), ballot.close)
-        student = default_model() if self.student is None else clone(self.student)
+        found = self._answer(counts, plan, noise_key)
+        check_answers(OWNER, found.rows.size, len(counts), ballot)
+        student = make_default_model() if self.student is None else clone(self.student)
         self._model = fit_labels(student, public[found.rows], found.sets)
         self.student_ = student
         self.classes_ = np.arange(targets.shape[1])
@@ -160,34 +169,33 @@ class MultiLabelPATE(TeacherEnsemble):
         ballot.close()
         return self
 
-    def _tau(self, n_labels: int) -> int | None:
+    def _check_tau(self, n_labels: int) -> int | None:
         """Return the clip of "pate-tau"; the others have none."""
-        owner = "MultiLabelPATE"
-        check_choice(owner, "aggregation", self.aggregation, AGGREGATIONS)
+        check_choice(OWNER, "aggregation", self.aggregation, AGGREGATIONS)
         if self.aggregation == "pate-tau":
-            check_integer(owner, "tau", self.tau, least=1, most=n_labels)
+            check_integer(OWNER, "tau", self.tau, least=1, most=n_labels)
         elif self.tau is not None:
-            raise invalid(owner, "tau", 'be left out unless aggregation="pate-tau"', got=self.tau)
+            raise invalid(OWNER, "tau", 'be left out unless aggregation="pate-tau"', got=self.tau)
         if self.most_labels is not None and self.aggregation != "stable-top-k":
             must = 'be left out unless aggregation="stable-top-k"'
-            raise invalid(owner, "most_labels", must, got=self.most_labels)
+            raise invalid(OWNER, "most_labels", must, got=self.most_labels)
         return None if self.tau is None else int(self.tau)
 
-    def _most_labels(self, n_labels: int) -> int | None:
+    def _check_most_labels(self, n_labels: int) -> int | None:
         """Return the bound on an answer's labels, if there is one."""
         if self.most_labels is None:
             return None
-        return check_integer("MultiLabelPATE", "most_labels", self.most_labels, least=1, most=n_labels)
+        return check_integer(OWNER, "most_labels", self.most_labels, least=1, most=n_labels)
 
-    def _plan(self, n_queries: int, n_labels: int, tau: int | None) -> tuple[VotePlan | StablePlan, Guarantee]:
+    def _make_plan(self, n_queries: int, n_labels: int, tau: int | None) -> tuple[VotePlan | StablePlan, Guarantee]:
         """Return the noise and what the whole run promises."""
         if self.aggregation != "stable-top-k":
             reach = n_labels if tau is None else min(2 * tau, n_labels)
             plan = vote_plan(
-                epsilon=self.epsilon, delta=self.delta, n_queries=n_queries, squared_reach=reach, unit=self._unit()
+                epsilon=self.epsilon, delta=self.delta, n_queries=n_queries, squared_reach=reach, unit=self._read_unit()
             )
             return plan, plan.guarantee
-        most = self._most_labels(n_labels)
+        most = self._check_most_labels(n_labels)
         stable = set_plan(
             epsilon=self.epsilon,
             delta=self.delta,
@@ -198,34 +206,23 @@ class MultiLabelPATE(TeacherEnsemble):
             choices=(n_labels if most is None else most) + 1 if self.noise == "gaussian" else None,
             choice_share=self.choice_share,
         )
-        promise = stable.guarantee.times(n_queries)
-        for text in ASSUMPTIONS:
-            promise = promise.assuming(text)
-        return stable, restated(promise, self._unit())
+        return stable, stable.guarantee.times(n_queries)
 
-    def _charged(self, promise: Guarantee, n_rows: int, *, seeded: bool) -> int | None:
-        """Charge the ledger, to which labels are a name and a number of rows."""
-        stand_in = SensitiveLabels(np.zeros(n_rows, np.int64), n_classes=1, name=self.label_set)
-        text = f"MultiLabelPATE({self.aggregation}, {self.n_teachers} teachers)"
-        return Budget(owner="MultiLabelPATE", labels=stand_in, ledger=self.ledger, seeded=seeded).charge(
-            promise, mechanism=text
-        )
-
-    def _answered(self, counts: Int64s, plan: VotePlan | StablePlan, key: NoiseKey) -> SetAnswers:
+    def _answer(self, counts: Int64s, plan: VotePlan | StablePlan, key: NoiseKey) -> SetAnswers:
         if isinstance(plan, StablePlan):
-            most = self._most_labels(counts.shape[1])
+            most = self._check_most_labels(counts.shape[1])
             return answer_stable(counts, plan, n_teachers=self.n_teachers, key=key, most_labels=most)
         return answer_labels(counts, plan, n_teachers=self.n_teachers, bits=BitStream(key))
 
     def predict(self, X: Any) -> UInt8s:
         """Return the student's labels: rows of 0 and 1."""
         check_is_fitted(self, "student_")
-        return self._model.predict(self._checked_new(X))
+        return self._model.predict(self._check_new(X))
 
     def predict_proba(self, X: Any) -> Floats:
         """Return the student's probability of each label (n, m); rows need not sum to 1."""
         check_is_fitted(self, "student_")
-        return self._model.scores(self._checked_new(X))
+        return self._model.scores(self._check_new(X))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -233,13 +230,30 @@ class MultiLabelPATE(TeacherEnsemble):
         return tags
 
 
-def default_model() -> Any:
+def make_default_model() -> Any:
     """Return a linear model per label."""
     return OneVsRestClassifier(SoftmaxRegression())
 
 
-def check_indicator(owner: str, Y: Any) -> UInt8s:
-    """Return Y as rows of 0 and 1; at least one label."""
+@dataclass(frozen=True, kw_only=True)
+class LabelRows:
+    """Rows of labels as a `Budget` and a ledger know them: a name, and how many there are. Holds no label."""
+
+    name: str
+    n_rows: int
+    n_classes: int
+    classes_read_off: bool = False
+
+    def __len__(self) -> int:
+        return self.n_rows
+
+    def fingerprint(self, *, start: int = 0) -> str:
+        """Return what the ledger knows these rows by."""
+        return fingerprint(self.name, n_rows=self.n_rows, start=start, row_ids=None)
+
+
+def read_indicators(owner: str, Y: Any, *, n_rows: int) -> UInt8s:
+    """Return Y as `n_rows` rows of 0 and 1, with at least one column; or refuse without a word about its values."""
     if Y is None:
         raise invalid(owner, "Y", "be given", got=None)
     array = np.asarray(Y.toarray() if scipy.sparse.issparse(Y) else Y)
@@ -250,4 +264,6 @@ def check_indicator(owner: str, Y: Any) -> UInt8s:
     if not np.isin(array, (0, 1)).all():
         kind = "NaN" if array.dtype.kind == "f" and np.isnan(array).any() else "another number"
         raise invalid(owner, "Y", "hold 0 and 1 only", got=Described(kind), fix=fix)
+    if len(array) != n_rows:
+        raise invalid(owner, "Y", "have one row per row of X", got=Described(f"{len(array)} for {n_rows} rows"))
     return array.astype(np.uint8)

@@ -1,17 +1,19 @@
 """Teachers: rows are dealt into parts without a look at them, each part teaches one model, each model votes.
 
->>> parts = deal(7, n_teachers=3, split=1)
+>>> parts = deal_rows(7, n_teachers=3, split=1)
 >>> sorted(len(part) for part in parts), sorted(int(row) for part in parts for row in part)
 ([2, 2, 3], [0, 1, 2, 3, 4, 5, 6])
 
-Design notes. A worker returns votes, never a model: models of private labels are not kept. Workers are module functions
-and run through joblib, so that whatever backend is set (`joblib.parallel_config`) spreads them; they come in blocks, so
-that votes are kept and progress is shown between blocks whatever the backend can do. Teachers take random states from
-`split`, not from the noise key, so that a resumed run goes on as it began. A teacher learns on one core (`n_jobs` is for
-using more): parts are small, and threads of linear algebra then cost more than they do, four times on two cores. Errors and warnings that a teacher raises
-are seen by whoever calls `fit`, the trusted curator.
+*Workers.* A worker returns votes, never a model: models of private labels are not kept. Workers are module functions and run
+through joblib, so that whatever backend is set (`joblib.parallel_config`) spreads them. They come in blocks, so that votes
+are kept and progress is shown between blocks whatever the backend can do. Teachers take random states from `split`, not
+from the noise key, so that a resumed run goes on as it began. A teacher learns on one core (`n_jobs` is for using more):
+parts are small, and threads of linear algebra then cost more than they save, four times on two cores. Errors and warnings
+that a teacher raises are seen by whoever calls `fit`, the trusted curator.
 
-Multi-label models on targets in which a label may be always or never there: small parts have many such columns.
+*Several labels.* In a small part a label may be always or never there. Such a column has nothing to be learned from, and
+scikit-learn's estimators refuse it, warn, or drop a column of probabilities. So it is set aside and put back. One column
+that varies is handed over with its complement: a single column would be taken for a binary target, of another shape.
 
 >>> import numpy as np
 >>> from sklearn.tree import DecisionTreeClassifier
@@ -19,27 +21,21 @@ Multi-label models on targets in which a label may be always or never there: sma
 >>> fit_labels(DecisionTreeClassifier(), X, Y).predict(X).tolist()
 [[0, 1, 0], [1, 1, 0]]
 
-Design notes. A constant column has nothing to be learned from, and scikit-learn's estimators refuse it, warn, or drop a
-column of probabilities. So it is set aside and put back. One column that varies is handed over with its complement: a
-single column would be taken for a binary target, of another shape.
+*Votes on disk*, between a crash and its resumption, are as private as the labels. What is kept: each teacher's votes without
+noise (less than the teacher itself would tell), the number that divides the rows into parts, and a digest of data and
+settings, so that votes of other data are never counted. The noise key is not kept: a resumed run draws fresh noise, and a
+ledger is charged when votes are aggregated, never for training. The folder is made with permissions 0700, its files with
+0600, a folder that others may read is refused, and everything is deleted when `fit` has succeeded. Nothing here is
+encrypted: use a disk that may hold the labels. Files are arrays without pickles, whole or absent.
 
-Votes on disk between a crash and its resumption: as private as the labels, so in a folder that only the owner reads.
-
->>> import tempfile, pathlib, numpy as np
+>>> import tempfile, pathlib
 >>> home = tempfile.TemporaryDirectory()
->>> store = VoteStore.opened("demo", pathlib.Path(home.name) / "votes", identity="abc", split=7)
+>>> store = VoteStore.open("demo", pathlib.Path(home.name) / "votes", identity="abc", split=7)
 >>> store.save(0, np.array([1, 0]))
->>> VoteStore.opened("demo", store.folder, identity="abc", split=8).split, store.load(0).tolist(), store.load(1)
+>>> VoteStore.open("demo", store.folder, identity="abc", split=8).split, store.load(0).tolist(), store.load(1)
 (7, [1, 0], None)
 >>> store.discard()
 >>> home.cleanup()
-
-Design notes. What is kept: each teacher's votes without noise (less than the teacher itself would tell), the number
-that divides the rows into parts, and a digest of data and settings, so that votes of other data are never counted. The
-noise key is not kept: a resumed run draws fresh noise, and a ledger is charged when votes are aggregated, never for
-training. The folder is made with permissions 0700, its files with 0600, a folder that others may read is refused, and
-everything is deleted when `fit` has succeeded. Nothing here is encrypted: use a disk that may hold the labels. Files
-are arrays without pickles, whole or absent.
 """
 
 from __future__ import annotations
@@ -73,22 +69,6 @@ Vote = Callable[[Any, Any, Array, Any], Array]
 PER_WORKER = 4
 
 
-def deal(n_rows: int, *, n_teachers: int, split: int) -> list[Array]:
-    """Return disjoint parts of all rows, equal but for one row, by a random order that depends on `split` alone."""
-    words = NoiseKey.from_seed(split).child("parts").words(start=0, count=n_rows)
-    return [np.sort(part) for part in np.array_split(np.argsort(words[:, 0], kind="stable"), n_teachers)]
-
-
-def seeded_teacher(teacher: Any, index: int, *, split: int) -> Any:
-    """Return an unfitted copy whose every `random_state` is a number of its own."""
-    model = clone(teacher)
-    names = [name for name in sorted(model.get_params(deep=True)) if name.split("__")[-1] == "random_state"]
-    words = NoiseKey.from_seed(split).child("teacher", index).words(start=0, count=max(len(names), 1))
-    return model.set_params(
-        **{name: int(word >> np.uint64(33)) for name, word in zip(names, words[:, 0], strict=False)}
-    )
-
-
 def collect_votes(
     vote: Vote,
     teacher: Any,
@@ -102,8 +82,26 @@ def collect_votes(
     verbose: int,
     store: VoteStore | None,
 ) -> Array:
-    """Return the votes of all teachers, stacked; those in the store are not asked again."""
-    parts = deal(X.shape[0], n_teachers=n_teachers, split=split)
+    """Return the votes of all teachers, stacked; those in the store are not asked again.
+
+    Parameters
+    ----------
+    vote : (teacher, its rows, its targets, public points) -> votes
+        `vote_for_class` or `vote_for_labels`; must pickle for joblib's backends.
+    teacher : estimator
+        Copied for each part.
+    X, targets, X_public : arrays
+        Private rows with their targets, and the points that are voted on.
+    n_teachers : int
+        Parts of the private rows.
+    split : int
+        Decides which row goes to which teacher, and the teachers' random states.
+    n_jobs, verbose : int
+        Of joblib; 1 or more writes how many teachers have voted to stderr.
+    store : VoteStore, optional
+        Votes of an interrupted run, to which new ones are added.
+    """
+    parts = deal_rows(X.shape[0], n_teachers=n_teachers, split=split)
     votes: dict[int, Array] = {}
     if store is not None:
         votes = {i: kept for i in range(n_teachers) if (kept := store.load(i)) is not None}
@@ -113,7 +111,7 @@ def collect_votes(
         for start in range(0, len(waiting), block):
             now = waiting[start : start + block]
             jobs = (
-                joblib.delayed(vote)(seeded_teacher(teacher, i, split=split), X[parts[i]], targets[parts[i]], X_public)
+                joblib.delayed(vote)(seed_teacher(teacher, i, split=split), X[parts[i]], targets[parts[i]], X_public)
                 for i in now
             )
             for i, answer in zip(now, pool(jobs), strict=True):
@@ -123,6 +121,22 @@ def collect_votes(
             if verbose:
                 sys.stderr.write(f"PATE: {len(votes)} of {n_teachers} teachers have voted\n")
     return np.stack([votes[i] for i in range(n_teachers)])
+
+
+def deal_rows(n_rows: int, *, n_teachers: int, split: int) -> list[Array]:
+    """Return disjoint parts of all rows, equal but for one row, by a random order that depends on `split` alone."""
+    words = NoiseKey.from_seed(split).child("parts").words(start=0, count=n_rows)
+    return [np.sort(part) for part in np.array_split(np.argsort(words[:, 0], kind="stable"), n_teachers)]
+
+
+def seed_teacher(teacher: Any, index: int, *, split: int) -> Any:
+    """Return an unfitted copy whose every `random_state` is a number of its own."""
+    model = clone(teacher)
+    names = [name for name in sorted(model.get_params(deep=True)) if name.split("__")[-1] == "random_state"]
+    words = NoiseKey.from_seed(split).child("teacher", index).words(start=0, count=max(len(names), 1))
+    return model.set_params(
+        **{name: int(word >> np.uint64(33)) for name, word in zip(names, words[:, 0], strict=False)}
+    )
 
 
 def vote_for_class(teacher: Any, X: Any, codes: Array, X_public: Any) -> Array:
@@ -139,17 +153,17 @@ def vote_for_class(teacher: Any, X: Any, codes: Array, X_public: Any) -> Array:
 
 
 def vote_for_labels(teacher: Any, X: Any, targets: Array, X_public: Any, *, tau: int | None) -> Array:
-    """Teach on rows of 0 and 1 and return such rows for the public points, clipped to tau labels each."""
+    """Teach on rows of 0 and 1 and return such rows for the public points, clip_votes to tau labels each."""
     with one_core():
         model = fit_labels(teacher, X, targets)
         votes = model.predict(X_public)
-        return votes if tau is None else clipped(votes, model.scores(X_public), tau=tau)
+        return votes if tau is None else clip_votes(votes, model.scores(X_public), tau=tau)
 
 
-def clipped(votes: Array, scores: Array, *, tau: int) -> Array:
+def clip_votes(votes: Array, scores: Array, *, tau: int) -> Array:
     """Return votes with at most tau labels a row: those of the highest score, among equals the first.
 
-    >>> clipped(np.array([[1, 1, 0, 1]], np.uint8), np.array([[0.6, 0.9, 0.1, 0.9]]), tau=2).tolist()
+    >>> clip_votes(np.array([[1, 1, 0, 1]], np.uint8), np.array([[0.6, 0.9, 0.1, 0.9]]), tau=2).tolist()
     [[0, 1, 0, 1]]
     """
     ranked = np.where(votes == 1, scores, -np.inf)
@@ -161,11 +175,11 @@ def clipped(votes: Array, scores: Array, *, tau: int) -> Array:
 
 def one_core() -> Any:
     """Return a context in which neither linear algebra nor OpenMP starts threads."""
-    return threadpools().limit(limits=1)
+    return find_threadpools().limit(limits=1)
 
 
 @lru_cache(maxsize=1)
-def threadpools() -> Any:
+def find_threadpools() -> Any:
     """Find the thread pools of this process; a search takes milliseconds, so it is done once."""
     return ThreadpoolController()
 
@@ -237,11 +251,11 @@ class VoteStore:
     split: int
 
     @classmethod
-    def opened(cls, owner: str, folder: str | os.PathLike[str], *, identity: str, split: int) -> VoteStore:
+    def open(cls, owner: str, folder: str | os.PathLike[str], *, identity: str, split: int) -> VoteStore:
         """Make a new folder, or open that of an interrupted run on the same data, whose split then stands."""
         place = Path(folder)
         if not os.path.lexists(place):
-            return cls._made(owner, place, identity, split)
+            return cls._make(owner, place, identity, split)
         check_private(owner, place)
         manifest = read_manifest(owner, place)
         if manifest["identity"] != identity:
@@ -251,7 +265,7 @@ class VoteStore:
         return cls(folder=place, split=int(manifest["split"]))
 
     @classmethod
-    def _made(cls, owner: str, place: Path, identity: str, split: int) -> VoteStore:
+    def _make(cls, owner: str, place: Path, identity: str, split: int) -> VoteStore:
         if not place.parent.is_dir():
             raise invalid(owner, "checkpoint", "be in an existing folder", got=str(place), fix="Create it first.")
         place.mkdir(mode=0o700)
@@ -327,7 +341,7 @@ def write_private(path: Path, data: bytes) -> None:
         hidden.unlink(missing_ok=True)
 
 
-def identity_of(*values: Any) -> str:
+def digest_run(*values: Any) -> str:
     """Return a digest of arrays (dense or sparse) and of whatever else has a repr."""
     digest = hashlib.sha256()
     for value in values:

@@ -1,13 +1,23 @@
-r"""How much noise the votes get, and what that promises: all of it public, fixed before a vote is counted.
+r"""From votes to answers: how much noise they get, what that promises, and the only functions that see votes.
 
+The noise is public and fixed before a vote is counted: `vote_plan` and `set_plan` turn a budget into it. `answer_classes`,
+`answer_labels` and `answer_stable` add it; all that leaves them is what a plan has paid for.
+
+>>> import numpy as np
+>>> from labeldp.random import BitStream, NoiseKey
 >>> plan = vote_plan(epsilon=2.0, delta=1e-5, n_queries=400, n_answers=200, threshold_share=0.2)
 >>> plan.guarantee.epsilon(1e-5) <= 2.0, plan.threshold_sigma > plan.sigma
 (True, True)
+>>> counts = count_classes(np.array([[0, 1], [0, 1], [0, 2]]), n_classes=3)
+>>> counts.tolist()
+[[3, 0, 0], [0, 2, 1]]
+>>> plan = VotePlan(n_queries=2, n_answers=2, sigma=0.01)
+>>> answer_classes(counts, plan, level=0.0, bits=BitStream(NoiseKey.from_seed(1))).codes.tolist()
+[0, 1]
 
-References: Papernot et al. 2018 (GNMax, Confident-GNMax); Canonne, Kamath & Steinke 2020 (discrete Gaussian, Theorem 4);
-Bun & Steinke 2016 (zCDP); Feldman & Zrnic 2021 (a stopping rule within a fixed Renyi budget costs that budget).
-
-Design notes. Statement. Neighbours differ in one record, hence in what one teacher was taught, hence in that teacher's
+Guarantee
+---------
+Neighbours differ in one record, hence in what one teacher was taught, hence in that teacher's
 votes: one voter is REPLACED, however her votes change. Let D^2 be the largest squared distance of her two vote vectors.
 
 - one class each: she leaves one class and joins another, D^2 = 2;
@@ -27,33 +37,20 @@ last step backwards, the expectation of the likelihood ratio's power is at most 
 paths, so that it bounds the divergence of the whole. What a run happened to spend less is not shown as a guarantee: it
 is a number about the votes.
 
-The noise of StableTopK on votes, with the budget divided between the choice of k and the test as one likes.
+*StableTopK*, for sets of labels. With g = 2 (replace), Gumbel scale b for the choice of how many labels lead and sigma for
+the test that no teacher could change them, one answer is delta_t-approximately zCDP with g^2 / (2 b^2) + g^2 / (2 sigma^2).
+A share f of it goes to the choice when b = sigma sqrt((1 - f) / f); then one number is left to search for. A choice among c
+ranks goes wrong by about b ln c, the test asks for a gap of sigma z or more with z near 5: where few ranks may be chosen
+(`most_labels`), f below a half pays.
 
 >>> even = set_plan(epsilon=8.0, delta=1e-5, n_queries=100)
 >>> uneven = set_plan(epsilon=8.0, delta=1e-5, n_queries=100, choice_share=0.3)
 >>> uneven.sigma < even.sigma < uneven.scale, uneven.guarantee.times(100).epsilon(1e-5) <= 8.0
 (True, True)
 
-Reference: Zhu & Wang 2022, Algorithm 2, where both get half.
-
-Design notes. Statement. With g = 2 (replace), Gumbel scale b for the choice and sigma for the test, one answer is
-delta_t-approximately zCDP with g^2 / (2 b^2) + g^2 / (2 sigma^2). A share f of it goes to the choice when
-b = sigma sqrt((1 - f) / f); then one number is left to search for. A choice among c ranks goes wrong by about b ln c, the
-test asks for a gap of sigma z or more with z near 5: where few ranks may be chosen (`most_labels`), f below a half pays.
-
-From votes to answers: the only functions that see votes, and all that leaves them is what a plan has paid for.
-
->>> import numpy as np
->>> from labeldp.random import BitStream, NoiseKey
->>> from labeldp.learn.pate.votes import VotePlan
->>> counts = count_classes(np.array([[0, 1], [0, 1], [0, 2]]), n_classes=3)
->>> counts.tolist()
-[[3, 0, 0], [0, 2, 1]]
->>> plan = VotePlan(n_queries=2, n_answers=2, sigma=0.01)
->>> answer_classes(counts, plan, level=0.0, bits=BitStream(NoiseKey.from_seed(1))).codes.tolist()
-[0, 1]
-
-References: Papernot et al. 2018; Zhu & Wang 2022, Example 14.
+References: Papernot et al. 2018 (GNMax, Confident-GNMax); Zhu & Wang 2022, Algorithm 2 (where choice and test get half
+each) and Example 14; Canonne, Kamath & Steinke 2020 (discrete Gaussian, Theorem 4); Bun & Steinke 2016 (zCDP); Feldman &
+Zrnic 2021 (a stopping rule within a fixed Renyi budget costs that budget).
 
 Design notes. Counts are whole and get discrete Gaussian noise by an exact sampler: no note on floating point is needed,
 except for the Gumbel noise of StableTopK, whose guarantee carries its own. Ties go to the first class, which is
@@ -90,6 +87,8 @@ PUBLIC_POINTS = "the points that teachers vote on are public"
 ASSUMPTIONS = (DISJOINT, PUBLIC_POINTS)
 #: Squared distance of two votes for one class each.
 ONE_CLASS = 2
+#: The share of the choice in StableTopK, as the paper has it.
+EVEN = 0.5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -206,11 +205,6 @@ def check_share(owner: str, name: str, value: float) -> float:
     return share
 
 
-OWNER = "set_plan"
-#: The paper's.
-EVEN = 0.5
-
-
 def set_plan(
     *,
     epsilon: float,
@@ -225,8 +219,8 @@ def set_plan(
 
     `choices`: among how many ranks a Gaussian choice is made; the others do not depend on it.
     """
-    check_choice(OWNER, "noise", noise, NOISES)
-    if check_share(OWNER, "choice_share", choice_share) == EVEN:
+    check_choice("set_plan", "noise", noise, NOISES)
+    if check_share("set_plan", "choice_share", choice_share) == EVEN:
         return stable_plan(
             epsilon=epsilon,
             delta=delta,
@@ -236,14 +230,14 @@ def set_plan(
             queries=n_queries,
             choices=choices,
         )
-    budget, slack = check_budget(OWNER, epsilon, delta)
-    number = check_integer(OWNER, "n_queries", n_queries, least=1)
+    budget, slack = check_budget("set_plan", epsilon, delta)
+    number = check_integer("set_plan", "n_queries", n_queries, least=1)
     return _solve_set_noise(
         epsilon=budget,
         delta=slack,
         n_queries=number,
         noise=noise,
-        test_delta=check_test_delta(OWNER, test_delta, slack, number),
+        test_delta=check_test_delta("set_plan", test_delta, slack, number),
         choices=choices,
         ratio=math.sqrt((1 - choice_share) / choice_share),
     )
@@ -268,7 +262,7 @@ def _solve_set_noise(
     def promise(sigma: float) -> Guarantee:
         return plan(sigma).guarantee.times(n_queries)
 
-    return plan(least_noise(OWNER, promise, epsilon=epsilon, delta=delta))
+    return plan(least_noise("set_plan", promise, epsilon=epsilon, delta=delta))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -315,21 +309,21 @@ def count_labels(votes: npt.NDArray[Any], *, tau: int | None) -> Int64s:
 
 def answer_classes(counts: Int64s, plan: VotePlan, *, level: float, bits: BitStream) -> ClassAnswers:
     """Answer by GNMax; with a confidence test, only where the largest count with its own noise is at least `level`."""
-    check_length(counts, plan)
+    check_queries(counts, plan)
     rows = np.arange(len(counts))
     if plan.threshold_sigma is not None:
-        rows = np.flatnonzero(counts.max(axis=1) + noise(bits, plan.threshold_sigma, (len(counts),)) >= level)
+        rows = np.flatnonzero(counts.max(axis=1) + draw_noise(bits, plan.threshold_sigma, (len(counts),)) >= level)
     rows = rows[: plan.n_answers]
     # After the last answer that was paid for nothing is asked any more.
     n_asked = int(rows[-1]) + 1 if rows.size == plan.n_answers else len(counts)
-    noisy = counts[rows] + noise(bits, plan.sigma, (rows.size, counts.shape[1]))
+    noisy = counts[rows] + draw_noise(bits, plan.sigma, (rows.size, counts.shape[1]))
     return ClassAnswers(rows=rows, codes=noisy.argmax(axis=1), n_asked=n_asked)
 
 
 def answer_labels(counts: Int64s, plan: VotePlan, *, n_teachers: int, bits: BitStream) -> SetAnswers:
     """Answer every query with the labels whose noisy count is more than half of the teachers."""
-    check_length(counts, plan)
-    noisy = counts + noise(bits, plan.sigma, counts.shape)
+    check_queries(counts, plan)
+    noisy = counts + draw_noise(bits, plan.sigma, counts.shape)
     return SetAnswers(rows=np.arange(len(counts)), sets=(2 * noisy > n_teachers).astype(np.uint8))
 
 
@@ -355,13 +349,13 @@ def answer_stable(
     return SetAnswers(rows=rows, sets=sets[rows])
 
 
-def noise(bits: BitStream, sigma: float, shape: tuple[int, ...]) -> Int64s:
+def draw_noise(bits: BitStream, sigma: float, shape: tuple[int, ...]) -> Int64s:
     """Draw discrete Gaussian noise of at least this sigma."""
     size = int(np.prod(shape))
     return discrete_gaussian(bits, variance=variance_above(sigma**2), size=size).reshape(shape)
 
 
-def check_length(counts: Int64s, plan: VotePlan) -> None:
+def check_queries(counts: Int64s, plan: VotePlan) -> None:
     """Refuse more queries than were paid for."""
     if len(counts) > plan.n_queries:
         must = f"be at most the plan's queries ({plan.n_queries})"
