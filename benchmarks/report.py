@@ -49,7 +49,7 @@ def made(folder, n):
 
 def reported(place, page):
     """Return wall seconds, CPU seconds, peak memory and bytes of one report in a process of its own."""
-    command = [sys.executable, "-m", "labeldp.cli", "report", str(place), "--to", str(page)]
+    command = [sys.executable, "-m", "labeldp", "report", str(place), "--to", str(page)]
     begun = time.perf_counter()
     child = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     _, status, used = os.wait4(child.pid, 0)

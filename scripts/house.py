@@ -129,7 +129,7 @@ def calls(folder: Path) -> dict[str, Callable[[int], object]]:
     from typer.testing import CliRunner
 
     import labeldp
-    from labeldp.cli.app import app
+    from labeldp.cli import app
     from labeldp.learn import SufficientStatistics
     from labeldp.nn import NetClassifier
     from labeldp.selection import stable_top_k

@@ -22,7 +22,7 @@ PACKAGE = ROOT / "src" / "labeldp"
 LEAST_TESTS = 5500
 
 #: Never loaded by `import labeldp`: the first five are optional or strangers, the rest are heavy and fetched when needed.
-HEAVY = ("torch", "ray", "dask", "pyspark", "matplotlib", "sklearn", "numba", "pyarrow", "scipy", "pandas", "plotly")
+HEAVY = ("torch", "ray", "dask", "pyspark", "matplotlib", "sklearn", "numba", "pyarrow", "scipy", "pandas")
 
 OWN_FOLDERS = ("src", "tests", "benchmarks", "docs", "examples", "scripts", "studies", ".ci")
 OWN_SUFFIXES = {".py", ".md", ".toml", ".txt", ".cff", ".cfg", ".sh", ".yml", ".yaml", ".json", ".html", ""}

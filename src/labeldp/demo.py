@@ -1,21 +1,20 @@
 """The demo: what label privacy costs and what it buys, on bundled data, in under a minute.
 
-For two data sets, four epsilons and no privacy it trains one linear model on labels released in three ways, and sets test
-accuracy beside what anybody could learn about one label from what was released.
+For two data sets, four epsilons and no privacy, `run_demo` trains one linear model on labels released in three ways, and
+sets test accuracy beside what anybody could learn about one label from what was released. `demo_table` shows the rows on
+a terminal, `demo_page` as a report.
 
 >>> EPSILONS
 (0.5, 1.0, 2.0, 4.0)
+>>> row = make_row("digits", "randomized response", epsilon=1.0, trust="no one", accuracy=90.0)
+>>> round(row.advantage, 3), round(row.guess, 3)
+(0.462, 0.731)
 
 Design notes. The noise is secure, never seeded, so that numbers differ a little from run to run and each release is
 private as it stands. Test labels are declared public; training labels are not looked at, except by the row without
 privacy. Each cell is a release of its own: publishing several of the same labels adds up their epsilons, and the page says
 what all of them together would cost. Linear algebra runs in one thread: the products are small, and on a busy machine two
 threads that wait for each other were forty times slower than one.
-
-How the demo is shown: a table for the terminal and a page with plots.
-
->>> percent_up(0.46211), percent_up(1.0)
-('46.3%', '100%')
 """
 
 from __future__ import annotations
@@ -36,10 +35,9 @@ from labeldp.guarantee import advantage_bound, best_guess
 from labeldp.learn import LabelPrivateClassifier, SoftmaxRegression
 from labeldp.priors import ClusterPrior
 from labeldp.priors.cluster import cluster
-from labeldp.report import Facts, Lines, Section, Series, Table, page
-from studies.study import Progress
-from studies.study import read_versions as versions
-from studies.study import say_nothing as quiet
+from labeldp.report import Facts, Lines, Section, Series, Table, page, write_page
+from labeldp.report.page import versions
+from labeldp.report.words import percent
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0)
 SETS = ("digits", "adult")
@@ -47,6 +45,10 @@ REPORT = "labeldp-demo-report.html"
 NO_PRIVACY = "no privacy"
 #: k-means into more clusters than this takes longer than all the rest of the demo, and gains little on these sets.
 MOST_CLUSTERS = 200
+PUBLIC_TEST = "Accuracy is on test labels declared public. All columns but the last train on released labels alone."
+
+#: Called with the share done, in [0, 1], and what is being done.
+Progress = Callable[[float, str], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,22 +79,44 @@ def run_demo(*, progress: Progress | None = None, out_dir: str | os.PathLike[str
 
     An older report of that name is replaced: it is ours. `progress` is called with the share done and what is being done.
     """
-    from labeldp.report import write_page
-
-    tell = progress or quiet
+    tell: Progress = progress or (lambda *_: None)
+    # The report at the end counts as a fifth of a data set.
+    whole = len(SETS) + 0.2
     rows: list[DemoRow] = []
-    for i, name in enumerate(SETS):
+    for done, name in enumerate(SETS):
+
+        def tell_share(share: float, doing: str, before: int = done) -> None:
+            tell((before + share) / whole, doing)
+
         with threadpool_limits(limits=1):
-            rows += _rows(load(name), _part_of(tell, i))
-    tell(len(SETS) / (len(SETS) + 0.2), "writing the report")
+            rows += measure_dataset(load(name), tell_share)
+    tell(len(SETS) / whole, "writing the report")
     path = write_page(Path(out_dir or ".") / REPORT, demo_page(rows))
     tell(1.0, "done")
     return DemoResult(tuple(rows), path.resolve())
 
 
-def _part_of(tell: Progress, position: int) -> Progress:
-    """Return the progress of one data set as a part of the whole; the report at the end is the last bit."""
-    return lambda share, text: tell((position + share) / (len(SETS) + 0.2), text)
+def measure_dataset(data: Dataset, tell: Progress) -> list[DemoRow]:
+    """Return the rows of one data set: without privacy, then each method at each epsilon."""
+    X_train, X_test = data.matrix()
+
+    def score(fitted: Any) -> float:
+        return 100.0 * float(np.mean(fitted.predict(X_test) == data.y_test))
+
+    tell(0.0, f"{data.name}: {NO_PRIVACY}")
+    plain = score(model().fit(X_train, data.y_train))
+    rows = [make_row(data.name, NO_PRIVACY, epsilon=math.inf, trust="everyone", accuracy=plain)]
+    tell(0.1, f"{data.name}: clusters of the features")
+    groups = _cluster_features(X_train)
+    steps = [
+        (epsilon, *item) for epsilon in EPSILONS for item in methods(epsilon, data.n_classes, groups[epsilon]).items()
+    ]
+    for i, (epsilon, method, classifier) in enumerate(steps):
+        tell(0.2 + 0.8 * i / len(steps), f"{data.name}: {method}, epsilon {epsilon:g}")
+        promise = classifier.fit(X_train, data.y_train).guarantee_
+        epsilon_spent, trust = promise.epsilon(), promise.trust.words
+        rows.append(make_row(data.name, method, epsilon=epsilon_spent, trust=trust, accuracy=score(classifier)))
+    return rows
 
 
 def methods(epsilon: float, n_classes: int, groups: Any) -> dict[str, LabelPrivateClassifier]:
@@ -115,35 +139,15 @@ def model() -> SoftmaxRegression:
     return SoftmaxRegression(max_iter=60, tol=1e-4)
 
 
-def _rows(data: Dataset, tell: Progress) -> list[DemoRow]:
-    X_train, X_test = data.matrix()
-    score = _scorer(X_test, data.y_test)
-    tell(0.0, f"{data.name}: {NO_PRIVACY}")
-    rows = [_row(data.name, NO_PRIVACY, math.inf, "everyone", score(model().fit(X_train, data.y_train)))]
-    tell(0.1, f"{data.name}: clusters of the features")
-    groups = _groups(X_train)
-    steps = [
-        (epsilon, *item) for epsilon in EPSILONS for item in methods(epsilon, data.n_classes, groups[epsilon]).items()
-    ]
-    for i, (epsilon, method, classifier) in enumerate(steps):
-        tell(0.2 + 0.8 * i / len(steps), f"{data.name}: {method}, epsilon {epsilon:g}")
-        promise = classifier.fit(X_train, data.y_train).guarantee_
-        rows.append(_row(data.name, method, promise.epsilon(), promise.trust.words, score(classifier)))
-    return rows
-
-
-def _groups(X: Any) -> dict[float, Any]:
+def _cluster_features(X: Any) -> dict[float, Any]:
     """Return the clusters for each epsilon, as many as `ClusterPrior` would make, up to `MOST_CLUSTERS`. No labels."""
     counts = {epsilon: min(ClusterPrior().count(epsilon, len(X)), MOST_CLUSTERS) for epsilon in EPSILONS}
     made = {count: cluster(X, n_clusters=count, random_state=0) for count in set(counts.values())}
     return {epsilon: made[count] for epsilon, count in counts.items()}
 
 
-def _scorer(X_test: Any, y_test: Any) -> Callable[[Any], float]:
-    return lambda fitted: 100.0 * float(np.mean(fitted.predict(X_test) == y_test))
-
-
-def _row(dataset: str, method: str, epsilon: float, trust: str, accuracy: float) -> DemoRow:
+def make_row(dataset: str, method: str, *, epsilon: float, trust: str, accuracy: float) -> DemoRow:
+    """Return a row with what its epsilon lets an attacker do, rounded up."""
     return DemoRow(
         dataset=dataset,
         method=method,
@@ -153,14 +157,6 @@ def _row(dataset: str, method: str, epsilon: float, trust: str, accuracy: float)
         advantage=advantage_bound(epsilon),
         guess=best_guess(epsilon),
     )
-
-
-PUBLIC_TEST = "Accuracy is on test labels declared public. All columns but the last train on released labels alone."
-
-
-def percent_up(share: float) -> str:
-    """Return a privacy number in percent with one digit, rounded up."""
-    return f"{math.ceil(1000 * share - 1e-9) / 10:g}%"
 
 
 def demo_table(rows: Sequence[DemoRow]) -> RichTable:
@@ -179,31 +175,32 @@ def demo_table(rows: Sequence[DemoRow]) -> RichTable:
         table.add_column("none" if math.isinf(epsilon) else f"{epsilon:g}", justify="right")
     for dataset in dict.fromkeys(row.dataset for row in rows):
         table.add_row(f"[bold]{dataset}[/bold]", *[""] * (len(epsilons) + 1))
-        for method, cells in _matrix(rows, dataset, epsilons).items():
+        for method, cells in _accuracy_cells(rows, dataset, epsilons).items():
             table.add_row(method, cells[0], *cells[1:])
         table.add_section()
     table.add_row("[bold]one label, at most[/bold]", *[""] * (len(epsilons) + 1))
-    table.add_row("attacker's advantage", "", *(percent_up(advantage_bound(epsilon)) for epsilon in epsilons))
-    table.add_row("a 50% guess becomes", "", *(percent_up(best_guess(epsilon)) for epsilon in epsilons))
+    table.add_row("attacker's advantage", "", *(percent(advantage_bound(epsilon), up=True) for epsilon in epsilons))
+    table.add_row("a 50% guess becomes", "", *(percent(best_guess(epsilon), up=True) for epsilon in epsilons))
     return table
 
 
 def _epsilons(rows: Sequence[DemoRow]) -> list[float]:
-    # A composed guarantee may carry an epsilon one rounding below the one asked for: one column for both.
-    return sorted({_asked(row.epsilon) for row in rows})
+    """Return the epsilons that occur, in order."""
+    return sorted({_round_epsilon(row.epsilon) for row in rows})
 
 
-def _asked(epsilon: float) -> float:
+def _round_epsilon(epsilon: float) -> float:
+    """Return the epsilon that was asked for; a composed guarantee may carry one that is a rounding below it."""
     return epsilon if math.isinf(epsilon) else round(epsilon, 6)
 
 
-def _matrix(rows: Sequence[DemoRow], dataset: str, epsilons: Sequence[float]) -> dict[str, list[str]]:
+def _accuracy_cells(rows: Sequence[DemoRow], dataset: str, epsilons: Sequence[float]) -> dict[str, list[str]]:
     """Return trust and accuracies for each method; the accuracy without privacy stands in every row's last cell."""
     mine = [row for row in rows if row.dataset == dataset]
     open_row = next(row for row in mine if row.method == NO_PRIVACY)
     answer: dict[str, list[str]] = {}
     for method in dict.fromkeys(row.method for row in mine if row.method != NO_PRIVACY):
-        found = {_asked(row.epsilon): row for row in mine if row.method == method}
+        found = {_round_epsilon(row.epsilon): row for row in mine if row.method == method}
         cells = [f"{found[e].accuracy:.1f}" if e in found else "" for e in epsilons if not math.isinf(e)]
         answer[method] = [next(iter(found.values())).trust, *cells, f"{open_row.accuracy:.1f}"]
     return answer
@@ -215,19 +212,23 @@ def demo_page(rows: Sequence[DemoRow]) -> str:
         "One linear model, two data sets, three ways to release the training labels, and what anybody could learn about "
         "one label."
     )
-    parts = [_promise(rows)]
-    parts += [_dataset(rows, dataset) for dataset in dict.fromkeys(row.dataset for row in rows)]
-    parts += [_reading(rows), _making()]
+    parts = [_promise_section(rows)]
+    parts += [_dataset_section(rows, dataset) for dataset in dict.fromkeys(row.dataset for row in rows)]
+    parts += [_reading_section(rows), _versions_section()]
     return page("What does label privacy cost, and what does it buy?", sections=parts, lead=lead)
 
 
-def _promise(rows: Sequence[DemoRow]) -> Section:
+def _promise_section(rows: Sequence[DemoRow]) -> Section:
     epsilons = _epsilons(rows)
     table = Table(
         caption="What a neighbour could learn about one label",
         columns=("total epsilon", "attacker's best advantage, at most", "a guess that was 50% right becomes, at most"),
         rows=tuple(
-            ("no privacy" if math.isinf(e) else f"{e:g}", percent_up(advantage_bound(e)), percent_up(best_guess(e)))
+            (
+                "no privacy" if math.isinf(e) else f"{e:g}",
+                percent(advantage_bound(e), up=True),
+                percent(best_guess(e), up=True),
+            )
             for e in epsilons
         ),
         numeric=(1, 2),
@@ -251,16 +252,17 @@ def _promise(rows: Sequence[DemoRow]) -> Section:
     return Section(title="What it buys", blocks=(words, table, plot))
 
 
-def _dataset(rows: Sequence[DemoRow], dataset: str) -> Section:
+def _dataset_section(rows: Sequence[DemoRow], dataset: str) -> Section:
     data = load(dataset)
     mine = [row for row in rows if row.dataset == dataset]
     open_row = next(row for row in mine if row.method == NO_PRIVACY)
     series = []
     for method in dict.fromkeys(row.method for row in mine if row.method != NO_PRIVACY):
         found = [row for row in mine if row.method == method]
-        x, y = tuple(_asked(row.epsilon) for row in found), tuple(row.accuracy for row in found)
+        x, y = tuple(_round_epsilon(row.epsilon) for row in found), tuple(row.accuracy for row in found)
         series.append(Series(name=f"{method} (trusts {found[0].trust})", x=x, y=y))
-    counts = np_share(data.y_test)
+    counts = np.bincount(data.y_test)
+    commonest = 100.0 * float(counts.max() / counts.sum())
     plot = Lines(
         title=f"{dataset}: test accuracy against epsilon",
         series=tuple(series),
@@ -268,14 +270,14 @@ def _dataset(rows: Sequence[DemoRow], dataset: str) -> Section:
         y_title="test accuracy, %",
         alt="; ".join(f"{s.name} from {s.y[0]:.0f}% to {s.y[-1]:.0f}%" for s in series),
         x_log=True,
-        references=((NO_PRIVACY, open_row.accuracy), ("always the commonest class", counts)),
+        references=((NO_PRIVACY, open_row.accuracy), ("always the commonest class", commonest)),
     )
     epsilons = _epsilons(rows)
     names = tuple("no privacy" if math.isinf(e) else f"epsilon {e:g}" for e in epsilons)
     table = Table(
         caption=f"{dataset}: test accuracy, %",
         columns=("labels released by", "trusts", *names),
-        rows=tuple((method, *cells) for method, cells in _matrix(rows, dataset, epsilons).items()),
+        rows=tuple((method, *cells) for method, cells in _accuracy_cells(rows, dataset, epsilons).items()),
         numeric=tuple(range(2, 2 + len(names))),
     )
     error = 100 * math.sqrt(0.25 / len(data.y_test))
@@ -287,17 +289,9 @@ def _dataset(rows: Sequence[DemoRow], dataset: str) -> Section:
     return Section(title=f"What it costs: {dataset}", blocks=(words, plot, table))
 
 
-def np_share(y: object) -> float:
-    """Return the share of the commonest class, in percent."""
-    import numpy as np
-
-    counts = np.bincount(np.asarray(y))
-    return 100.0 * float(counts.max() / counts.sum())
-
-
-def _reading(rows: Sequence[DemoRow]) -> Section:
+def _reading_section(rows: Sequence[DemoRow]) -> Section:
     dataset = rows[0].dataset
-    spent = sum(_asked(row.epsilon) for row in rows if row.dataset == dataset and not math.isinf(row.epsilon))
+    spent = sum(_round_epsilon(row.epsilon) for row in rows if row.dataset == dataset and not math.isinf(row.epsilon))
     return Section(
         title="How to read it",
         blocks=(
@@ -322,6 +316,6 @@ def _reading(rows: Sequence[DemoRow]) -> Section:
     )
 
 
-def _making() -> Section:
+def _versions_section() -> Section:
     pairs = (("command", "labeldp demo"), *versions().items())
     return Section(title="How it was made", blocks=(Facts(pairs=pairs),))

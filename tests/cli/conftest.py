@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from labeldp.cli.app import app
+from labeldp.cli import app
 
 N_TRAIN, N_TEST = 600, 200
 

@@ -21,17 +21,6 @@ def write(label, **columns):
     pq.write_table(pa.table({"age": np.arange(len(label)), **columns, "income": label}), "bad.parquet")
 
 
-def refused(run, folder, line, *, code=2):
-    """Run a line that must fail: one line on stderr, an empty stdout, and a folder as it was."""
-    before = sorted(p.name for p in folder.iterdir())
-    result = run(line, code=code)
-    assert result.stdout == ""
-    assert result.stderr.startswith("error: ")
-    assert result.stderr.count("\n") == 1
-    assert sorted(p.name for p in folder.iterdir()) == before
-    return result.stderr
-
-
 COLUMNS = {
     "missing labels": (["high", None] * 10, "10 missing of 20 rows.*--missing drop"),
     "seen once": ([*GOOD, "odd"], "'odd' seen once"),
@@ -42,12 +31,12 @@ COLUMNS = {
 
 @pytest.mark.parametrize("case", COLUMNS)
 @pytest.mark.parametrize("line", [PRIVATIZE, "train bad.parquet -l income -e 1 --to out --ledger l --budget 1"])
-def test_bad_label_columns(run, folder, case, line):
+def test_bad_label_columns(run, refused, case, line):
     label, says = COLUMNS[case]
     write(label)
     if "--ledger" in line:
         run("ledger l --set-budget 1")
-    assert re.search(says, refused(run, folder, line))
+    assert re.search(says, refused(line))
     if "--ledger" in line:
         assert json.loads(run("ledger l --json").stdout)["entries"] == []
 
@@ -63,68 +52,68 @@ def test_listed_classes_welcome_a_lone_value(run_json, folder):
 
 
 @pytest.mark.parametrize("command", ["privatize {} -l income -e 1 --to out", "train {} -l income -e 1 --to out"])
-def test_missing_file_and_column(run, folder, command):
-    assert "Did you mean `people.parquet`" in refused(run, folder, command.format("peple.parquet"))
+def test_missing_file_and_column(refused, command):
+    assert "Did you mean `people.parquet`" in refused(command.format("peple.parquet"))
     line = command.format("people.parquet").replace("income", "incmoe")
-    assert "Did you mean `income`" in refused(run, folder, line)
+    assert "Did you mean `income`" in refused(line)
 
 
-def test_duplicate_row_ids(run, folder):
+def test_duplicate_row_ids(refused):
     write(GOOD, row=[*range(19), 3])
-    assert "3 2 times" in refused(run, folder, f"{PRIVATIZE} --row-ids row")
-    assert "3 2 times" in refused(run, folder, "train bad.parquet -l income -e 1 --row-ids row --to out")
+    assert "3 2 times" in refused(f"{PRIVATIZE} --row-ids row")
+    assert "3 2 times" in refused("train bad.parquet -l income -e 1 --row-ids row --to out")
 
 
-def test_unreadable_parquet(run, folder):
+def test_unreadable_parquet(refused, folder):
     (folder / "bad.parquet").write_bytes(b"PAR1 this is not it")
-    assert "readable Parquet" in refused(run, folder, PRIVATIZE)
+    assert "readable Parquet" in refused(PRIVATIZE)
 
 
-def test_existing_target(run, folder):
+def test_existing_target(run, refused, folder):
     run("train people.parquet -l income -e 2 --to m.skops")
     (folder / "out").mkdir()
-    assert "not exist yet" in refused(run, folder, "privatize people.parquet -l income -e 1 --to out")
-    assert "new file" in refused(run, folder, "train people.parquet -l income -e 1 --to m.skops")
-    assert "new file" in refused(run, folder, "predict m.skops test.csv --to people.parquet")
+    assert "not exist yet" in refused("privatize people.parquet -l income -e 1 --to out")
+    assert "new file" in refused("train people.parquet -l income -e 1 --to m.skops")
+    assert "new file" in refused("predict m.skops test.csv --to people.parquet")
     line = "train people.parquet -l income -e 1 --save-release out --to n.skops --ledger l --budget 9"
     run("ledger l --set-budget 9")
-    refused(run, folder, line)
+    refused(line)
     assert json.loads(run("ledger l --json").stdout)["entries"] == []
 
 
-def test_ledger_not_ours(run, folder):
+def test_ledger_not_ours(refused, folder):
     (folder / "l").write_text("something else entirely, and long enough not to be blank")
     line = "privatize people.parquet -l income -e 1 --to out --ledger l"
-    assert "ledger of labeldp" in refused(run, folder, line)
-    assert "ledger of labeldp" in refused(run, folder, "ledger l")
-    refused(run, folder, "ledger nowhere")
+    assert "ledger of labeldp" in refused(line)
+    assert "ledger of labeldp" in refused("ledger l")
+    refused("ledger nowhere")
 
 
-def test_ledger_tampered(run, folder):
+def test_ledger_tampered(run, refused, folder):
     run("privatize people.parquet -l income -e 1 --to out --ledger l")
     with sqlite3.connect(folder / "l") as connection:
         connection.execute("DROP TRIGGER IF EXISTS record_no_update")
         for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
             connection.execute(f"DROP TRIGGER {name}")
         connection.execute("UPDATE record SET content = replace(content, '1', '2')")
-    assert "cannot be trusted" in refused(run, folder, "ledger l", code=4)
+    assert "cannot be trusted" in refused("ledger l", code=4)
 
 
-def test_damaged_release(run, folder):
+def test_damaged_release(run, refused, folder):
     run("privatize people.parquet -l income -e 1 --to out")
     path = folder / "out" / "labels.parquet"
     data = bytearray(path.read_bytes())
     data[100] ^= 1
     path.write_bytes(bytes(data))
-    assert "checksum" in refused(run, folder, "inspect out", code=4)
-    assert "checksum" in refused(run, folder, "train out --to m.skops", code=4)
-    refused(run, folder, "inspect nowhere")
+    assert "checksum" in refused("inspect out", code=4)
+    assert "checksum" in refused("train out --to m.skops", code=4)
+    refused("inspect nowhere")
 
 
-def test_damaged_model(run, folder):
+def test_damaged_model(refused, folder):
     (folder / "m.skops").write_bytes(b"PK not really")
-    assert "not a readable model" in refused(run, folder, "predict m.skops test.csv --to p.parquet", code=4)
-    refused(run, folder, "predict nothing.skops test.csv --to p.parquet")
+    assert "not a readable model" in refused("predict m.skops test.csv --to p.parquet", code=4)
+    refused("predict nothing.skops test.csv --to p.parquet")
 
 
 @pytest.mark.parametrize(
@@ -141,23 +130,22 @@ def test_damaged_model(run, folder):
         ("plan --classes 1", "integer in"),
         ("plan --classes 4 -a 0.1", "blind guess"),
         ("plan --read-classes", "come with a table"),
-        ("study", "must be given"),
     ],
 )
-def test_usage(run, folder, line, says):
-    assert says in refused(run, folder, line)
+def test_usage(refused, line, says):
+    assert says in refused(line)
 
 
-def test_options_that_a_release_does_not_take(run, folder):
+def test_options_that_a_release_does_not_take(run, refused):
     run("privatize people.parquet -l income -e 1 --to out")
-    assert "its promise stands" in refused(run, folder, "train out --to m.skops --epsilon 1")
+    assert "its promise stands" in refused("train out --to m.skops --epsilon 1")
 
 
-def test_evaluate_must_be_told_what_the_labels_are(run, folder):
+def test_evaluate_must_be_told_what_the_labels_are(run, refused):
     run("train people.parquet -l income -e 2 --drop id --to m.skops")
-    assert "neither" in refused(run, folder, "evaluate m.skops test.csv -l income")
-    assert "both" in refused(run, folder, "evaluate m.skops test.csv -l income --public-labels -e 1")
-    assert "not be a feature" in refused(run, folder, "evaluate m.skops test.csv -l age -e 1")
+    assert "neither" in refused("evaluate m.skops test.csv -l income")
+    assert "both" in refused("evaluate m.skops test.csv -l income --public-labels -e 1")
+    assert "not be a feature" in refused("evaluate m.skops test.csv -l age -e 1")
 
 
 def test_unexpected_errors_show_no_traceback_unless_asked(run, folder, monkeypatch):

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import labeldp
-from labeldp.cli.app import app
+from labeldp.cli import app
 from labeldp.learn.saved import load_model
 
 COMMANDS = (
@@ -27,7 +27,6 @@ COMMANDS = (
     "top-k",
     "pate",
     "report",
-    "study",
     "audit",
     "explore",
 )
@@ -63,13 +62,13 @@ def test_plan_says_what_the_channels_say(run_json):
 @pytest.mark.parametrize("epsilon", [0.3, 1.0, 2.5])
 @pytest.mark.parametrize("accuracy", [0.3, 0.6, 0.95])
 def test_plan_with_a_prior_is_what_rr_with_prior_expects(epsilon, accuracy):
-    from labeldp.cli.plan import falling_prior, worth
+    from labeldp.cli.plan import compute_worth, falling_prior
 
     prior = falling_prior(accuracy, 6)
     assert prior.sum() == pytest.approx(1.0, rel=1e-12)
     assert prior[0] == pytest.approx(accuracy, rel=1e-9)  # found by halving
     assert (np.diff(prior) < 0).all()
-    [line] = worth(epsilon, n_classes=6, prior_accuracies=[accuracy]).with_prior
+    [line] = compute_worth(epsilon, n_classes=6, prior_accuracies=[accuracy]).with_prior
     channel = labeldp.RRWithPrior(epsilon).channel(prior)
     assert line.label_accuracy == pytest.approx(float(np.max(channel.expected_accuracy(prior))), rel=1e-9)
     assert line.candidates == np.count_nonzero(channel.base[0])
@@ -201,17 +200,6 @@ def test_train_and_privatize_charge_the_same_label_set(run, folder):
     run("privatize people.parquet -l income -e 1 --to a --ledger l.sqlite --budget 2")
     run("train people.parquet -l income -e 1.5 --to m.skops --ledger l.sqlite", code=3)
     assert not (folder / "m.skops").exists()
-
-
-def test_study_list_and_unknown(run, run_json):
-    assert "prior-response" in run_json("study --list")["studies"]
-    assert "Did you mean `prior-response`" in run("study prior-respnse", code=2).stderr
-
-
-def test_study_runs(run_json, folder):
-    facts = run_json("study prior-response --quick --seeds 1 --out-dir out")
-    assert facts["rows"]
-    assert (folder / "out" / "index.html").is_file()
 
 
 def test_a_model_of_the_same_labels_is_pointed_out(run, folder):

@@ -1,4 +1,4 @@
-"""The command line as a process: exit codes, streams, start-up, a locked ledger, a full disk, a narrow screen."""
+"""The command line in its surroundings: start-up, streams, exit codes, a full disk, a locked ledger, a narrow screen."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import resource
 import sqlite3
 import subprocess
 import sys
-import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
@@ -19,68 +19,71 @@ import labeldp
 from labeldp.accounting import Ledger
 
 SOURCE = str(Path(labeldp.__file__).parent.parent)
+#: What `--help` may load of the house.
+LIGHT = ("cli", "errors", "report")
 
 
-def command(line, *, folder=None, limit=None, columns="100"):
-    """Run `python -m labeldp` on a line; `limit` is the most bytes that a file may have."""
-    environment = {**os.environ, "PYTHONPATH": SOURCE, "COLUMNS": columns}
-    tighten = None if limit is None else (lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)))
-    arguments = [sys.executable, "-m", "labeldp", *line.split()]
-    return subprocess.run(
-        arguments, capture_output=True, text=True, check=False, cwd=folder, env=environment, preexec_fn=tighten
-    )
+def command(*arguments, folder=None):
+    """Run Python as a process on the arguments."""
+    environment = {**os.environ, "PYTHONPATH": SOURCE, "COLUMNS": "100"}
+    line = [sys.executable, *arguments]
+    return subprocess.run(line, capture_output=True, text=True, check=False, cwd=folder, env=environment)
 
 
-def test_help_starts_fast_and_loads_nothing_heavy():
+def test_help_loads_nothing_heavy():
+    """Start-up is most of what a short command takes; what it loads does not depend on how busy the machine is."""
     program = (
-        "import json, sys, time; start = time.perf_counter(); import labeldp.cli.app; "
-        "print(json.dumps([time.perf_counter() - start, sorted(sys.modules)]))"
+        "import json, sys; from labeldp.cli import main; sys.argv = ['labeldp', '--help']\n"
+        "try: main()\n"
+        "finally: print(json.dumps(sorted(sys.modules)), file=sys.stderr)"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    elapsed, loaded = json.loads(done.stdout)
-    print(f"import of the command line: {1000 * elapsed:.0f} ms")
-    assert [m for m in ("numpy", "scipy", "sklearn", "numba", "pyarrow", "skops", "plotly") if m in loaded] == []
-    # About 120 ms on one idle core; three seconds leave room for a cold disk and a busy machine.
-    assert elapsed < 3.0
-
-
-def test_help_as_a_process():
-    start = time.perf_counter()
-    done = command("--help")
-    print(f"labeldp --help: {time.perf_counter() - start:.2f} s")
+    done = command("-c", program)
     assert done.returncode == 0
     assert "privatize" in done.stdout
-    assert done.stderr == ""
+    loaded = json.loads(done.stderr)
+    assert "rich" in loaded  # so that the list could name what it must not
+    assert {"numpy", "scipy", "sklearn", "numba", "pyarrow", "skops", "cryptography"}.isdisjoint(loaded)
+    assert [name for name in loaded if name.startswith("labeldp.") and name.split(".")[1] not in LIGHT] == []
 
 
 def test_streams_and_codes(folder):
-    good = command("privatize people.parquet -l income -e 1 --to out --json", folder=folder)
-    assert good.returncode == 0
-    assert json.loads(good.stdout)["rows"] == 600
-    assert good.stderr == ""
-    bad = command("privatize people.parquet -l incom -e 1 --to out2 --json", folder=folder)
+    good = command("-m", "labeldp", "plan", "--classes", "3", "--json")
+    assert (good.returncode, good.stderr) == (0, "")
+    assert json.loads(good.stdout)["classes"] == 3
+    bad = command(
+        "-m",
+        "labeldp",
+        *["privatize", "people.parquet", "-l", "incom", "-e", "1", "--to", "out", "--json"],
+        folder=folder,
+    )
     assert (bad.returncode, bad.stdout) == (2, "")
     assert bad.stderr.startswith("error: ")
-    usage = command("privatize --no-such-option", folder=folder)
-    assert usage.returncode == 2
 
 
-def test_a_full_disk_leaves_nothing(folder):
-    table = pa.table({"x": list(range(40_000)), "y": ["a", "b"] * 20_000})
-    pq.write_table(table, folder / "big.parquet")
+@contextmanager
+def small_disk(limit):
+    """Let no file grow beyond so many bytes: what a full disk does to whoever writes one."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.mark.parametrize(
+    ("line", "limit"),
+    [("privatize big.parquet -l y -e 1 --to {}", 20_000), ("train people.parquet -l income -e 1 --to {}.skops", 5_000)],
+    ids=["release", "model"],
+)
+def test_a_full_disk_leaves_nothing(folder, run, line, limit):
+    pq.write_table(pa.table({"x": list(range(40_000)), "y": ["a", "b"] * 20_000}), folder / "big.parquet")
+    run(line.format("whole"))  # the disk is large enough for it, and what is compiled is compiled now
     before = sorted(p.name for p in folder.iterdir())
-    done = command("privatize big.parquet -l y -e 1 --to out", folder=folder, limit=20_000)
-    assert done.returncode == 2, done.stderr
-    assert "could not write" in done.stderr
-    assert "Traceback" not in done.stderr
+    with small_disk(limit):
+        result = run(line.format("out"), code=2)
+    assert "could not write" in result.stderr
     assert sorted(p.name for p in folder.iterdir()) == before
-
-
-def test_a_full_disk_for_a_model(folder):
-    done = command("train people.parquet -l income -e 1 --to m.skops", folder=folder, limit=5_000)
-    assert done.returncode == 2, done.stderr
-    assert "could not write" in done.stderr
-    assert sorted(p.name for p in folder.iterdir()) == ["people.parquet", "test.csv"]
 
 
 def test_a_locked_ledger(folder, run, monkeypatch):
@@ -96,10 +99,9 @@ def test_a_locked_ledger(folder, run, monkeypatch):
     assert not (folder / "out").exists()
 
 
-@pytest.mark.parametrize("columns", ["60", "100"])
-def test_screens_fit(folder, run, monkeypatch, columns):
-    monkeypatch.setenv("COLUMNS", columns)
+def test_screens_fit(folder, run, monkeypatch):
     run("privatize people.parquet -l income -e 1 --to out --ledger l --budget 4")
-    for line in ("plan --classes 10", "inspect out", "ledger l", "train out --to m.skops"):
-        text = run(line).stdout
-        assert max(map(len, text.splitlines())) <= int(columns), line
+    for columns in ("60", "100"):
+        monkeypatch.setenv("COLUMNS", columns)
+        for line in ("plan --classes 10", "inspect out", "ledger l", f"train out --to m{columns}.skops"):
+            assert max(map(len, run(line).stdout.splitlines())) <= int(columns), line

@@ -11,11 +11,11 @@ import pyarrow as pa
 import pytest
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from labeldp.cli.screen import in_words, percent
 from labeldp.errors import LabelDPError
 from labeldp.guarantee import Guarantee, advantage_bound, best_guess
 from labeldp.learn.scoring import CorrectCount, noise_width, score_privately
 from labeldp.learn.tables import TableEncoder
+from labeldp.report.words import in_words, percent
 
 RNG = np.random.default_rng(3)
 MIXED = pa.table({"age": RNG.normal(40, 9, 50), "sex": RNG.choice(["f", "m"], 50), "kids": RNG.integers(0, 4, 50)})
@@ -149,7 +149,7 @@ def test_words_for_the_ends():
 
 
 def test_a_guarantee_that_is_not_pure_is_told_at_its_delta():
-    from labeldp.cli.screen import promise_facts
+    from labeldp.report.words import promise_facts
 
     facts = promise_facts(Guarantee.zcdp(0.1))
     assert facts["delta"] == 1e-5
@@ -158,6 +158,6 @@ def test_a_guarantee_that_is_not_pure_is_told_at_its_delta():
 
 
 def test_help_paragraphs_become_lines_and_keep_their_indent():
-    from labeldp.cli.screen import reflowed
+    from labeldp.cli.screen import reflow
 
-    assert reflowed("One.\n\n    Two\n    lines.\n\n      an example") == "One.\n\nTwo lines.\n\n  an example"
+    assert reflow("One.\n\n    Two\n    lines.\n\n      an example") == "One.\n\nTwo lines.\n\n  an example"

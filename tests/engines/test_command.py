@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from labeldp.cli.app import app
+from labeldp.cli import app
 from labeldp.engines import privatize_table
 from labeldp.errors import LabelDPError
 

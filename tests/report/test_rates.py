@@ -11,8 +11,8 @@ import labeldp
 from labeldp.channel import Channel, MatrixChannel
 from labeldp.guarantee import Guarantee, best_guess
 from labeldp.release import Release
-from labeldp.report import figures as _rates
-from labeldp.report.figures import families, rates, representatives, spread
+from labeldp.report import rates as rates_module
+from labeldp.report.rates import accuracy_against_epsilon, evenly_spaced, rates, representatives
 from labeldp.report.words import largest_belief, right_guesses
 
 N, K = 60, 4
@@ -79,11 +79,11 @@ def test_a_class_that_cannot_occur_has_no_rate():
 
 
 def test_many_examples_are_sampled_and_it_says_so(monkeypatch):
-    monkeypatch.setattr(_rates, "MOST_CELLS", 10 * K * K)
+    monkeypatch.setattr(rates_module, "MOST_CELLS", 10 * K * K)
     found = rates(released(channels()["candidate sets"]))
     assert found.n_asked == 10
     assert rates(released(channels()["rows"])).n_asked is None  # five rows stand for all: nothing is sampled
-    assert spread(10, 3).tolist() == [0, 4, 8]
+    assert evenly_spaced(10, 3).tolist() == [0, 4, 8]
 
 
 def test_weights_sum_to_one():
@@ -103,7 +103,7 @@ def test_lines_against_epsilon_pass_through_the_release():
     sets = labeldp.RRWithPrior(0.7).channel(rows[index])
     release = released(sets, prior=rows)
     object.__setattr__(release, "prior_index", index)
-    plain, informed = families(release)
+    plain, informed = accuracy_against_epsilon(release)
     at = informed.x.index(sets.epsilon)
     assert informed.y[at] / 100 == pytest.approx(float(np.mean(sets.expected_accuracy(rows[index]))), abs=1e-9)
     assert all(better >= worse - 1e-9 for better, worse in zip(informed.y, plain.y, strict=True))
@@ -114,7 +114,7 @@ def test_lines_against_epsilon_pass_through_the_release():
 
 def test_lines_within_candidate_sets():
     sets = channels()["candidate sets"]
-    _, line = families(released(sets))
+    _, line = accuracy_against_epsilon(released(sets))
     at = line.x.index(2.0)
     E = math.exp(2.0)
     assert line.y[at] == pytest.approx(100 * np.mean(E / (E + sets.sizes - 1.0)), rel=1e-9)

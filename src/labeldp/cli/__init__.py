@@ -1,22 +1,80 @@
-"""The command line: talks, and leaves the work to the library. One file per command.
+"""The command line: which commands there are, and what belongs to all of them. One file per command or pair of commands.
 
->>> from labeldp.cli import main
->>> main.__name__
-'main'
+>>> from labeldp.cli import app, main
+>>> main.__name__, app.info.name
+('main', 'labeldp')
 
-Exit codes: 0 done; 1 unexpected (run again with --debug to see where); 2 a usage error or bad input; 3 the budget
-refuses; 4 a damaged file, or one whose promise cannot be trusted.
+A command talks and leaves the work to the library. Exit codes: 0 done; 1 unexpected (run again with --debug to see where);
+2 a usage error or bad input; 3 the budget refuses; 4 a damaged file, or one whose promise cannot be trusted.
 
 Design notes. Start-up is most of what a short command takes, so nothing heavy is imported before a command runs: each
 command imports what it needs. Answers go to stdout; progress, warnings and errors go to stderr, so that `--json` leaves
-exactly one JSON object on stdout.
+exactly one JSON object on stdout. To add a command: write its function in a file here and name it in `COMMANDS`.
 """
 
 from __future__ import annotations
 
+from typing import Annotated
+
+import typer
+
+from labeldp.cli import audit, inspect, ledger, pate, plan, predict, privatize, ratings, report, screen, top_k, train
+
+#: In the order of the help text. The name of a command is that of its function, with dashes.
+COMMANDS = (
+    report.demo,
+    plan.plan,
+    privatize.privatize,
+    inspect.inspect,
+    train.train,
+    predict.predict,
+    predict.evaluate,
+    ledger.ledger,
+    top_k.top_k,
+    pate.pate,
+    report.report,
+    audit.audit,
+    report.explore,
+    ratings.train_ratings,
+    ratings.predict_ratings,
+)
+
+app = typer.Typer(
+    name="labeldp",
+    help="Release labels under label differential privacy, and learn from what was released.",
+    epilog="Start with [bold]labeldp demo[/bold]. Each command shows examples under --help.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,  # a traceback shows local variables, and some of them are raw labels
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for _command in COMMANDS:
+    _name = _command.__name__.replace("_", "-")
+    app.command(_name, help=screen.reflow(_command.__doc__ or ""))(screen.guard(_command))
+
 
 def main() -> None:
     """Run the command line of this process."""
-    from labeldp.cli.app import app
-
     app(prog_name="labeldp")
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        from labeldp import __version__
+
+        print(f"labeldp {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _set_common_options(
+    version: Annotated[  # noqa: ARG001 - its callback answers and leaves
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and leave.")
+    ] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", envvar="LABELDP_DEBUG", help="Show a traceback when something fails.")
+    ] = False,
+) -> None:
+    """Release labels under label differential privacy, and learn from what was released."""
+    screen.show_tracebacks(debug)

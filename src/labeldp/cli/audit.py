@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from labeldp.cli.screen import AsJson, answer, escaped, progress
+from labeldp.cli.screen import AsJson, answer, escape, progress, read_ledger
 from labeldp.errors import Described, invalid, nearest
 
 if TYPE_CHECKING:
@@ -51,9 +51,9 @@ def audit(
     """
     from labeldp import audit as audits
 
-    subject = _subject(target)
-    book = _ledger(ledger)
-    codes = _codes(target, labels, label)
+    subject = _find_subject(target)
+    book = read_ledger(ledger, owner="audit")
+    codes = _read_codes(target, labels, label)
     with progress(f"audit of {target}") as told:
         found = audits.audit(
             subject,
@@ -71,21 +71,23 @@ def audit(
         raise typer.Exit(FAILED)
 
 
-def _subject(target: str) -> Any:
+def _find_subject(target: str) -> Any:
     """Return what is audited: the directory of a release, or what a named function returns."""
+    from labeldp.release.files import is_release
+
     path = Path(target)
     if path.is_dir():
-        if not (path / "release.json").is_file():
+        if not is_release(path):
             raise invalid("audit", "target", "hold a release", got=target, fix="No release.json there.")
         return path
     if ":" not in target:
         around = [str(p) for p in path.parent.iterdir() if p.is_dir()] if path.parent.is_dir() else []
         fix = f"{nearest(target, around)} A pipeline is MODULE:FUNCTION."
         raise invalid("audit", "target", "be a release directory or MODULE:FUNCTION", got=target, fix=fix)
-    return _made(target)
+    return _call_target(target)
 
 
-def _made(target: str) -> Any:
+def _call_target(target: str) -> Any:
     """Import a module from the current directory or the path, and call its function."""
     import importlib
     import sys
@@ -107,17 +109,7 @@ def _made(target: str) -> Any:
     return made
 
 
-def _ledger(path: Path | None) -> Any:
-    if path is None:
-        return None
-    from labeldp.accounting import Ledger
-
-    if not path.is_file():
-        raise invalid("audit", "--ledger", "exist", got=str(path))
-    return Ledger(path)
-
-
-def _codes(target: str, table: Path | None, label: str | None) -> Any:
+def _read_codes(target: str, table: Path | None, label: str | None) -> Any:
     """Return the raw labels as codes of the release's classes."""
     if (table is None) != (label is None):
         raise invalid("audit", "--labels", "come with --label", got=Described("one of the two"))
@@ -139,17 +131,17 @@ def _codes(target: str, table: Path | None, label: str | None) -> Any:
 def _show(console: Console, facts: dict[str, Any]) -> None:
     from rich.table import Table
 
-    table = Table(title=f"Audit of {escaped(facts['target'])}", title_justify="left", header_style="bold")
+    table = Table(title=f"Audit of {escape(facts['target'])}", title_justify="left", header_style="bold")
     table.add_column("check", style="cyan")
     table.add_column("")
     table.add_column("detail", overflow="fold")
     for check in facts["checks"]:
         mark = "[green]passed[/]" if check["passed"] else "[bold red]FAILED[/]"
-        table.add_row(escaped(check["name"]), mark, escaped(check["detail"]))
+        table.add_row(escape(check["name"]), mark, escape(check["detail"]))
     console.print(table)
     claim = facts["claims"].get("guarantee") or facts["claims"].get("epsilon")
     if claim is not None:
-        console.print(f"claimed: {escaped(claim)}", soft_wrap=True)
+        console.print(f"claimed: {escape(claim)}", soft_wrap=True)
     if facts["lower_bound"] is not None:
         console.print(f"epsilon is at least {facts['lower_bound']:.4g}, at confidence {facts['confidence']:g}")
     words = "Nothing was found. That proves nothing." if facts["passed"] else "[bold red]The claim does not stand.[/]"

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from labeldp.cli.screen import AsJson, answer, escaped, facts_table, percent, promise_facts, promise_rows
-from labeldp.errors import invalid, nearest
+from labeldp.cli.screen import AsJson, answer, escape, facts_table, require_path
+from labeldp.report.words import percent, promise_facts, promise_rows
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -32,9 +32,7 @@ def inspect(
     """
     from labeldp.release import load_release
 
-    if not release.is_dir():
-        around = [str(p) for p in release.parent.iterdir() if p.is_dir()] if release.parent.is_dir() else []
-        raise invalid("inspect", "release", "be a directory", got=str(release), fix=nearest(str(release), around))
+    require_path(release, "release", owner="inspect", directory=True)
     loaded = load_release(release)
     facts = _facts(release, loaded)
     answer(facts, as_json=as_json, show=lambda console: _show(console, facts, loaded.guarantee))
@@ -42,13 +40,13 @@ def inspect(
 
 def _facts(directory: Path, release: Any) -> dict[str, Any]:
     """Return everything public about a release."""
-    import json
+    from labeldp.release.files import MANIFEST, read_manifest
 
-    manifest = json.loads((directory / "release.json").read_text(encoding="utf-8"))
+    manifest = read_manifest(directory)
     return {
         "directory": str(directory),
         "rows": len(release),
-        "label_column": manifest.get("label_column"),
+        "label_column": release.label_column,
         "label_set": release.label_set,
         "classes": list(release.classes),
         "mechanism": release.mechanism,
@@ -56,20 +54,20 @@ def _facts(directory: Path, release: Any) -> dict[str, Any]:
         "private": not release.seeded,
         "guarantee": promise_facts(release.guarantee),
         "channel_epsilon": release.channel.epsilon,
-        **_rates(release),
-        "stages": _stages(release),
+        **_rate_facts(release),
+        "stages": _count_stages(release),
         "prior": None if release.prior is None else f"noisy label shares of {len(release.prior):,} groups",
         "created": release.created,
-        "made_by": manifest.get("made_by"),
+        "made_by": manifest.content.get("made_by"),
         "ledger_entry": release.ledger_entry,
-        "checksums": {name: facts["sha256"] for name, facts in manifest["files"].items()},
+        "checksums": {name: digest for name, digest in manifest.checksums.items() if name != MANIFEST},
         "intact": True,
     }
 
 
-def _rates(release: Any) -> dict[str, Any]:
+def _rate_facts(release: Any) -> dict[str, Any]:
     """Return how often each class is released as another one, and the accuracy to expect, from the channel alone."""
-    from labeldp.report.figures import rates
+    from labeldp.report.rates import rates
 
     found = rates(release, most_classes=MOST_SHOWN)
     flips = (
@@ -84,7 +82,7 @@ def _rates(release: Any) -> dict[str, Any]:
     }
 
 
-def _stages(release: Any) -> list[int] | None:
+def _count_stages(release: Any) -> list[int] | None:
     """Return the number of rows of each stage."""
     import numpy as np
 
@@ -101,34 +99,34 @@ def _show(console: Console, facts: dict[str, Any], guarantee: Any) -> None:
         *promise_rows(guarantee),
         ("mechanism", facts["mechanism"]),
         ("prior", facts["prior"]),
-        ("labels expected right", _expected(facts)),
+        ("labels expected right", _expected_text(facts)),
         ("stages", None if stages is None or len(stages) < 2 else " + ".join(f"{n:,}" for n in stages) + " rows"),
         ("label set", facts["label_set"]),
         ("ledger entry", None if facts["ledger_entry"] is None else str(facts["ledger_entry"])),
         ("made", f"{facts['created']} by {facts['made_by']}"),
         ("checksums", f"all {len(facts['checksums']) + 1} files intact"),
     ]
-    console.print(f"[bold]{escaped(facts['directory'])}[/]", soft_wrap=True)
+    console.print(f"[bold]{escape(facts['directory'])}[/]", soft_wrap=True)
     console.print(facts_table(rows))
     if facts["flip_rate"]:
         console.print("How often a label is released as another one:")
-        console.print(_flips(facts))
+        console.print(_flip_table(facts))
 
 
-def _expected(facts: dict[str, Any]) -> str | None:
+def _expected_text(facts: dict[str, Any]) -> str | None:
     if facts["expected_accuracy"] is None:
         return None
     return f"{percent(facts['expected_accuracy'])}, under {facts['expected_under']}"
 
 
-def _flips(facts: dict[str, Any]) -> Any:
+def _flip_table(facts: dict[str, Any]) -> Any:
     from rich.table import Table
 
     table = Table(header_style="bold")
     table.add_column("true class", style="cyan", overflow="fold")
     table.add_column("flipped", justify="right")
     for name, rate in facts["flip_rate"].items():
-        table.add_row(escaped(name), percent(rate))
+        table.add_row(escape(name), percent(rate))
     rest = len(facts["classes"]) - len(facts["flip_rate"])
     if rest > 0:
         table.add_row(f"[dim]{rest:,} more[/]", "")

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from labeldp.cli.screen import AsJson, answer, cost, escaped
-from labeldp.errors import invalid, nearest
+from labeldp.cli.screen import AsJson, answer, escape, require_path
+from labeldp.report.words import at_delta, cost, cost_text
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -40,9 +40,8 @@ def ledger(
     """
     from labeldp.accounting import Ledger
 
-    if not file.exists() and set_budget is None:
-        around = [str(p) for p in file.parent.iterdir() if p.is_file()] if file.parent.is_dir() else []
-        raise invalid("ledger", "file", "exist", got=str(file), fix=nearest(str(file), around))
+    if set_budget is None:
+        require_path(file, "file", owner="ledger")
     book = Ledger(file)
     if set_budget is not None:
         book.set_budget(set_budget, delta=delta, label_set=label_set)
@@ -61,12 +60,12 @@ def _facts(book: Any, *, label_set: str | None, known: str | None) -> dict[str, 
         "intact": True,
         "last_hash": last,
         "default_budget": None if default is None else {"epsilon": default[0], "delta": default[1]},
-        "label_sets": [_account(book, name) for name in names],
-        "entries": [_entry(entry) for entry in entries],
+        "label_sets": [_account_facts(book, name) for name in names],
+        "entries": [_entry_facts(entry) for entry in entries],
     }
 
 
-def _account(book: Any, name: str) -> dict[str, Any]:
+def _account_facts(book: Any, name: str) -> dict[str, Any]:
     limit, spent = book.budget(name), book.spent(name)
     delta = 0.0 if limit is None else limit[1]
     return {
@@ -78,9 +77,7 @@ def _account(book: Any, name: str) -> dict[str, Any]:
     }
 
 
-def _entry(entry: Any) -> dict[str, Any]:
-    from labeldp.guarantee import format_up
-
+def _entry_facts(entry: Any) -> dict[str, Any]:
     epsilon, delta = cost(entry.guarantee)
     return {
         "id": entry.id,
@@ -90,7 +87,7 @@ def _entry(entry: Any) -> dict[str, Any]:
         "rows": entry.n_rows,
         "epsilon": epsilon,
         "delta": delta,
-        "shown": format_up(epsilon) + _at(delta),
+        "shown": cost_text(epsilon, delta),
         "trust": entry.guarantee.trust.words,
         "guarantee": str(entry.guarantee),
         "mechanism": entry.mechanism,
@@ -107,23 +104,23 @@ def _show(console: Console, facts: dict[str, Any]) -> None:
         accounts.add_column(name, justify="right")
     for line in facts["label_sets"]:
         none = "[dim]none[/]"
-        budget = none if line["budget"] is None else _number(line["budget"]) + _at(line["delta"])
-        left = none if line["left"] is None else _number(line["left"])
-        accounts.add_row(escaped(line["label_set"]), _number(line["spent"]), budget, left)
+        budget = none if line["budget"] is None else _number_text(line["budget"]) + at_delta(line["delta"])
+        left = none if line["left"] is None else _number_text(line["left"])
+        accounts.add_row(escape(line["label_set"]), _number_text(line["spent"]), budget, left)
     console.print(accounts if facts["label_sets"] else "No label set has a release or a budget of its own yet.")
     default = facts["default_budget"]
     if default is not None:
         console.print(
-            f"Default budget: epsilon {_number(default['epsilon'])}{_at(default['delta'])} for each label set."
+            f"Default budget: epsilon {_number_text(default['epsilon'])}{at_delta(default['delta'])} for each label set."
         )
     if facts["entries"]:
-        console.print(_entries(facts["entries"], wide=console.width >= 90))
+        console.print(_entry_table(facts["entries"], wide=console.width >= 90))
     count = len(facts["entries"])
     ends = facts["last_hash"][:16] or "-"
     console.print(f"[green]intact[/]: {count} release{'' if count == 1 else 's'}; the chain ends in {ends}")
 
 
-def _entries(entries: list[dict[str, Any]], *, wide: bool) -> Any:
+def _entry_table(entries: list[dict[str, Any]], *, wide: bool) -> Any:
     from rich.table import Table
 
     table = Table(title="Releases", title_justify="left", header_style="bold")
@@ -138,15 +135,11 @@ def _entries(entries: list[dict[str, Any]], *, wide: bool) -> Any:
     for entry in entries:
         when = entry["when"][: 16 if wide else 10].replace("T", " ")
         seeded = "\n[red]seeded: not private[/]" if entry["seeded"] else ""
-        who = [escaped(entry["who"])] if wide else []
-        rest = (f"{entry['rows']:,}", entry["shown"], escaped(entry["trust"]) + seeded)
-        table.add_row(str(entry["id"]), when, *who, escaped(entry["label_set"]), *rest)
+        who = [escape(entry["who"])] if wide else []
+        rest = (f"{entry['rows']:,}", entry["shown"], escape(entry["trust"]) + seeded)
+        table.add_row(str(entry["id"]), when, *who, escape(entry["label_set"]), *rest)
     return table
 
 
-def _number(value: float) -> str:
+def _number_text(value: float) -> str:
     return "no limit" if math.isinf(value) else f"{value:.6g}"
-
-
-def _at(delta: float) -> str:
-    return f" at delta {delta:g}" if delta else ""

@@ -25,16 +25,15 @@ from labeldp.cli.screen import (
     answer,
     errors,
     facts_table,
-    listed,
-    named_labels,
-    opened_ledger,
-    promise_facts,
-    promise_rows,
-    typed_classes,
+    name_label_set,
+    open_ledger,
+    parse_classes,
+    split_names,
     warn_seeded,
 )
 from labeldp.cli.train import Estimator
 from labeldp.errors import Described, invalid
+from labeldp.report.words import promise_facts, promise_rows
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -153,8 +152,10 @@ def pate(
     for target in (to, *([] if answers is None else [answers])):
         check_new(target, owner="pate")
     source, asked = open_table(table), open_table(public)
-    name = named_labels(label_set, table, ",".join(label))
-    data = read_voting(source, asked, label=label, drop=listed(drop), classes=classes, missing=missing.value, name=name)
+    name = name_label_set(label_set, table, ",".join(label))
+    data = read_voting(
+        source, asked, label=label, drop=split_names(drop), classes=classes, missing=missing.value, name=name
+    )
     settings: dict[str, Any] = {
         "n_teachers": teachers,
         "epsilon": epsilon,
@@ -164,7 +165,7 @@ def pate(
         "n_jobs": jobs,
         "checkpoint": checkpoint,
         "random_state": seed,
-        "ledger": opened_ledger(ledger, budget, delta=budget_delta),
+        "ledger": open_ledger(ledger, budget, delta=budget_delta),
         "label_set": name,
         "verbose": int(errors().is_terminal),
     }
@@ -311,7 +312,7 @@ def read_voting(
     source.require(*label)
     if len(label) == 1:
         kind = source.schema.field(label[0]).type
-        named = typed_classes(classes, kind)
+        named = parse_classes(classes, kind)
         read = read_labelled(source, label=label[0], leave_out=drop, classes=named, missing=missing, label_set=name)
         private, targets, dropped = read.features, read.labels, read.dropped
     else:

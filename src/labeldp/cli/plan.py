@@ -1,14 +1,15 @@
-"""`labeldp plan`: what an epsilon buys before it is spent.
+"""`labeldp plan`: what an epsilon buys before it is spent, from public numbers alone.
 
-What an epsilon buys, before it is spent: the figures of `labeldp plan`, from public numbers alone.
-
->>> worth(1.0, n_classes=2, prior_accuracies=[0.9]).keep
+>>> compute_worth(1.0, n_classes=2, prior_accuracies=[0.9]).keep
 0.7310585786300049
 
-Randomized response keeps a label with probability E / (E + K - 1). With a prior, RRWithPrior keeps the k likeliest labels
-and is right with probability w_k = E / (E + k - 1) (p_1 + ... + p_k), at the best k. The prior that stands for "its first
-guess is right with probability A" falls geometrically: p_j proportional to r^j with p_1 = A, the flattest tail of one
-shape that is not a special case (with equal tails k would be 1 or K only).
+Randomized response keeps a label with probability E / (E + K - 1), E = e^epsilon. With a prior, RRWithPrior keeps the k
+likeliest labels and is right with probability w_k = E / (E + k - 1) (p_1 + ... + p_k), at the best k. The prior that stands
+for "its first guess is right with probability A" falls geometrically: p_j proportional to r^j with p_1 = A, the flattest
+tail of one shape that is not a special case (with equal tails k would be 1 or K only).
+
+Design notes. These are forecasts in plain floats; the channels of the library round their odds down by a few ulp. numpy is
+imported where numbers are made, so that `labeldp --help` does without it.
 """
 
 from __future__ import annotations
@@ -20,19 +21,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
-import numpy.typing as npt
 import typer
 
-from labeldp.cli.screen import AsJson, answer, errors, escaped, in_words, percent
+from labeldp.cli.screen import AsJson, answer, errors, escape
 from labeldp.errors import Described, invalid
-from labeldp.guarantee import advantage_bound, best_guess
-from labeldp.validate import check_epsilon, check_integer
+from labeldp.report.words import in_words, percent
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from labeldp.accounting.calibration import AssociationBound
+    from labeldp.arrays import Float64s
 
 
 EPSILONS = (0.1, 0.25, 0.5, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0)
@@ -78,16 +77,16 @@ def plan(
 
       labeldp plan people.parquet --label income --read-classes
     """
-    size, rows = _shape(table, classes=classes, label=label, read_classes=read_classes)
+    size, rows = _read_shape(table, classes=classes, label=label, read_classes=read_classes)
     sharpness = prior_accuracy or [a for a in PRIOR_ACCURACIES if a * size > 1]
-    lines = [worth(e, n_classes=size, prior_accuracies=sharpness) for e in epsilon or EPSILONS]
+    lines = [compute_worth(e, n_classes=size, prior_accuracies=sharpness) for e in epsilon or EPSILONS]
     facts: dict[str, Any] = {
         "classes": size,
         "rows": rows,
         "classes_read_from_labels": read_classes,
         "plan": [dataclasses.asdict(line) for line in lines],
     }
-    bounds = [] if cluster_size is None else _bounds(lines, cluster_size, size)
+    bounds = [] if cluster_size is None else _bound_clusters(lines, cluster_size, size)
     if bounds:
         facts["clusters"] = [dataclasses.asdict(bound) | {"too_small": bound.too_small} for bound in bounds]
 
@@ -98,7 +97,7 @@ def plan(
     answer(facts, as_json=as_json, show=show)
 
 
-def _bounds(lines: list[Worth], cluster_size: int, n_classes: int) -> list[AssociationBound]:
+def _bound_clusters(lines: list[Worth], cluster_size: int, n_classes: int) -> list[AssociationBound]:
     """Return what clusters of this size can tell about their labels, at each epsilon."""
     from labeldp.accounting.calibration import label_association
 
@@ -109,10 +108,10 @@ def _show_bounds(console: Console, bounds: list[AssociationBound]) -> None:
     """Say the bound at the epsilon closest to 1, and warn where most of what is named must be wrong."""
     if not bounds:
         return
-    from labeldp.accounting import least_cluster_size
+    from labeldp.accounting.calibration import least_cluster_size
 
     bound = min(bounds, key=lambda one: abs(one.epsilon - 1.0))
-    console.print(escaped(bound.sentence))
+    console.print(escape(bound.sentence))
     if bound.too_small:
         least = least_cluster_size(bound.epsilon, n_classes=bound.n_classes)
         console.print(
@@ -121,7 +120,9 @@ def _show_bounds(console: Console, bounds: list[AssociationBound]) -> None:
         )
 
 
-def _shape(table: Path | None, *, classes: int | None, label: str | None, read_classes: bool) -> tuple[int, int | None]:
+def _read_shape(
+    table: Path | None, *, classes: int | None, label: str | None, read_classes: bool
+) -> tuple[int, int | None]:
     """Return the number of classes and of rows; labels are looked at only when their owner says so."""
     if read_classes and (table is None or label is None):
         raise invalid("plan", "--read-classes", "come with a table and --label", got=Described("one missing"))
@@ -143,10 +144,10 @@ def _shape(table: Path | None, *, classes: int | None, label: str | None, read_c
     if classes is None:
         fix = "Reading it off the labels would be a look at the labels; their owner may ask for it with --read-classes."
         raise invalid("plan", "--classes", "say how many classes there are", got=Described("nothing"), fix=fix)
-    return classes, None if source is None else _rows(source, label)
+    return classes, None if source is None else _count_rows(source, label)
 
 
-def _rows(source: Any, label: str | None) -> int:
+def _count_rows(source: Any, label: str | None) -> int:
     """Return the number of rows; where the file does not say, one column that is not the label is read."""
     if source.rows is not None:
         return int(source.rows)
@@ -178,7 +179,7 @@ def _explain(console: Console, lines: list[Worth], *, size: int, rows: int | Non
     if any(p.candidates == 1 for line in lines for p in line.with_prior):
         console.print("[dim]* the prior's own guess: at this epsilon the label itself adds nothing to it.[/]")
     line = min(lines, key=lambda one: abs(one.epsilon - 1.0))
-    console.print(f"At epsilon {line.epsilon:g} {escaped(in_words(line.epsilon))}.")
+    console.print(f"At epsilon {line.epsilon:g} {escape(in_words(line.epsilon))}.")
     if rows is not None:
         wrong = round(rows * (1.0 - line.keep))
         console.print(f"Of {rows:,} labels about {wrong:,} would be released as another class, without a prior.")
@@ -209,31 +210,40 @@ class Worth:
     with_prior: tuple[WithPrior, ...]
 
 
-def worth(epsilon: float, *, n_classes: int, prior_accuracies: Sequence[float]) -> Worth:
-    """Return what one epsilon buys with this many classes."""
+def compute_worth(epsilon: float, *, n_classes: int, prior_accuracies: Sequence[float]) -> Worth:
+    """Return what one epsilon buys with this many classes, alone and with priors whose first guess is this accurate."""
+    import numpy as np
+
+    from labeldp.guarantee import advantage_bound, best_guess
+    from labeldp.validate import check_epsilon, check_integer
+
     budget = check_epsilon("plan", epsilon)
     size = check_integer("plan", "classes", n_classes, least=2, most=MOST_CLASSES)
-    rows = tuple(_with_prior(budget, accuracy, size) for accuracy in prior_accuracies)
+    rows = tuple(_compute_with_prior(budget, accuracy, size) for accuracy in prior_accuracies)
     return Worth(
         epsilon=budget,
-        keep=float(kept(budget, np.asarray([size]))[0]),
+        keep=float(keep_probability(budget, np.asarray([size]))[0]),
         advantage=advantage_bound(budget),
         best_guess=best_guess(budget),
         with_prior=rows,
     )
 
 
-def kept(epsilon: float, sizes: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.float64]:
+def keep_probability(epsilon: float, sizes: Any) -> Float64s:
     """Return E / (E + k - 1) for each k, as 1 / (1 + (k - 1) e^-epsilon): no overflow."""
+    import numpy as np
+
     return np.asarray(1.0 / (1.0 + (sizes - 1) * math.exp(-epsilon)), np.float64)
 
 
-def falling_prior(accuracy: float, n_classes: int) -> npt.NDArray[np.float64]:
+def falling_prior(accuracy: float, n_classes: int) -> Float64s:
     """Return probabilities p_j ~ r^j whose first is `accuracy`; r is found by halving.
 
     >>> falling_prior(0.5, 3).round(4).tolist()
     [0.5, 0.309, 0.191]
     """
+    import numpy as np
+
     if not 1.0 / n_classes <= accuracy <= 1.0:
         fix = "A blind guess is right that often already."
         must = f"be in [1/{n_classes}, 1]"
@@ -244,12 +254,15 @@ def falling_prior(accuracy: float, n_classes: int) -> npt.NDArray[np.float64]:
         middle = (low + high) / 2
         low, high = (middle, high) if 1.0 / (middle**powers).sum() > accuracy else (low, middle)
     shape = high**powers
-    answer: npt.NDArray[np.float64] = shape / shape.sum()
+    answer: Float64s = shape / shape.sum()
     return answer
 
 
-def _with_prior(epsilon: float, accuracy: float, n_classes: int) -> WithPrior:
+def _compute_with_prior(epsilon: float, accuracy: float, n_classes: int) -> WithPrior:
+    """Return the best number of candidates for a falling prior, and how many labels are then right."""
+    import numpy as np
+
     prior = falling_prior(accuracy, n_classes)
-    right = kept(epsilon, np.arange(1, n_classes + 1)) * np.cumsum(prior)
+    right = keep_probability(epsilon, np.arange(1, n_classes + 1)) * np.cumsum(prior)
     best = int(np.argmax(right)) if math.isfinite(epsilon) else n_classes - 1
     return WithPrior(prior_accuracy=accuracy, label_accuracy=float(min(right[best], 1.0)), candidates=best + 1)

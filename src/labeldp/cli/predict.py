@@ -20,17 +20,15 @@ from labeldp.cli.screen import (
     Seed,
     answer,
     facts_table,
-    listed,
-    named_labels,
-    opened_ledger,
-    percent,
+    name_label_set,
+    open_ledger,
     progress,
-    promise_facts,
-    promise_rows,
-    waiting,
+    spinner,
+    split_names,
     warn_seeded,
 )
 from labeldp.errors import Described, LabelDPError, invalid
+from labeldp.report.words import percent, promise_facts, promise_rows
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -61,7 +59,7 @@ def predict(
 
     fitted = load_model(model)
     source = open_table(table)
-    carried = listed(keep)
+    carried = split_names(keep)
     source.require(*carried)
     wanted = features_of(fitted, model)
     source.require(*wanted)
@@ -164,13 +162,13 @@ def evaluate(
         raise invalid("evaluate", "labels", "have --public-labels or --epsilon", got=got, fix=fix)
     if public_labels and (ledger is not None or budget is not None):
         raise LabelDPError("evaluate: public labels cost nothing. Leave --ledger and --budget out.")
-    with waiting("scoring"):
+    with spinner("scoring"):
         classes, chances, labels = _predict_labelled(model, table, label)
         if epsilon is None:
             facts = _exact(classes, chances, labels)
         else:
-            name = named_labels(label_set, table, label)
-            book = opened_ledger(ledger, budget)
+            name = name_label_set(label_set, table, label)
+            book = open_ledger(ledger, budget)
             facts = _noisy(classes, chances, labels, epsilon=epsilon, name=name, ledger=book, seed=seed)
     if seed is not None:
         warn_seeded()

@@ -27,21 +27,20 @@ from labeldp.cli.screen import (
     Workers,
     answer,
     errors,
-    escaped,
+    escape,
+    exit_with,
     facts_table,
-    leave,
-    listed,
-    named_labels,
-    opened_ledger,
+    name_label_set,
+    open_ledger,
+    parse_classes,
     percent_or_none,
     progress,
-    promise_facts,
-    promise_rows,
     read_passphrase,
-    typed_classes,
+    split_names,
     warn_seeded,
 )
 from labeldp.errors import LabelDPError
+from labeldp.report.words import promise_facts, promise_rows
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -65,8 +64,8 @@ def _discard(directory: Path | None) -> None:
     try:
         discard_job(directory)
     except LabelDPError as error:
-        leave(error)
-    errors().print(f"discarded {escaped(directory)}", soft_wrap=True)
+        exit_with(error)
+    errors().print(f"discarded {escape(directory)}", soft_wrap=True)
     raise typer.Exit
 
 
@@ -154,7 +153,7 @@ def privatize(
 
     source = open_table(table)
     source.require(label)
-    name = named_labels(label_set, source.path, label)
+    name = name_label_set(label_set, source.path, label)
     fitted = _loaded(model, label_set=name)
     if seed is not None:
         warn_seeded()
@@ -164,8 +163,8 @@ def privatize(
             label=label,
             to=to,
             epsilon=epsilon,
-            classes=typed_classes(classes, source.schema.field(label).type),
-            prior_columns=listed(prior_columns) or None,
+            classes=parse_classes(classes, source.schema.field(label).type),
+            prior_columns=split_names(prior_columns) or None,
             cluster_column=cluster_column,
             n_clusters=clusters,
             model=fitted,
@@ -173,7 +172,7 @@ def privatize(
             missing=missing.value,
             row_ids=row_ids,
             label_set=name,
-            ledger=opened_ledger(ledger, budget),
+            ledger=open_ledger(ledger, budget),
             rng=seed,
             progress=told,
             engine=engine.value,
@@ -195,7 +194,7 @@ def _loaded(model: Path | None, *, label_set: str) -> Any:
     fitted = load_model(model)
     if fitted.facts_.get("label_set") == label_set:
         errors().print(
-            f"[yellow]note:[/] the model learned from label set {escaped(label_set)} itself: what it cost adds to what "
+            f"[yellow]note:[/] the model learned from label set {escape(label_set)} itself: what it cost adds to what "
             "this release costs. A ledger adds them up.",
         )
     return fitted

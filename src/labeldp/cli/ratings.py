@@ -18,16 +18,15 @@ from labeldp.cli.screen import (
     Seed,
     answer,
     facts_table,
-    named_labels,
-    opened_ledger,
+    name_label_set,
+    open_ledger,
+    parse_classes,
     progress,
-    promise_facts,
-    promise_rows,
     shares,
-    typed_classes,
     warn_seeded,
 )
 from labeldp.errors import invalid
+from labeldp.report.words import promise_facts, promise_rows
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -82,7 +81,7 @@ def train_ratings(
     pairs, labels, dropped = _read(table, user, item, rating, classes=classes, missing=missing.value, name=label_set)
     estimator = _estimator(
         epsilon, sums=sums, factors=factors, sweeps=sweeps, pair_features=pair_features, seed=seed,
-        ledger=opened_ledger(ledger, budget),
+        ledger=open_ledger(ledger, budget),
     )  # fmt: skip
     with shares("learning") as told:
         model = estimator.fit(pairs, labels, progress=told)
@@ -152,9 +151,9 @@ def _read(
         source,
         label=rating,
         leave_out=rest,
-        classes=typed_classes(classes, source.schema.field(rating).type),
+        classes=parse_classes(classes, source.schema.field(rating).type),
         missing=missing,
-        label_set=named_labels(name, source.path, rating),
+        label_set=name_label_set(name, source.path, rating),
     )
     return _pairs(table.features, [user, item]), table.labels, table.dropped
 

@@ -1,18 +1,64 @@
-"""`labeldp report`: one page about a release that anyone can open.
+"""The commands that make pages: `demo` (the main job on bundled data), `report` (about a release) and `explore` (sliders).
 
-`labeldp explore`: a page on this machine where epsilon can be dragged.
+All three work offline. `demo` and `report` write one self-contained HTML file; `explore` serves a page on loopback.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from labeldp.cli.screen import AsJson, answer, errors, output, waiting, warn_seeded
-from labeldp.errors import Described, invalid, nearest
+from labeldp.cli.screen import (
+    AsJson,
+    answer,
+    errors,
+    escape,
+    output,
+    read_ledger,
+    require_path,
+    shares,
+    spinner,
+    warn_seeded,
+)
+from labeldp.errors import Described, invalid
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def demo(
+    *,
+    out_dir: Annotated[
+        Path | None, typer.Option("--out-dir", help="Where the report goes; the current folder if left out.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Release labels of bundled data, learn from them, and see what it cost and bought. Under a minute, no network.
+
+    [bold]Examples[/bold]
+
+      labeldp demo
+
+      labeldp demo --out-dir reports --json
+    """
+    from labeldp.demo import run_demo
+
+    with shares("demo") as told:
+        rows, html = run_demo(progress=told, out_dir=out_dir)
+    facts: dict[str, Any] = {"rows": [dataclasses.asdict(row) for row in rows], "report": str(html)}
+    answer(facts, as_json=as_json, show=lambda console: _show_demo(console, rows, html))
+
+
+def _show_demo(console: Console, rows: Any, html: Path) -> None:
+    from labeldp.demo import demo_table
+
+    console.print(demo_table(rows))
+    console.print("The report, with plots, opens in a browser:")
+    console.print(str(html), soft_wrap=True, markup=False)
 
 
 def report(
@@ -22,8 +68,8 @@ def report(
     ledger: Annotated[Path | None, typer.Option("--ledger", help="The ledger that was charged.")] = None,
     audit: Annotated[Path | None, typer.Option("--audit", help="The JSON file of `labeldp audit`.")] = None,
     model: Annotated[Path | None, typer.Option("--model", help="A model that learned from the release.")] = None,
-    static: Annotated[
-        bool, typer.Option("--static", help="Drawings without scripts: kilobytes instead of 2 MB.")
+    static: Annotated[  # noqa: ARG001 - older scripts pass it
+        bool, typer.Option("--static", hidden=True, help="Has no effect any more: all drawings are static.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -37,52 +83,32 @@ def report(
 
       labeldp report release --to report.html --ledger spent.sqlite --audit audit.json --model model.skops
     """
-    from labeldp.release.files import check_new, write_new
+    from labeldp.release.files import check_new, read_manifest, write_new
     from labeldp.report.release_page import release_page
 
     check_new(to, owner="report")
-    _there("release", release, release.is_dir())
-    with waiting("reporting"):
+    require_path(release, "release", owner="report", directory=True)
+    with spinner("reporting"):
         text = release_page(
             release,
-            ledger=_ledger(ledger),
-            audit=_audit(audit),
-            model_facts=_model(model),
-            interactive=not static,
+            ledger=read_ledger(ledger, owner="report"),
+            audit=_read_audit(audit),
+            model_facts=_read_model_facts(model),
         )
         data = text.encode()
         write_new(to, data, owner="report")
-    seeded = bool(json.loads((release / "release.json").read_text(encoding="utf-8"))["seeded"])
+    seeded = bool(read_manifest(release).content["seeded"])
     if seeded:
         warn_seeded()
     facts = {"report": str(to), "release": str(release), "bytes": len(data), "seeded": seeded}
-    answer(facts, as_json=as_json, show=lambda console: console.print(_done(facts), soft_wrap=True))
+    answer(facts, as_json=as_json, show=lambda console: console.print(_show_report(facts), soft_wrap=True))
 
 
-def _done(facts: dict[str, Any]) -> str:
-    from labeldp.cli.screen import escaped
-
-    return f"[bold green]reported[/] [bold]{escaped(facts['report'])}[/] ({facts['bytes'] / 1e6:.1f} MB)"
+def _show_report(facts: dict[str, Any]) -> str:
+    return f"[bold green]reported[/] [bold]{escape(facts['report'])}[/] ({facts['bytes'] / 1000:,.0f} kB)"
 
 
-def _there(name: str, path: Path, found: bool) -> None:
-    """Refuse a path that is not there, with what looks like it."""
-    if not found:
-        around = [str(p) for p in path.parent.iterdir()] if path.parent.is_dir() else []
-        must = "be a directory" if name == "release" else "exist"
-        raise invalid("report", name, must, got=str(path), fix=nearest(str(path), around))
-
-
-def _ledger(path: Path | None) -> Any:
-    if path is None:
-        return None
-    from labeldp.accounting import Ledger
-
-    _there("ledger", path, path.is_file())
-    return Ledger(path)
-
-
-def _model(path: Path | None) -> dict[str, Any] | None:
+def _read_model_facts(path: Path | None) -> dict[str, Any] | None:
     """Return what a saved model says of itself."""
     if path is None:
         return None
@@ -92,11 +118,11 @@ def _model(path: Path | None) -> dict[str, Any] | None:
     return facts
 
 
-def _audit(path: Path | None) -> dict[str, Any] | None:
+def _read_audit(path: Path | None) -> dict[str, Any] | None:
     """Return the JSON object of an audit."""
     if path is None:
         return None
-    _there("audit", path, path.is_file())
+    require_path(path, "--audit", owner="report")
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:

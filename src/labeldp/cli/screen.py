@@ -1,8 +1,16 @@
 """How every command speaks: tables and JSON on stdout, progress and errors on stderr, and its exit code.
 
-A guarantee as the command line tells it: facts for machines, rows for people.
+>>> classify_error(LabelDPError("plan: `epsilon` must be > 0, got -1."))
+(2, 'plan: `epsilon` must be > 0, got -1.')
+>>> split_names("age, sex")
+['age', 'sex']
 
-Options that several commands share, and how their text becomes values.
+A command is a plain function with typer's annotations. `guard` turns whatever it raises into one line on stderr and an exit
+code; `answer` prints what it found, for machines (`--json`: exactly one JSON object on stdout) or for people. Options that
+several commands share stand at the end, with the functions that turn their text into values.
+
+Design notes. This module is loaded by `labeldp --help`: rich, numpy and the library are imported inside the functions that
+need them.
 """
 
 from __future__ import annotations
@@ -21,14 +29,11 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from labeldp.errors import BudgetError, Described, LabelDPError, PrivacyError, ReleaseError, invalid
-from labeldp.guarantee import advantage_bound
-from labeldp.report.words import Cost, cost, in_words, percent
+from labeldp.errors import BudgetError, Described, LabelDPError, PrivacyError, ReleaseError, invalid, nearest
+from labeldp.report.words import percent
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
-
-    from labeldp.guarantee import Guarantee
 
 
 UNEXPECTED, BAD_INPUT, OVER_BUDGET, DAMAGED = 1, 2, 3, 4
@@ -44,10 +49,10 @@ def show_tracebacks(debug: bool) -> None:
     _settings["debug"] = debug
 
 
-def reflowed(text: str) -> str:
+def reflow(text: str) -> str:
     """Return a docstring whose paragraphs are one line each, so that they wrap to any screen; indents are kept.
 
-    >>> print(reflowed(" ".join(["One", "paragraph."])))
+    >>> print(reflow(" ".join(["One", "paragraph."])))
     One paragraph.
     """
     import inspect
@@ -56,7 +61,7 @@ def reflowed(text: str) -> str:
     return "\n\n".join(part.replace("\n", " ") for part in paragraphs)
 
 
-def guarded(command: Callable[..., None]) -> Callable[..., None]:
+def guard(command: Callable[..., None]) -> Callable[..., None]:
     """Turn what a command raises into one line on stderr and an exit code."""
 
     @functools.wraps(command)
@@ -66,21 +71,21 @@ def guarded(command: Callable[..., None]) -> Callable[..., None]:
         except (typer.Exit, typer.Abort, typer.BadParameter):
             raise
         except Exception as error:  # noqa: BLE001 - the border: everything becomes an exit code
-            leave(error)
+            exit_with(error)
 
     return run
 
 
-def leave(error: Exception) -> NoReturn:
+def exit_with(error: Exception) -> NoReturn:
     """Say what went wrong and exit with the code for it."""
     if _settings["debug"]:
         traceback.print_exc(file=sys.stderr)
-    code, message = verdict(error)
-    errors().print(f"[bold red]error:[/] {escaped(message)}", soft_wrap=True, highlight=False)
+    code, message = classify_error(error)
+    errors().print(f"[bold red]error:[/] {escape(message)}", soft_wrap=True, highlight=False)
     raise typer.Exit(code)
 
 
-def verdict(error: Exception) -> tuple[int, str]:
+def classify_error(error: Exception) -> tuple[int, str]:
     """Return the exit code for an error, and its message on one line."""
     text = " ".join(str(error).split())
     if isinstance(error, BudgetError):
@@ -114,13 +119,11 @@ def _console(*, stderr: bool) -> Console:
 
 
 def _piped_width() -> int:
-    import os
-
     wanted = os.environ.get("COLUMNS", "")
     return int(wanted) if wanted.isdigit() and int(wanted) > 0 else PIPED_WIDTH
 
 
-def escaped(text: object) -> str:
+def escape(text: object) -> str:
     """Return text whose brackets are not markup: a class may be called [a]."""
     from rich.markup import escape
 
@@ -130,23 +133,23 @@ def escaped(text: object) -> str:
 def answer(facts: dict[str, Any], *, as_json: bool, show: Callable[[Console], None]) -> None:
     """Print the answer: one JSON object for machines, or what `show` prints for people."""
     if as_json:
-        print(json.dumps(plain(facts), allow_nan=False))
+        print(json.dumps(to_json_types(facts), allow_nan=False))
     else:
         show(output())
 
 
-def plain(value: Any) -> Any:
+def to_json_types(value: Any) -> Any:
     """Return JSON types; infinity becomes the text "inf", since JSON has no such number.
 
-    >>> plain({"epsilon": math.inf, "rows": (1, 2)})
+    >>> to_json_types({"epsilon": math.inf, "rows": (1, 2)})
     {'epsilon': 'inf', 'rows': [1, 2]}
     """
     if isinstance(value, dict):
-        return {str(k): plain(v) for k, v in value.items()}
+        return {str(k): to_json_types(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
-        return [plain(v) for v in value]
+        return [to_json_types(v) for v in value]
     if hasattr(value, "tolist"):
-        return plain(value.tolist())
+        return to_json_types(value.tolist())
     if isinstance(value, float) and not math.isfinite(value):
         return None if math.isnan(value) else str(value)
     return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)
@@ -161,7 +164,7 @@ def facts_table(rows: list[tuple[str, Any]], *, title: str = "") -> RenderableTy
     table.add_column(overflow="fold")
     for name, value in rows:
         if value is not None:
-            table.add_row(name, value if not isinstance(value, str) else escaped(value))
+            table.add_row(name, value if not isinstance(value, str) else escape(value))
     return table
 
 
@@ -210,12 +213,12 @@ def shares(what: str) -> Iterator[Callable[[float, str], None]]:
     columns = (BarColumn(20), TaskProgressColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
     console = errors()
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task(escaped(what), total=1.0)
-        yield lambda share, doing: bar.update(task, completed=share, description=escaped(doing))
+        task = bar.add_task(escape(what), total=1.0)
+        yield lambda share, doing: bar.update(task, completed=share, description=escape(doing))
 
 
 @contextmanager
-def waiting(what: str) -> Iterator[None]:
+def spinner(what: str) -> Iterator[None]:
     """Show on stderr that work goes on, where its length is not known."""
     console = errors()
     if not console.is_terminal:
@@ -225,37 +228,7 @@ def waiting(what: str) -> Iterator[None]:
         yield
 
 
-__all__ = ["Cost", "cost", "in_words", "percent", "promise_facts", "promise_rows"]
-
-
-def promise_facts(guarantee: Guarantee) -> dict[str, object]:
-    """Return a guarantee as plain facts, for JSON."""
-    epsilon, delta = cost(guarantee)
-    return {
-        "epsilon": epsilon,
-        "delta": delta,
-        "unit": guarantee.unit.value,
-        "trust": guarantee.trust.words,
-        "assumptions": list(guarantee.assumptions),
-        "attacker_advantage": advantage_bound(epsilon, delta=delta),
-        "text": str(guarantee),
-    }
-
-
-def promise_rows(guarantee: Guarantee) -> list[tuple[str, str | None]]:
-    """Return a guarantee as rows of a table, for people."""
-    epsilon, delta = cost(guarantee)
-    rows: list[tuple[str, str | None]] = [
-        ("promise", str(guarantee)),
-        ("in words", in_words(epsilon, delta)),
-        (
-            "advantage",
-            f"an attacker gains at most {percent(advantage_bound(epsilon, delta=delta), up=True)} over a blind guess",
-        ),
-    ]
-    rows += [("made of", f"{name}: {part}") for name, part in guarantee.parts]
-    rows += [("assumes", text) for text in guarantee.assumptions]
-    return rows
+# ------------------------------------------------------------------------------------------- options that are shared
 
 
 LEDGER = "Ledger"
@@ -325,23 +298,23 @@ class Missing(str, Enum):
 MissingLabels = Annotated[Missing, typer.Option("--missing", help="Rows without a label: an error, or left out.")]
 
 
-def listed(text: str | None) -> list[str]:
+def split_names(text: str | None) -> list[str]:
     """Return the names in a text with commas.
 
-    >>> listed("a, b,c"), listed(None)
+    >>> split_names("a, b,c"), split_names(None)
     (['a', 'b', 'c'], [])
     """
     return [part.strip() for part in text.split(",") if part.strip()] if text else []
 
 
-def typed_classes(text: str | None, kind: Any) -> list[Any] | None:
+def parse_classes(text: str | None, kind: Any) -> list[Any] | None:
     """Return the listed classes as the label column has them: whole numbers, numbers, booleans or text."""
     if text is None:
         return None
     import pyarrow as pa
 
     inner = kind.value_type if pa.types.is_dictionary(kind) else kind
-    words = listed(text)
+    words = split_names(text)
     try:
         if pa.types.is_integer(inner):
             return [int(word) for word in words]
@@ -354,7 +327,7 @@ def typed_classes(text: str | None, kind: Any) -> list[Any] | None:
     return words
 
 
-def opened_ledger(path: Path | None, budget: float | None, *, delta: float = 0.0) -> Any:
+def open_ledger(path: Path | None, budget: float | None, *, delta: float = 0.0) -> Any:
     """Return the ledger, or None; a budget without a ledger would be forgotten, so it is refused."""
     if path is None:
         if budget is not None:
@@ -369,6 +342,25 @@ def opened_ledger(path: Path | None, budget: float | None, *, delta: float = 0.0
     return book
 
 
+def read_ledger(path: Path | None, *, owner: str) -> Any:
+    """Return a ledger that exists already, or None where none was given: for commands that read and never charge."""
+    if path is None:
+        return None
+    from labeldp.accounting import Ledger
+
+    require_path(path, "--ledger", owner=owner)
+    return Ledger(path)
+
+
+def require_path(path: Path, name: str, *, owner: str, directory: bool = False) -> None:
+    """Refuse a file or directory that is not there, with the names that look like it."""
+    if path.is_dir() if directory else path.is_file():
+        return
+    around = [str(p) for p in path.parent.iterdir() if p.is_dir() or not directory] if path.parent.is_dir() else []
+    must = "be a directory" if directory else "exist"
+    raise invalid(owner, name, must, got=str(path), fix=nearest(str(path), around))
+
+
 def read_passphrase(path: Path | None) -> str | None:
     """Return the passphrase in a file, or in the environment; never one of the command line, which others can see."""
     if path is None:
@@ -376,6 +368,6 @@ def read_passphrase(path: Path | None) -> str | None:
     return path.read_text(encoding="utf-8").strip()
 
 
-def named_labels(label_set: str | None, table: Any, label: str) -> str:
+def name_label_set(label_set: str | None, table: Any, label: str) -> str:
     """Return the ledger's name for a label column: as given, or the table's file name and the column."""
     return label_set if label_set is not None else f"{table.name}:{label}"

@@ -1,6 +1,7 @@
 """`labeldp top-k`: the leading items of counts by users, chosen privately.
 
-Users per item from an owner's table: a table of counts, or of users and items.
+The counts come from an owner's table: one of counts, or one of users and items in which a pair counts once. The selections
+themselves are those of `labeldp.selection`; here their options are checked, the ledger is charged, and the answer is told.
 """
 
 from __future__ import annotations
@@ -22,17 +23,16 @@ from labeldp.cli.screen import (
     LedgerFile,
     Seed,
     answer,
-    escaped,
+    escape,
     facts_table,
-    named_labels,
-    opened_ledger,
-    plain,
-    promise_facts,
-    promise_rows,
-    waiting,
+    name_label_set,
+    open_ledger,
+    spinner,
+    to_json_types,
     warn_seeded,
 )
 from labeldp.errors import Described, LabelDPError, invalid
+from labeldp.report.words import promise_facts, promise_rows
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -129,19 +129,19 @@ def top_k(
         from labeldp.release.files import check_new
 
         check_new(to, owner="top-k")
-    with waiting("counting"):
+    with spinner("counting"):
         histogram = read_counts(source, item=item, count=count, user=user, candidates=candidates, public=public_items)
-    book = opened_ledger(ledger, budget, delta=budget_delta)
-    name = named_labels(label_set, source, item)
+    book = open_ledger(ledger, budget, delta=budget_delta)
+    name = name_label_set(label_set, source, item)
     if seed is not None:
         warn_seeded()
-    with waiting("selecting"):
-        found, entry = _selected(asked, histogram, book=book, label_set=name, seed=seed)
+    with spinner("selecting"):
+        found, entry = _charge_and_select(asked, histogram, book=book, label_set=name, seed=seed)
     facts = _facts(found, asked, histogram, entry=entry, label_set=name)
     if to is not None:
         from labeldp.release.files import write_new
 
-        write_new(to, (json.dumps(plain(facts), allow_nan=False, indent=1) + "\n").encode(), owner="top-k")
+        write_new(to, (json.dumps(to_json_types(facts), allow_nan=False, indent=1) + "\n").encode(), owner="top-k")
     answer(facts, as_json=as_json, show=lambda console: _show(console, found, facts))
 
 
@@ -191,7 +191,9 @@ class _Asked:
         return methods[self.method](histogram, **budget, k=self.k, rng=rng)
 
 
-def _selected(asked: _Asked, histogram: Any, *, book: Any, label_set: str, seed: int | None) -> tuple[Any, int | None]:
+def _charge_and_select(
+    asked: _Asked, histogram: Any, *, book: Any, label_set: str, seed: int | None
+) -> tuple[Any, int | None]:
     """Charge the ledger, then draw; return what was found and the ledger's row.
 
     No promise here depends on the counts. So a rehearsal on counts of zero tells it, and refuses whatever the method
@@ -201,24 +203,36 @@ def _selected(asked: _Asked, histogram: Any, *, book: Any, label_set: str, seed:
 
     import numpy as np
 
-    from labeldp.accounting import fingerprint
+    from labeldp.release import labels
 
     empty = dataclasses.replace(histogram, counts=np.zeros_like(histogram.counts))
     promise = asked.select(empty, 0).guarantee
-    if book is None:
-        return asked.select(histogram, seed), None
-    # How many users there are is private where one more is a neighbour: the ledger is told of public candidates alone.
-    known = int(histogram.counts.size) if histogram.public else 0
-    entry = book.charge(
-        promise,
-        label_set=label_set,
-        rows=fingerprint(label_set, n_rows=known),
-        n_rows=known,
-        mechanism=f"top-k({asked.method.value}, k = {asked.k or 'chosen'}, {asked.neighbours})",
-        parts=promise.parts,
-        seeded=seed is not None,
-    )
-    return asked.select(histogram, seed), int(entry.id)
+    items = _Items(label_set, int(histogram.counts.size) if histogram.public else 0)
+    budget = labels.Budget(owner="top-k", labels=items, ledger=book, seeded=seed is not None)
+    mechanism = f"top-k({asked.method.value}, k = {asked.k or 'chosen'}, {asked.neighbours})"
+    entry = budget.charge(budget.state(promise), mechanism=mechanism)
+    return asked.select(histogram, seed), entry
+
+
+@dataclass(frozen=True)
+class _Items:
+    """What a ledger may know of counted items: a `LabelSet` whose rows are the items of a public list.
+
+    How many users there are is private where one more is a neighbour, and so is a list of items that is not public:
+    `n_classes` is then 0, and the fingerprint is that of the name alone.
+    """
+
+    name: str
+    n_classes: int
+    classes_read_off: bool = False
+
+    def __len__(self) -> int:
+        return self.n_classes
+
+    def fingerprint(self, *, start: int = 0) -> str:
+        from labeldp.accounting import fingerprint
+
+        return fingerprint(self.name, n_rows=self.n_classes, start=start)
 
 
 def _facts(found: Any, asked: _Asked, histogram: Any, *, entry: int | None, label_set: str) -> dict[str, Any]:
@@ -248,13 +262,13 @@ def _show(console: Console, found: Any, facts: dict[str, Any]) -> None:
     title = f"{len(items)} item{'' if len(items) == 1 else 's'}"
     console.print(f"[bold green]{title}[/], {how}" if items else "[bold yellow]no item[/] can be named at this budget")
     for place, item in enumerate(items[:MOST_SHOWN], start=1):
-        console.print(f"  {place:>3}  {escaped(item)}" if facts["ordered"] else f"       {escaped(item)}")
+        console.print(f"  {place:>3}  {escape(item)}" if facts["ordered"] else f"       {escape(item)}")
     if len(items) > MOST_SHOWN:
         console.print(f"       [dim]{len(items) - MOST_SHOWN:,} more: see --json or --to[/]")
     proposed = facts["proposed"]
     rows: list[tuple[str, Any]] = [
         ("k", str(facts["k"]) + (f" ({proposed} proposed)" if proposed not in (None, facts["k"]) else "")),
-        ("passed", _passed(facts)),
+        ("passed", _passed_text(facts)),
         ("budget", f"epsilon {facts['epsilon']:.6g} at delta {facts['delta']:g}; neighbours: {facts['neighbours']}"),
         *promise_rows(found.guarantee),
         ("ledger entry", None if facts["ledger_entry"] is None else str(facts["ledger_entry"])),
@@ -262,7 +276,7 @@ def _show(console: Console, found: Any, facts: dict[str, Any]) -> None:
     console.print(facts_table(rows))
 
 
-def _passed(facts: dict[str, Any]) -> str:
+def _passed_text(facts: dict[str, Any]) -> str:
     if facts["method"] == "exponential":
         return "nothing was tested: the items are always named"
     if facts["passed"]:
@@ -288,18 +302,18 @@ def read_counts(
         raise LabelDPError("top-k: --public-items is for a table of counts alone; --candidates names another list.")
     opened = open_table(source)
     opened.require(item, *(name for name in (count, user) if name is not None))
-    listed = None if candidates is None else _candidates(candidates, item)
+    listed = None if candidates is None else _read_candidates(candidates, item)
     table = read_columns(opened, list(dict.fromkeys(name for name in (item, count, user) if name is not None)))
-    names = _names(source, item, table[item])
+    names = _read_names(source, item, table[item])
     if user is not None:
-        return Histogram.from_pairs(_names(source, user, table[user]), names, candidates=listed)
-    counts = _whole(table[count])
+        return Histogram.from_pairs(_read_names(source, user, table[user]), names, candidates=listed)
+    counts = table[count].to_numpy()  # a missing one becomes NaN, which the library refuses
     if public:
         return Histogram.of(counts, candidates=names.to_pylist(), owner="top-k")
-    return Histogram.of(_mapping(source, item, names, counts), candidates=listed, owner="top-k")
+    return Histogram.of(_count_by_name(source, item, names, counts), candidates=listed, owner="top-k")
 
 
-def _names(source: Path, column: str, values: Any) -> Any:
+def _read_names(source: Path, column: str, values: Any) -> Any:
     """Return a column of names: whole numbers or text, none of them missing."""
     import pyarrow as pa
 
@@ -316,12 +330,7 @@ def _names(source: Path, column: str, values: Any) -> Any:
     return values
 
 
-def _whole(values: Any) -> Any:
-    """Return a column of counts as an array; a missing one becomes NaN, which the library refuses."""
-    return values.to_numpy()
-
-
-def _mapping(source: Path, item: str, names: Any, counts: Any) -> dict[Any, Any]:
+def _count_by_name(source: Path, item: str, names: Any, counts: Any) -> dict[Any, Any]:
     """Return counts by name; a name on two rows is refused, since a user may have been counted on both."""
     found = dict(zip(names.to_pylist(), counts.tolist(), strict=True))
     if len(found) < len(names):
@@ -331,11 +340,11 @@ def _mapping(source: Path, item: str, names: Any, counts: Any) -> dict[Any, Any]
     return found
 
 
-def _candidates(path: Path, item: str) -> list[Any]:
+def _read_candidates(path: Path, item: str) -> list[Any]:
     """Return the public list of items: the column of that name."""
     from labeldp.data import open_table
     from labeldp.learn.tables import read_columns
 
     listed = open_table(path)
     listed.require(item)
-    return list(_names(path, item, read_columns(listed, [item])[item]).to_pylist())
+    return list(_read_names(path, item, read_columns(listed, [item])[item]).to_pylist())

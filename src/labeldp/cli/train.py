@@ -21,17 +21,16 @@ from labeldp.cli.screen import (
     Seed,
     answer,
     facts_table,
-    listed,
-    named_labels,
-    opened_ledger,
+    name_label_set,
+    open_ledger,
+    parse_classes,
     percent_or_none,
-    promise_facts,
-    promise_rows,
-    typed_classes,
-    waiting,
+    spinner,
+    split_names,
     warn_seeded,
 )
 from labeldp.errors import Described, LabelDPError, invalid
+from labeldp.report.words import promise_facts, promise_rows
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -134,10 +133,10 @@ def train(
     if seed is not None:
         warn_seeded()
     shape = {"estimator": estimator.value, "correction": correction.value}
-    with waiting("training"):
+    with spinner("training"):
         if source.is_dir() and (source / "release.json").exists():
             _refuse_owner_options(label=label, epsilon=epsilon, ledger=ledger, save_release=save_release)
-            model, used = _from_release(source, shape, drop=listed(drop))
+            model, used = _from_release(source, shape, drop=split_names(drop))
         else:
             opened = open_table(source)
             owner = _Owner(
@@ -147,9 +146,9 @@ def train(
                 classes=classes,
                 missing=missing.value,
                 row_ids=row_ids,
-                drop=tuple(listed(drop)),
+                drop=tuple(split_names(drop)),
                 label_set=label_set,
-                ledger=opened_ledger(ledger, budget),
+                ledger=open_ledger(ledger, budget),
             )
             chosen = _prior(prior, clusters)
             model, used = _from_table(owner, shape, stages=stages, prior=chosen, seed=seed, keep=save_release)
@@ -200,10 +199,10 @@ def _from_table(
         source,
         label=owner.label,
         leave_out=owner.drop,
-        classes=typed_classes(owner.classes, source.schema.field(owner.label).type),
+        classes=parse_classes(owner.classes, source.schema.field(owner.label).type),
         missing=owner.missing,
         row_ids=owner.row_ids,
-        label_set=named_labels(owner.label_set, source.path, owner.label),
+        label_set=name_label_set(owner.label_set, source.path, owner.label),
     )
     if keep is not None:
         check_saving(keep, classes=labelled.labels.classes, columns=labelled.features.column_names, owner="train")

@@ -6,9 +6,8 @@
 True
 """
 
-from labeldp.report.page import page, plot_table, write_page
-from labeldp.report.plots import Bars, Block, Facts, Lines, Plot, Section, Series, Table
-from labeldp.report.plots import standalone as plot_file
+from labeldp.report.page import Block, Facts, Section, Table, page, plot_table, write_page
+from labeldp.report.plots import Bars, Lines, Plot, Series, plot_file
 
 __all__ = [
     "Bars",

@@ -1,20 +1,19 @@
-"""The explorer's server: loopback only, four addresses, no files, no state.
+"""The explorer: a page on this machine where epsilon, classes and prior can be dragged, and what becomes of labels is seen.
 
+>>> facts = compute_facts(Settings(epsilon=1.0, n_classes=2, sharpness=0.0))
+>>> round(facts["mechanisms"][0]["accuracy"], 4), round(facts["mechanisms"][0]["gain_bound"], 4)
+(0.7311, 0.2311)
 >>> with Explorer(port=0) as explorer:
 ...     explorer.url.startswith("http://127.0.0.1:")
 True
 
-Design notes. A page of some other site may name this server by a host of its own that resolves to loopback (DNS
-rebinding), so a request must name loopback as its host. The policy in the headers lets the page ask this server alone.
+The numbers are computed by the mechanisms themselves (`compute_facts`); no data is read. The prior is geometric: class
+j + 1 is e^-sharpness times as likely as class j. ClusterRR's channel depends on a noisy histogram, so it is the mean over
+`CLUSTERS` simulated clusters of labels in the prior's proportions.
 
-What the explorer shows for one position of its sliders, computed by the mechanisms themselves.
-
->>> facts = explored(Settings(epsilon=1.0, n_classes=2, sharpness=0.0))
->>> round(facts["mechanisms"][0]["accuracy"], 4), round(facts["mechanisms"][0]["gain_bound"], 4)
-(0.7311, 0.2311)
-
-Design notes. The prior is geometric: class j + 1 is e^-sharpness times as likely as class j. ClusterRR's channel depends on
-a noisy histogram, so it is the mean over `CLUSTERS` simulated clusters of labels in the prior's proportions.
+Design notes. The server listens on loopback only, has four addresses, serves no files and keeps no state. A page of some
+other site may name this server by a host of its own that resolves to loopback (DNS rebinding), so a request must name
+loopback as its host. The policy in the headers lets the page ask this server alone.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib import resources
@@ -37,13 +36,121 @@ from labeldp.errors import Described, LabelDPError, invalid
 from labeldp.guarantee import advantage_bound
 from labeldp.mechanisms import ClusterRR, RandomizedResponse, RRTopK, RRWithPrior
 from labeldp.release import SensitiveLabels, privatize
-from labeldp.report.plots import style_sheet
+from labeldp.report.page import style_sheet
 from labeldp.validate import check_integer, check_real
 
+OWNER = "explorer"
+
+#: Simulated clusters behind ClusterRR's mean channel: its mean accuracy is then known to about 0.01.
+CLUSTERS = 40
+#: The noise of that simulation: the same at each position, so that dragging a slider moves smoothly. No one's labels.
+SEED = 20
 LOOPBACK = "127.0.0.1"
 HOSTS = frozenset({LOOPBACK, "localhost", "[::1]"})
-POLICY = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'"
+)
 WHOLE, REAL = ("n_classes", "cluster_size", "k"), ("epsilon", "sharpness")
+
+
+# ------------------------------------------------------------------------------------------------------ the numbers
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Where the sliders stand: the bounds are those of the page."""
+
+    epsilon: float = 1.0
+    n_classes: int = 5
+    sharpness: float = 0.7
+    cluster_size: int = 200
+    k: int = 2
+
+    def __post_init__(self) -> None:
+        for name, low, high in (("epsilon", 0.1, 10.0), ("sharpness", 0.0, 5.0)):
+            value = check_real(OWNER, name, getattr(self, name))
+            if not low <= value <= high:
+                raise invalid(OWNER, name, f"be in [{low:g}, {high:g}]", got=value)
+            object.__setattr__(self, name, value)
+        check_integer(OWNER, "n_classes", self.n_classes, least=2, most=12)
+        check_integer(OWNER, "cluster_size", self.cluster_size, least=10, most=5000)
+        # k above the number of classes means all of them: the two sliders move independently.
+        object.__setattr__(self, "k", min(check_integer(OWNER, "k", self.k, least=1, most=12), self.n_classes))
+
+    @property
+    def prior(self) -> Floats:
+        """The believed probability of each class, the likeliest first."""
+        weight = np.exp(-self.sharpness * np.arange(self.n_classes))
+        answer: Floats = weight / weight.sum()
+        return answer
+
+
+def compute_facts(settings: Settings) -> dict[str, Any]:
+    """Return everything that the page shows at these settings, as plain JSON values.
+
+    For each of four mechanisms at the same epsilon: its matrix, the labels that can come out, how often each label is
+    flipped, how many labels stay right, and how often an attacker who knows prior and channel guesses right.
+    """
+    prior = settings.prior
+    top, best = RRTopK(settings.epsilon, k=settings.k), RRWithPrior(settings.epsilon)
+    plain = RandomizedResponse(settings.epsilon, n_classes=settings.n_classes)
+    matrices = {
+        "RR": plain.channel().matrix(),
+        "RRTop-k": top.channel(prior).matrix(),
+        "RRWithPrior": best.channel(prior).matrix(),
+        "ClusterRR": _mean_cluster_matrix(settings),
+    }
+    trust = {"RR": plain, "RRTop-k": top, "RRWithPrior": best, "ClusterRR": ClusterRR(settings.epsilon)}
+    return {
+        "settings": asdict(settings),
+        "prior": prior.tolist(),
+        "two_label_bound": advantage_bound(settings.epsilon),
+        "mechanisms": [
+            {
+                "name": name,
+                "trusts": trust[name].guarantee.trust.words,
+                **_describe_channel(matrix, prior, settings.epsilon),
+            }
+            for name, matrix in matrices.items()
+        ],
+    }
+
+
+def _describe_channel(matrix: Floats, prior: Floats, epsilon: float) -> dict[str, Any]:
+    """Return what a channel does under a prior, and what a Bayesian attacker gains from its output.
+
+    Her best guess after output o is argmax_y p_y T[y, o], right with probability sum_o max_y p_y T[y, o].
+    """
+    after = float((prior[:, None] * matrix).max(axis=0).sum())
+    before = float(prior.max())
+    return {
+        "matrix": matrix.tolist(),
+        "candidates": np.flatnonzero(matrix.max(axis=0) > 0).tolist(),
+        "flips": (1.0 - np.diagonal(matrix)).tolist(),
+        "accuracy": float(prior @ np.diagonal(matrix)),
+        "guess": after,
+        "guess_before": before,
+        "gain": max(0.0, after - before),  # no release can lower it; rounding can
+        "gain_bound": (1.0 - before) * advantage_bound(epsilon),
+    }
+
+
+def _mean_cluster_matrix(settings: Settings) -> Floats:
+    """Return the mean channel of ClusterRR over simulated clusters of this size."""
+    edges = np.rint(np.cumsum(settings.prior) * settings.cluster_size)
+    one = np.searchsorted(edges, np.arange(settings.cluster_size), side="right")
+    labels = np.tile(np.minimum(one, settings.n_classes - 1), CLUSTERS)
+    groups = np.repeat(np.arange(CLUSTERS), settings.cluster_size)
+    mechanism = ClusterRR(settings.epsilon)
+    boxed = SensitiveLabels(labels, n_classes=settings.n_classes)
+    channel = privatize(boxed, mechanism, groups=groups, rng=SEED).channel
+    firsts = range(0, len(labels), settings.cluster_size)
+    answer: Floats = np.mean([channel.matrix(first) for first in firsts], axis=0)
+    return answer
+
+
+# ------------------------------------------------------------------------------------------------------ the server
 
 
 class Explorer:
@@ -96,27 +203,27 @@ class _Handler(BaseHTTPRequestHandler):
     sys_version = ""
 
     def do_GET(self) -> None:
-        if self._host() not in HOSTS:
+        if self._read_host() not in HOSTS:
             self._send(HTTPStatus.FORBIDDEN, "text/plain", "This server answers on loopback only.")
             return
         address = urlsplit(self.path)
         if address.path == "/facts":
-            self._facts(address.query)
+            self._answer_facts(address.query)
         elif address.path in _PAGES:
             kind, content = _PAGES[address.path]
             self._send(HTTPStatus.OK, kind, content())
         else:
             self._send(HTTPStatus.NOT_FOUND, "text/plain", "There is nothing here.")
 
-    def _facts(self, query: str) -> None:
+    def _answer_facts(self, query: str) -> None:
         try:
-            body = json.dumps(explored(_settings(query)), allow_nan=False)
+            body = json.dumps(compute_facts(_read_settings(query)), allow_nan=False)
         except LabelDPError as error:
             self._send(HTTPStatus.BAD_REQUEST, "application/json", json.dumps({"error": str(error)}))
         else:
             self._send(HTTPStatus.OK, "application/json", body)
 
-    def _host(self) -> str:
+    def _read_host(self) -> str:
         """Return the host that the request names, without its port."""
         host = self.headers.get("Host", "")
         return host if host.endswith("]") else host.rpartition(":")[0] or host
@@ -137,7 +244,7 @@ class _Handler(BaseHTTPRequestHandler):
         """Say nothing: each move of a slider is a request."""
 
 
-def _settings(query: str) -> Settings:
+def _read_settings(query: str) -> Settings:
     """Return the settings that a query names; an unknown name or a word for a number is refused."""
     given = {name: values[-1] for name, values in parse_qs(query).items()}
     unknown = sorted(set(given) - {*WHOLE, *REAL})
@@ -150,111 +257,13 @@ def _settings(query: str) -> Settings:
     return Settings(**numbers)
 
 
-def _file(name: str) -> Callable[[], str]:
+def _asset_reader(name: str) -> Callable[[], str]:
+    """Return a function that reads a file of the folder `assets`."""
     return lambda: resources.files(__package__).joinpath("assets", name).read_text(encoding="utf-8")
 
 
 _PAGES: dict[str, tuple[str, Callable[[], str]]] = {
-    "/": ("text/html", _file("page.html")),
-    "/app.js": ("text/javascript", _file("app.js")),
-    "/style.css": ("text/css", lambda: style_sheet() + _file("explorer.css")()),
+    "/": ("text/html", _asset_reader("page.html")),
+    "/app.js": ("text/javascript", _asset_reader("app.js")),
+    "/style.css": ("text/css", lambda: style_sheet() + _asset_reader("explorer.css")()),
 }
-
-
-OWNER = "explorer"
-
-#: Simulated clusters behind ClusterRR's mean channel: its mean accuracy is then known to about 0.01.
-CLUSTERS = 40
-#: The noise of that simulation: the same at each position, so that dragging a slider moves smoothly. No one's labels.
-SEED = 20
-
-
-@dataclass(frozen=True, kw_only=True)
-class Settings:
-    """Where the sliders stand: the bounds are those of the page."""
-
-    epsilon: float = 1.0
-    n_classes: int = 5
-    sharpness: float = 0.7
-    cluster_size: int = 200
-    k: int = 2
-
-    def __post_init__(self) -> None:
-        for name, low, high in (("epsilon", 0.1, 10.0), ("sharpness", 0.0, 5.0)):
-            value = check_real(OWNER, name, getattr(self, name))
-            if not low <= value <= high:
-                raise invalid(OWNER, name, f"be in [{low:g}, {high:g}]", got=value)
-            object.__setattr__(self, name, value)
-        check_integer(OWNER, "n_classes", self.n_classes, least=2, most=12)
-        check_integer(OWNER, "cluster_size", self.cluster_size, least=10, most=5000)
-        # k above the number of classes means all of them: the two sliders move independently.
-        object.__setattr__(self, "k", min(check_integer(OWNER, "k", self.k, least=1, most=12), self.n_classes))
-
-    @property
-    def prior(self) -> Floats:
-        """The believed probability of each class, the likeliest first."""
-        weight = np.exp(-self.sharpness * np.arange(self.n_classes))
-        answer: Floats = weight / weight.sum()
-        return answer
-
-
-def explored(settings: Settings) -> dict[str, Any]:
-    """Return everything that the page shows, as plain JSON values."""
-    prior = settings.prior
-    top, best = RRTopK(settings.epsilon, k=settings.k), RRWithPrior(settings.epsilon)
-    plain = RandomizedResponse(settings.epsilon, n_classes=settings.n_classes)
-    matrices = {
-        "RR": plain.channel().matrix(),
-        "RRTop-k": top.channel(prior).matrix(),
-        "RRWithPrior": best.channel(prior).matrix(),
-        "ClusterRR": _cluster_matrix(settings),
-    }
-    trust = {"RR": plain, "RRTop-k": top, "RRWithPrior": best, "ClusterRR": ClusterRR(settings.epsilon)}
-    return {
-        "settings": {
-            "epsilon": settings.epsilon,
-            "n_classes": settings.n_classes,
-            "sharpness": settings.sharpness,
-            "cluster_size": settings.cluster_size,
-            "k": settings.k,
-        },
-        "prior": prior.tolist(),
-        "two_label_bound": advantage_bound(settings.epsilon),
-        "mechanisms": [
-            {"name": name, "trusts": trust[name].guarantee.trust.words, **_described(matrix, prior, settings.epsilon)}
-            for name, matrix in matrices.items()
-        ],
-    }
-
-
-def _described(matrix: Floats, prior: Floats, epsilon: float) -> dict[str, Any]:
-    """Return what a channel does under a prior, and what a Bayesian attacker gains from its output.
-
-    Her best guess after output o is argmax_y p_y T[y, o], right with probability sum_o max_y p_y T[y, o].
-    """
-    after = float((prior[:, None] * matrix).max(axis=0).sum())
-    before = float(prior.max())
-    return {
-        "matrix": matrix.tolist(),
-        "candidates": np.flatnonzero(matrix.max(axis=0) > 0).tolist(),
-        "flips": (1.0 - np.diagonal(matrix)).tolist(),
-        "accuracy": float(prior @ np.diagonal(matrix)),
-        "guess": after,
-        "guess_before": before,
-        "gain": max(0.0, after - before),  # no release can lower it; rounding can
-        "gain_bound": (1.0 - before) * advantage_bound(epsilon),
-    }
-
-
-def _cluster_matrix(settings: Settings) -> Floats:
-    """Return the mean channel of ClusterRR over simulated clusters of this size."""
-    edges = np.rint(np.cumsum(settings.prior) * settings.cluster_size)
-    one = np.searchsorted(edges, np.arange(settings.cluster_size), side="right")
-    labels = np.tile(np.minimum(one, settings.n_classes - 1), CLUSTERS)
-    groups = np.repeat(np.arange(CLUSTERS), settings.cluster_size)
-    mechanism = ClusterRR(settings.epsilon)
-    boxed = SensitiveLabels(labels, n_classes=settings.n_classes)
-    channel = privatize(boxed, mechanism, groups=groups, rng=SEED).channel
-    firsts = range(0, len(labels), settings.cluster_size)
-    answer: Floats = np.mean([channel.matrix(first) for first in firsts], axis=0)
-    return answer

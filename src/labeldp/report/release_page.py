@@ -5,42 +5,54 @@
 >>> folder = tempfile.TemporaryDirectory()
 >>> place = pathlib.Path(folder.name) / "release"
 >>> labeldp.privatize([0, 1, 1, 0], labeldp.RandomizedResponse(1.0, n_classes=2), rng=7).save(place)
->>> text = release_page(place, interactive=False)
+>>> text = release_page(place)
 >>> "73.2%" in text, "Not private" in text  # a seed stands behind this one
 (True, True)
 >>> folder.cleanup()
 
+The sections, in order: what was protected and from whom; what anyone could infer before and after; how labels were
+changed; the accuracy at other epsilons; the stages; a model that learned from the release; the ledger; an audit; and the
+exact versions and checksums of everything. A section about something that was not given says so, or is left out.
+
 Design notes. The release is loaded as any reader loads it: every checksum and the promise are checked first, and a page
 about a damaged release is never made. Of ten million rows only counts are taken. The page holds no label of a row, and
 no number on it was computed from a raw label.
-
-The sections that say what was protected, from whom, and what anyone could infer before and after.
-
->>> from labeldp.guarantee import Guarantee
->>> [section.title for section in (inference(Guarantee.pure(1.0)),)]
-['What anyone could infer']
-
-The sections about what others wrote down: the ledger, an audit, a model, and the exact versions of everything.
 """
 
 from __future__ import annotations
 
-import json
 import math
 import os
-import platform
-from importlib import metadata
-from pathlib import Path
 from typing import Any
 
-import labeldp
+import numpy as np
+
 from labeldp.accounting import Ledger
-from labeldp.guarantee import Guarantee, advantage_bound, best_guess, format_up
+from labeldp.guarantee import Guarantee, best_guess
 from labeldp.release import Release, load_release
-from labeldp.report.figures import against_epsilon, changes, rates, stages
-from labeldp.report.page import page
-from labeldp.report.plots import Block, Facts, Lines, Section, Series, Table
-from labeldp.report.words import cost, in_words, largest_belief, percent, right_guesses
+from labeldp.release.files import Manifest, read_manifest
+from labeldp.report.page import Block, Facts, Section, Table, page, versions
+from labeldp.report.plots import Bars, Lines, Series
+from labeldp.report.rates import Rates, accuracy_against_epsilon, rates
+from labeldp.report.words import (
+    as_sentence,
+    cost,
+    cost_text,
+    from_whom,
+    in_words,
+    largest_belief,
+    odds_in_words,
+    percent,
+    right_guesses,
+)
+
+#: Beliefs that somebody may have had before: from a rare illness to near certainty.
+BELIEFS = (0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99)
+#: Points of the drawn curve, in percent.
+CURVE = (0.0, 1.0, 2.5, 5.0, *(float(p) for p in range(10, 91, 5)), 95.0, 97.5, 99.0, 100.0)
+#: Classes with a bar or a row of their own.
+MOST_BARS = 20
+MOST_ROWS = 100
 
 
 def release_page(
@@ -49,21 +61,28 @@ def release_page(
     ledger: Ledger | None = None,
     audit: dict[str, Any] | None = None,
     model_facts: dict[str, Any] | None = None,
-    interactive: bool = True,
 ) -> str:
     """Return one self-contained HTML page about a release directory.
 
-    `ledger`: where the release was charged; its chain is checked. `audit`: the JSON object that `labeldp audit` writes.
-    `model_facts`: `facts_` of a loaded model. `interactive`: embed Plotly (2 MB), or leave static drawings alone.
+    Parameters
+    ----------
+    directory : path
+        The release. One that is damaged, or whose promise does not hold, raises `ReleaseError` or `PrivacyError`.
+    ledger : Ledger, optional
+        Where the release was charged. Its chain is checked, and the page says whether this release stands in it.
+    audit : dict, optional
+        The JSON object that `labeldp audit --json` writes.
+    model_facts : dict, optional
+        `facts_` of a loaded model that learned from the release.
     """
     release = load_release(directory)
-    manifest = json.loads((Path(directory) / "release.json").read_text(encoding="utf-8"))
+    manifest = read_manifest(directory)
     found = rates(release)
     sections = [
-        protection(release, manifest),
+        protection(release),
         inference(release.guarantee),
         changes(release, found),
-        against_epsilon(release, found) if release.channel.outputs_are_labels else None,
+        other_epsilons(release, found) if release.channel.outputs_are_labels else None,
         stages(release),
         model_section(model_facts, release),
         ledger_section(release, ledger),
@@ -73,39 +92,24 @@ def release_page(
     return page(
         f"Release report: {release.label_set}",
         sections=[section for section in sections if section is not None],
-        lead=f"{len(release):,} labels, {release.guarantee}. {_lead(release.guarantee)}",
+        lead=f"{len(release):,} labels, {release.guarantee}. {as_sentence(in_words(*cost(release.guarantee)))}",
         seeded=release.seeded,
-        interactive=interactive,
     )
 
 
-def _lead(promise: Any) -> str:
-    words = in_words(*cost(promise))
-    return f"{words[0].upper()}{words[1:]}."
+# --------------------------------------------------------------------------------------- what was protected, how well
 
 
-#: Beliefs that somebody may have had before: from a rare illness to near certainty.
-BELIEFS = (0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99)
-#: Points of the drawn curve, in percent.
-CURVE = (0.0, 1.0, 2.5, 5.0, *(float(p) for p in range(10, 91, 5)), 95.0, 97.5, 99.0, 100.0)
-
-FROM_WHOM = {
-    "no one": "From everyone, whoever collected the labels included: each was randomized before anyone else saw it.",
-    "a curator": "From everyone but the curator who collected the labels: she sees them and must be trusted.",
-}
-
-
-def protection(release: Release, manifest: dict[str, Any]) -> Section:
+def protection(release: Release) -> Section:
     """Return what was protected, from whom, by what, and what that stands on."""
     promise = release.guarantee
-    column = manifest.get("label_column")
-    trust = promise.trust.words
+    column = release.label_column
     pairs = [
         ("Protected", f"{len(release):,} labels" + (f" of column {column}" if column else "")),
         ("Not protected", "every other column of the table: features are public" if column else "the features"),
         ("Unit", f"{promise.unit.sentence}: data that differ by so much look alike"),
-        ("From whom", FROM_WHOM.get(trust, f"From everyone but {trust}, who must be trusted.")),
-        ("Classes", _listed(release.classes)),
+        ("From whom", from_whom(promise)),
+        ("Classes", _list_classes(release.classes)),
         ("Promise", str(promise)),
         ("Mechanism", release.mechanism),
         ("Label set", release.label_set),
@@ -115,7 +119,7 @@ def protection(release: Release, manifest: dict[str, Any]) -> Section:
     return Section(title="What was protected, and from whom", blocks=(Facts(pairs=tuple(pairs)),))
 
 
-def _listed(classes: tuple[Any, ...], most: int = 12) -> str:
+def _list_classes(classes: tuple[Any, ...], most: int = 12) -> str:
     names = ", ".join(str(name) for name in classes[:most])
     rest = len(classes) - most
     return f"{len(classes):,}: {names}" + (f" and {rest:,} more" if rest > 0 else "")
@@ -126,11 +130,14 @@ def inference(promise: Guarantee) -> Section:
     epsilon, delta = cost(promise)
     title = "What anyone could infer"
     if math.isinf(epsilon):
-        return Section(title=title, blocks=(f"{in_words(epsilon)[0].upper()}{in_words(epsilon)[1:]}.",))
-    words = in_words(epsilon, delta)
-    blocks: list[Block] = [f"{words[0].upper()}{words[1:]}.", _factor(epsilon, delta), _beliefs(epsilon, delta)]
+        return Section(title=title, blocks=(as_sentence(in_words(epsilon)),))
+    blocks: list[Block] = [
+        as_sentence(in_words(epsilon, delta)),
+        odds_in_words(epsilon, delta),
+        _belief_table(epsilon, delta),
+    ]
     if delta == 0:
-        blocks.append(_curve(epsilon))
+        blocks.append(_belief_curve(epsilon))
     blocks.append(
         "These are bounds for somebody who knows everything else, all other labels included, whatever she does with "
         "the release. They are about what this release adds: features that reveal a label reveal it without any release."
@@ -138,23 +145,8 @@ def inference(promise: Guarantee) -> Section:
     return Section(title=title, blocks=tuple(blocks))
 
 
-def _factor(epsilon: float, delta: float) -> str:
-    odds = format_up(math.exp(epsilon)) if epsilon < 700 else "more than 1e300"
-    gain = percent(advantage_bound(epsilon, delta=delta), up=True)
-    if delta == 0:
-        return (
-            f"Epsilon is {format_up(epsilon)}: the odds of any two values of one label change by a factor of at most {odds} "
-            f"(e to the power epsilon). A test between the two beats chance by at most {gain}."
-        )
-    return (
-        f"Epsilon is {format_up(epsilon)} at delta = {delta:g}: but for a part of probability delta, what is seen is at most "
-        f"{odds} times likelier for one value of a label than for another. A test between two beats chance by at most "
-        f"{gain}."
-    )
-
-
-def _beliefs(epsilon: float, delta: float) -> Table:
-    """A belief before, the share of right guesses before and after, and (where delta is 0) the largest belief after."""
+def _belief_table(epsilon: float, delta: float) -> Table:
+    """Return a row per belief before: the share of right guesses before and after, and (where delta is 0) the largest belief after."""
     columns = ["belief in one of two values", "right guesses before", "right guesses after, at most"]
     columns += ["largest belief after"] if delta == 0 else []
     rows = []
@@ -165,7 +157,7 @@ def _beliefs(epsilon: float, delta: float) -> Table:
     return Table(caption=caption, columns=tuple(columns), rows=tuple(rows), numeric=tuple(range(len(columns))))
 
 
-def _curve(epsilon: float) -> Lines:
+def _belief_curve(epsilon: float) -> Lines:
     after = tuple(100 * largest_belief(p / 100, epsilon) for p in CURVE)
     half = percent(best_guess(epsilon), up=True)
     return Lines(
@@ -177,8 +169,152 @@ def _curve(epsilon: float) -> Lines:
     )
 
 
-#: Packages whose version may change a number on the page.
-PACKAGES = ("numpy", "scipy", "scikit-learn", "pyarrow", "numba", "plotly")
+# ------------------------------------------------------------------------------------------------ how labels were changed
+
+
+def changes(release: Release, found: Rates) -> Section:
+    """Return flip rates, expected accuracy, and how many labels of each class were released."""
+    title = "How labels were changed"
+    if found.flips is None or found.expected_accuracy is None:
+        text = "What was released are not labels but outputs of another kind; learners undo the noise by the channel."
+        return Section(title=title, blocks=(text,))
+    blocks: list[Block] = [_expected_words(release, found), _flip_bars(release, found), _class_table(release, found)]
+    if found.n_asked is not None:
+        blocks.append(
+            f"Each example has its own channel: these are averages over {found.n_asked:,} evenly spaced ones."
+        )
+    return Section(title=title, blocks=tuple(blocks))
+
+
+def _expected_words(release: Release, found: Rates) -> str:
+    right = percent(found.expected_accuracy or 0.0)
+    care = (
+        "" if found.prior_flips is None else " It is as good as the prior: one that is mostly noise promises too much."
+    )
+    return (
+        f"{right} of the {len(release):,} released labels are expected to be the true ones, under {found.expected_under}. "
+        "This is a forecast from the channel, which is public; no released label was compared with a true one." + care
+    )
+
+
+def _flip_bars(release: Release, found: Rates) -> Bars:
+    """Return a bar per class: under the prior where there is one."""
+    shown = (found.prior_flips or found.flips or ())[:MOST_BARS]
+    pairs = [(str(name), flip) for name, flip in zip(release.classes, shown, strict=False) if not math.isnan(flip)]
+    some = f" (the first {len(shown)})" if release.n_classes > len(shown) else ""
+    return Bars(
+        title=f"How often a label of each class is released as another one{some}",
+        labels=tuple(name for name, _ in pairs),
+        values=tuple(100 * flip for _, flip in pairs),
+        x_title=f"flipped (%), under {found.expected_under}",
+        alt=", ".join(f"{name} {percent(flip)}" for name, flip in pairs),
+    )
+
+
+def _class_table(release: Release, found: Rates) -> Table:
+    counts = np.bincount(release.codes, minlength=release.n_classes)
+    shown = min(release.n_classes, len(found.flips or ()), MOST_ROWS)
+    columns = [("flipped, whichever row has it", found.flips or ())]
+    if found.prior_flips is not None:
+        columns.insert(0, ("flipped, if the prior is right", found.prior_flips))
+    rows = tuple(
+        (
+            str(release.classes[code]),
+            *("-" if math.isnan(values[code]) else percent(values[code]) for _, values in columns),
+            f"{int(counts[code]):,}",
+        )
+        for code in range(shown)
+    )
+    rest = release.n_classes - shown
+    caption = "Flip rates, and how often each class was released, noise included"
+    return Table(
+        caption=caption + (f" ({rest:,} more classes are not listed)" if rest else ""),
+        columns=("class", *(name for name, _ in columns), "released as this class"),
+        rows=rows,
+        numeric=tuple(range(1, len(columns) + 2)),
+    )
+
+
+def other_epsilons(release: Release, found: Rates) -> Section:
+    """Return the expected accuracy of labels at other epsilons."""
+    lines = accuracy_against_epsilon(release)
+    own = found.expected_accuracy
+    plot = Lines(
+        title="Expected accuracy of released labels against epsilon",
+        series=lines,
+        x_title="epsilon",
+        y_title="labels expected right (%)",
+        alt=" ".join(
+            f"{line.name}: {line.y[0]:.1f}% at {line.x[0]:g}, {line.y[-1]:.1f}% at {line.x[-1]:g}." for line in lines
+        ),
+        x_log=True,
+        references=() if own is None else (("this release", 100 * own),),
+    )
+    text = (
+        f"What another budget for the randomized labels would keep, computed from the channels of the library for "
+        f"{release.n_classes:,} classes. Where counts or a prior were released too, their own cost comes on top."
+    )
+    return Section(title="Accuracy against epsilon", blocks=(text, plot))
+
+
+def stages(release: Release) -> Section | None:
+    """Return the rows of each stage, or None where all labels were released at once."""
+    if release.stage is None:
+        return None
+    counts = np.bincount(release.stage)
+    rows = tuple((str(number), f"{int(count):,}") for number, count in enumerate(counts) if count)
+    table = Table(caption="Rows per stage", columns=("stage", "rows"), rows=rows, numeric=(1,))
+    text = (
+        "Labels were released in turns, each on rows of its own: a model of the earlier ones was the prior of the next. "
+        "Stages are disjoint, so that one label is in one of them."
+    )
+    return Section(title="Stages", blocks=(text, table))
+
+
+# ------------------------------------------------------------------------------------- what others wrote about it
+
+
+def model_section(facts: dict[str, Any] | None, release: Release) -> Section | None:
+    """Return what a saved model says of itself: what it learned from, in which stages, and its promise."""
+    if facts is None:
+        return None
+    promise = Guarantee.from_json(facts["guarantee"]) if "guarantee" in facts else None
+    pairs = [
+        ("Promise", "none: it is not a model of labeldp's learners" if promise is None else str(promise)),
+        ("Mechanism", _as_text(facts.get("mechanism"))),
+        ("Label set", _as_text(facts.get("label_set"))),
+        ("Learned from", f"{facts['n_examples']:,} labels" if "n_examples" in facts else _as_text(facts.get("source"))),
+        (
+            "Features",
+            f"{len(facts['features']):,}: {', '.join(map(str, facts['features'][:12]))}"
+            if facts.get("features")
+            else "not noted",
+        ),
+        ("Of this release", _compare_model(facts, release)),
+    ]
+    blocks: list[Block] = [Facts(pairs=tuple(pairs))]
+    rows = tuple(
+        (
+            _as_text(s.get("number")),
+            f"{s.get('n_examples', 0):,}",
+            _as_text(s.get("average_k")),
+            _share_text(s.get("expected_accuracy")),
+        )
+        for s in facts.get("stages") or []
+    )
+    if rows:
+        columns = ("stage", "rows", "candidates on average", "labels expected right")
+        blocks.append(Table(caption="The model's stages", columns=columns, rows=rows, numeric=(1, 2, 3)))
+    return Section(title="Model", blocks=tuple(blocks))
+
+
+def _share_text(value: Any) -> str:
+    return percent(value) if isinstance(value, (int, float)) else "not defined"
+
+
+def _compare_model(facts: dict[str, Any], release: Release) -> str:
+    same = facts.get("label_set") == release.label_set and facts.get("created", release.created) == release.created
+    return "yes: it adds nothing to what the release cost" if same else "no: its own cost adds to that of the release"
 
 
 def ledger_section(release: Release, ledger: Ledger | None) -> Section:
@@ -199,17 +335,17 @@ def ledger_section(release: Release, ledger: Ledger | None) -> Section:
     facts = Facts(
         pairs=(
             ("Label set", name),
-            ("Spent", "nothing" if used is None else format_up(used.epsilon(delta)) + _at(delta)),
-            ("Budget", "none was set" if limit is None else format_up(limit[0]) + _at(delta)),
+            ("Spent", "nothing" if used is None else cost_text(used.epsilon(delta), delta)),
+            ("Budget", "none was set" if limit is None else cost_text(limit[0], delta)),
             ("Left", "no limit" if limit is None else f"{ledger.remaining(name):.6g}"),
             ("Record", f"intact; the chain ends in {last[:16] or 'nothing'}"),
-            ("This release", _found(release, ledger)),
+            ("This release", _find_entry(release, ledger)),
         )
     )
-    return Section(title=title, blocks=(facts, _entries(ledger, name)))
+    return Section(title=title, blocks=(facts, _entry_table(ledger, name)))
 
 
-def _found(release: Release, ledger: Ledger) -> str:
+def _find_entry(release: Release, ledger: Ledger) -> str:
     """Say whether the release was charged here, as what it is."""
     if release.ledger_entry is None:
         return "does not name an entry: it was made without a ledger"
@@ -220,20 +356,17 @@ def _found(release: Release, ledger: Ledger) -> str:
     return f"entry {entry.id}, " + ("as charged" if same else "which was charged for something else")
 
 
-def _entries(ledger: Ledger, name: str) -> Table:
+def _entry_table(ledger: Ledger, name: str) -> Table:
     rows = []
     for entry in ledger.entries(name):
-        epsilon, delta = cost(entry.guarantee)
         mark = "; SEEDED, NOT PRIVATE" if entry.seeded else ""
         when = entry.when[:16].replace("T", " ")
-        rows.append((str(entry.id), when, f"{entry.n_rows:,}", format_up(epsilon) + _at(delta), entry.mechanism + mark))
+        rows.append(
+            (str(entry.id), when, f"{entry.n_rows:,}", cost_text(*cost(entry.guarantee)), entry.mechanism + mark)
+        )
     columns = ("entry", "when (UTC)", "rows", "epsilon", "mechanism")
     caption = f"Every release of label set {name}, oldest first; they add up"
     return Table(caption=caption, columns=columns, rows=tuple(rows), numeric=(2,))
-
-
-def _at(delta: float) -> str:
-    return f" at delta {delta:g}" if delta else ""
 
 
 def audit_section(found: dict[str, Any] | None, release: Release) -> Section:
@@ -250,90 +383,37 @@ def audit_section(found: dict[str, Any] | None, release: Release) -> Section:
     known = {"guarantee": str(release.guarantee), "mechanism": release.mechanism, "label_set": release.label_set}
     if any(name in claims and claims[name] != text for name, text in known.items()):
         blocks.insert(0, "This audit is NOT of this release: what it says was claimed is something else.")
-    pairs = [(f"Claimed {name.replace('_', ' ')}", _text(value)) for name, value in claims.items()]
+    pairs = [(f"Claimed {name.replace('_', ' ')}", _as_text(value)) for name, value in claims.items()]
     bound, sure = found.get("lower_bound"), found.get("confidence")
     if bound is not None:
         confidence = f", with confidence {percent(sure)}" if isinstance(sure, (int, float)) else ""
-        pairs.append(("Lower bound on epsilon", f"{_text(bound)}{confidence}"))
+        pairs.append(("Lower bound on epsilon", f"{_as_text(bound)}{confidence}"))
     if pairs:
         blocks.append(Facts(pairs=tuple(pairs)))
     if checks:
         rows = tuple(
-            (_text(c.get("name")), "passed" if c.get("passed") else "FAILED", _text(c.get("detail", "")))
+            (_as_text(c.get("name")), "passed" if c.get("passed") else "FAILED", _as_text(c.get("detail", "")))
             for c in checks
         )
         blocks.append(Table(caption="Checks", columns=("check", "result", "what it rests on"), rows=rows))
     return Section(title=title, blocks=tuple(blocks))
 
 
-def _text(value: Any) -> str:
+def _as_text(value: Any) -> str:
     """Return a JSON value in a few words; numbers in six digits."""
     if isinstance(value, float):
         return f"{value:.6g}" if math.isfinite(value) else str(value)
     return "none" if value is None else str(value)
 
 
-def model_section(facts: dict[str, Any] | None, release: Release) -> Section | None:
-    """Return what a saved model says of itself: what it learned from, in which stages, and its promise."""
-    if facts is None:
-        return None
-    from labeldp.guarantee import Guarantee
-
-    promise = Guarantee.from_json(facts["guarantee"]) if "guarantee" in facts else None
-    pairs = [
-        ("Promise", "none: it is not a model of labeldp's learners" if promise is None else str(promise)),
-        ("Mechanism", _text(facts.get("mechanism"))),
-        ("Label set", _text(facts.get("label_set"))),
-        ("Learned from", f"{facts['n_examples']:,} labels" if "n_examples" in facts else _text(facts.get("source"))),
-        (
-            "Features",
-            f"{len(facts['features']):,}: {', '.join(map(str, facts['features'][:12]))}"
-            if facts.get("features")
-            else "not noted",
-        ),
-        ("Of this release", _same(facts, release)),
-    ]
-    blocks: list[Block] = [Facts(pairs=tuple(pairs))]
-    rows = tuple(
-        (
-            _text(s.get("number")),
-            f"{s.get('n_examples', 0):,}",
-            _text(s.get("average_k")),
-            _share(s.get("expected_accuracy")),
-        )
-        for s in facts.get("stages") or []
-    )
-    if rows:
-        columns = ("stage", "rows", "candidates on average", "labels expected right")
-        blocks.append(Table(caption="The model's stages", columns=columns, rows=rows, numeric=(1, 2, 3)))
-    return Section(title="Model", blocks=tuple(blocks))
-
-
-def _share(value: Any) -> str:
-    return percent(value) if isinstance(value, (int, float)) else "not defined"
-
-
-def _same(facts: dict[str, Any], release: Release) -> str:
-    same = facts.get("label_set") == release.label_set and facts.get("created", release.created) == release.created
-    return "yes: it adds nothing to what the release cost" if same else "no: its own cost adds to that of the release"
-
-
-def versions_section(release: Release, manifest: dict[str, Any]) -> Section:
+def versions_section(release: Release, manifest: Manifest) -> Section:
     """Return who wrote the release, what wrote this page, and the checksum of every file."""
+    content = manifest.content
     pairs = [
-        ("Release made", f"{release.created or 'not noted'} by {manifest.get('made_by', 'an unknown version')}"),
-        ("Release format", f"{manifest.get('format')}, version {manifest.get('version')}"),
-        ("Report by", f"labeldp {labeldp.__version__}, Python {platform.python_version()}"),
-        ("With", ", ".join(f"{name} {_version(name)}" for name in PACKAGES)),
+        ("Release made", f"{release.created or 'not noted'} by {content.get('made_by', 'an unknown version')}"),
+        ("Release format", f"{content.get('format')}, version {content.get('version')}"),
+        ("Report by", ", ".join(f"{name} {number}" for name, number in versions().items())),
     ]
-    sums = {**{name: facts["sha256"] for name, facts in manifest["files"].items()}, "release.json": manifest["sha256"]}
-    rows = tuple((name, digest) for name, digest in sums.items())
+    rows = tuple(manifest.checksums.items())
     table = Table(caption="Checksums (SHA-256), all of them checked", columns=("file", "sha256"), rows=rows)
     return Section(title="Exact versions", blocks=(Facts(pairs=tuple(pairs)), table))
-
-
-def _version(package: str) -> str:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return "not installed"

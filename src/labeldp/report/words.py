@@ -1,12 +1,18 @@
-"""What an epsilon means, in numbers that need no logarithm.
+"""What a guarantee means, in words and in numbers that need no logarithm: the one place for reports and commands.
 
 >>> in_words(1.0)
 'whoever guessed right 50% of the time can guess right at most 73.2% of the time after seeing the release'
+>>> from labeldp.guarantee import Guarantee
+>>> promise_rows(Guarantee.pure(1.0))[2]
+('advantage', 'an attacker gains at most 46.3% over a blind guess')
 
 Whatever is released with (epsilon, delta)-differential privacy, a test between two values of one label has true and
 false positive rates with tpr <= E fpr + delta and (1 - fpr) <= E (1 - tpr) + delta, E = e^epsilon. Their difference is
 largest where both are equalities: advantage = (E - 1 + 2 delta) / (E + 1). From even odds that is a right guess with
 probability (1 + advantage) / 2; from prior odds r the posterior odds are at most E r when delta = 0.
+
+Design notes. Numbers about a risk are rounded up, never down. `labeldp.guarantee` is imported inside the functions that
+need it: it loads scipy, and `labeldp --help` loads this module.
 """
 
 from __future__ import annotations
@@ -14,10 +20,11 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
-from labeldp.guarantee import best_guess
-
 if TYPE_CHECKING:
     from labeldp.guarantee import Guarantee
+
+
+# ---------------------------------------------------------------------------------------------------------- numbers
 
 
 def percent(share: float, *, up: bool = False) -> str:
@@ -26,28 +33,16 @@ def percent(share: float, *, up: bool = False) -> str:
     >>> percent(0.73106, up=True), percent(0.99999, up=True), percent(1.0), percent(0.5), percent(0.9997)
     ('73.2%', '99.999%', '100%', '50%', '99.97%')
     """
-    digits, shown = 1, _rounded(share, 1, up=up)
-    while share < 1.0 and shown >= 100.0 and digits < 6:
+    digits, value = 1, _round_percent(share, 1, up=up)
+    while share < 1.0 and value >= 100.0 and digits < 6:
         digits += 1
-        shown = _rounded(share, digits, up=up)
-    return f"{shown:.{digits}f}".rstrip("0").rstrip(".") + "%"
+        value = _round_percent(share, digits, up=up)
+    return f"{value:.{digits}f}".rstrip("0").rstrip(".") + "%"
 
 
-def _rounded(share: float, digits: int, *, up: bool) -> float:
+def _round_percent(share: float, digits: int, *, up: bool) -> float:
     # A hair is taken off before rounding up: 0.5 is 50 %, whatever the product's last bit says.
     return math.ceil(share * 100 * 10**digits - 1e-9) / 10**digits if up else round(share * 100, digits)
-
-
-def in_words(epsilon: float, delta: float = 0.0) -> str:
-    """Return what anyone can learn about one label, for a reader who has never met epsilon."""
-    if math.isinf(epsilon):
-        return "nothing is hidden: the labels are as they were"
-    if epsilon == 0:
-        return "nothing about a label can be learned from the release"
-    return (
-        "whoever guessed right 50% of the time can guess right at most "
-        f"{percent(best_guess(epsilon, delta=delta), up=True)} of the time after seeing the release"
-    )
 
 
 class Cost(NamedTuple):
@@ -66,6 +61,22 @@ def cost(guarantee: Guarantee) -> Cost:
     return Cost(at_delta, SHOWN_DELTA) if at_delta < pure else Cost(pure, 0.0)
 
 
+def cost_text(epsilon: float, delta: float = 0.0) -> str:
+    """Return a cost as tables have it: six digits, rounded up, and the delta where there is one.
+
+    >>> cost_text(1.0), cost_text(0.5, 1e-5)
+    ('1', '0.5 at delta 1e-05')
+    """
+    from labeldp.guarantee import format_up
+
+    return format_up(epsilon) + at_delta(delta)
+
+
+def at_delta(delta: float) -> str:
+    """Return " at delta D" to stand behind an epsilon, or nothing where delta is 0."""
+    return f" at delta {delta:g}" if delta else ""
+
+
 def right_guesses(prior: float, epsilon: float, delta: float = 0.0) -> float:
     """Return how often a guess between two values can be right after a release, for one believed with `prior` before.
 
@@ -76,6 +87,8 @@ def right_guesses(prior: float, epsilon: float, delta: float = 0.0) -> float:
     >>> round(right_guesses(0.5, 1.0), 4), right_guesses(0.9, 0.0)
     (0.7311, 0.9)
     """
+    from labeldp.guarantee import best_guess
+
     return max(best_guess(epsilon, delta=delta), (1 - prior) + prior * delta, prior + (1 - prior) * delta)
 
 
@@ -87,3 +100,89 @@ def largest_belief(prior: float, epsilon: float) -> float:
     """
     # As p / (p + (1 - p) / E): no overflow.
     return prior / (prior + (1 - prior) * math.exp(-epsilon))
+
+
+# -------------------------------------------------------------------------------------------------------- sentences
+
+
+def in_words(epsilon: float, delta: float = 0.0) -> str:
+    """Return what anyone can learn about one label, for a reader who has never met epsilon."""
+    from labeldp.guarantee import best_guess
+
+    if math.isinf(epsilon):
+        return "nothing is hidden: the labels are as they were"
+    if epsilon == 0:
+        return "nothing about a label can be learned from the release"
+    return (
+        "whoever guessed right 50% of the time can guess right at most "
+        f"{percent(best_guess(epsilon, delta=delta), up=True)} of the time after seeing the release"
+    )
+
+
+def as_sentence(words: str) -> str:
+    """Return words with a capital and a full stop.
+
+    >>> as_sentence("nothing is hidden")
+    'Nothing is hidden.'
+    """
+    return f"{words[0].upper()}{words[1:]}."
+
+
+def odds_in_words(epsilon: float, delta: float = 0.0) -> str:
+    """Return what epsilon says about odds, and the advantage of a test between two values of a label."""
+    from labeldp.guarantee import advantage_bound, format_up
+
+    odds = format_up(math.exp(epsilon)) if epsilon < 700 else "more than 1e300"
+    gain = percent(advantage_bound(epsilon, delta=delta), up=True)
+    if delta == 0:
+        return (
+            f"Epsilon is {format_up(epsilon)}: the odds of any two values of one label change by a factor of at most {odds} "
+            f"(e to the power epsilon). A test between the two beats chance by at most {gain}."
+        )
+    return (
+        f"Epsilon is {format_up(epsilon)} at delta = {delta:g}: but for a part of probability delta, what is seen is at most "
+        f"{odds} times likelier for one value of a label than for another. A test between two beats chance by at most "
+        f"{gain}."
+    )
+
+
+def from_whom(guarantee: Guarantee) -> str:
+    """Return from whom labels are protected, by whom the guarantee trusts."""
+    trusted = guarantee.trust.words
+    if trusted == "no one":
+        return "From everyone, whoever collected the labels included: each was randomized before anyone else saw it."
+    if trusted == "a curator":
+        return "From everyone but the curator who collected the labels: she sees them and must be trusted."
+    return f"From everyone but {trusted}, who must be trusted."
+
+
+def promise_facts(guarantee: Guarantee) -> dict[str, object]:
+    """Return a guarantee as plain facts, for the JSON answer of a command."""
+    from labeldp.guarantee import advantage_bound
+
+    epsilon, delta = cost(guarantee)
+    return {
+        "epsilon": epsilon,
+        "delta": delta,
+        "unit": guarantee.unit.value,
+        "trust": guarantee.trust.words,
+        "assumptions": list(guarantee.assumptions),
+        "attacker_advantage": advantage_bound(epsilon, delta=delta),
+        "text": str(guarantee),
+    }
+
+
+def promise_rows(guarantee: Guarantee) -> list[tuple[str, str | None]]:
+    """Return a guarantee as names and values, for a table that people read: its parts and assumptions come last."""
+    from labeldp.guarantee import advantage_bound
+
+    epsilon, delta = cost(guarantee)
+    gain = percent(advantage_bound(epsilon, delta=delta), up=True)
+    rows: list[tuple[str, str | None]] = [
+        ("promise", str(guarantee)),
+        ("in words", in_words(epsilon, delta)),
+        ("advantage", f"an attacker gains at most {gain} over a blind guess"),
+    ]
+    rows += [("made of", f"{name}: {part}") for name, part in guarantee.parts]
+    rows += [("assumes", text) for text in guarantee.assumptions]
+    return rows

@@ -5,25 +5,25 @@
 >>> found = rates(release)
 >>> [round(flip, 4) for flip in found.flips], round(found.expected_accuracy, 4), found.expected_under
 ([0.2689, 0.2689], 0.7311, 'equally likely classes')
-
-Design notes. A channel with a few rows shared by many examples is asked about its rows, each weighed by how many
-examples use it: exact, and as quick for ten million examples as for ten. A candidate set of each example's own, or more
-rows than `MOST_CELLS` allows, is asked about evenly spaced examples; `n_asked` then says how many. No raw label is
-compared with anything: these are forecasts from public facts.
-
-Expected label accuracy against epsilon: what this release would keep at another budget, by the library's channels.
-
->>> import labeldp
->>> release = labeldp.privatize([0, 1, 1, 0], labeldp.RandomizedResponse(1.0, n_classes=2), rng=0)
->>> [series.name for series in families(release)]
+>>> [series.name for series in accuracy_against_epsilon(release)]
 ['randomized response']
 
-Design notes. Three families, as far as a release's public facts reach. Randomized response needs the number of classes
-alone. With a released prior, RRWithPrior is built on each of its rows at each epsilon, and rows weigh as many examples
-as they have. With a candidate set of each example's own, the sets stay as they are and only the odds change: the
-accuracy is then that of a label which is among its candidates, E / (E + k - 1).
+No raw label is compared with anything: these are forecasts from public facts. With T_i the channel of example i and p_i
+the released belief about its label, a label j is released as another one with probability
 
-The sections about the labels themselves: how often they were changed, what is expected right, and in which stages.
+    1 - mean_i T_i[j, j]                                          whichever example has it,
+    1 - sum_i p_i(j) T_i[j, j] / sum_i p_i(j)                     if labels follow the released prior,
+
+and the released labels are right with probability mean_i sum_j p_i(j) T_i[j, j]; without a prior p_i(j) = 1 / K.
+
+Design notes. A channel with a few rows shared by many examples is asked about its rows, each weighed by how many examples
+use it: exact, and as quick for ten million examples as for ten. A candidate set of each example's own, or more rows than
+`MOST_CELLS` allows, is asked about evenly spaced examples; `n_asked` then says how many.
+
+What another epsilon would keep is told for three families, as far as a release's public facts reach. Randomized response
+needs the number of classes alone. With a released prior, RRWithPrior is built on each of its rows at each epsilon, and rows
+weigh as many examples as they have. With a candidate set of each example's own, the sets stay as they are and only the odds
+change: the accuracy is then that of a label which is among its candidates, E / (E + k - 1) with E = e^epsilon.
 """
 
 from __future__ import annotations
@@ -39,8 +39,7 @@ from labeldp.arrays import Float64s
 from labeldp.channel import CandidateChannel, Channel, FiniteChannel, MatrixChannel, odds_to_keep, safe_odds
 from labeldp.mechanisms import RandomizedResponse, RRWithPrior
 from labeldp.release import Release
-from labeldp.report.plots import Bars, Block, Lines, Section, Series, Table
-from labeldp.report.words import percent
+from labeldp.report.plots import Series
 
 #: Cells (rows x classes x classes asked about) beyond which evenly spaced examples stand for all.
 MOST_CELLS = 20_000_000
@@ -48,6 +47,10 @@ MOST_CELLS = 20_000_000
 MOST_PAIRS = 1 << 23
 #: Classes whose rate is computed one by one.
 MOST_CLASSES = 200
+#: Where the accuracy at other epsilons is told.
+EPSILONS = (0.1, 0.2, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)
+#: Rows of a released prior that are asked about, evenly spaced: a thousand give the mean to a few in a thousand.
+MOST_PRIOR_ROWS = 1_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,21 +77,23 @@ def rates(release: Release, *, most_classes: int = MOST_CLASSES) -> Rates:
     shown = min(release.n_classes, most_classes)
     most = max(1, MOST_CELLS // (release.n_classes * shown))
     part, weights, asked = representatives(channel, len(release), most=most)
-    flips = tuple(1.0 - averaged(part, weights, np.eye(1, release.n_classes, code)[0]) for code in range(shown))
+    flips = tuple(1.0 - mean_accuracy(part, weights, np.eye(1, release.n_classes, code)[0]) for code in range(shown))
     if release.prior is None or release.prior_index is None:
-        right, under = averaged(part, weights, None), "equally likely classes"
+        right, under = mean_accuracy(part, weights, None), "equally likely classes"
         return Rates(flips=flips, expected_accuracy=right, expected_under=under, n_asked=asked)
-    part, belief, weights, sampled = believed(release, most=most)
+    part, belief, weights, sampled = examples_with_beliefs(release, most=most)
     return Rates(
         flips=flips,
-        prior_flips=under_prior(part, belief, weights, shown),
+        prior_flips=flips_under_prior(part, belief, weights, shown),
         expected_accuracy=float(np.dot(weights, np.broadcast_to(part.expected_accuracy(belief), weights.shape))),
         expected_under="the released prior",
         n_asked=sampled if asked is None else asked,
     )
 
 
-def believed(release: Release, *, most: int) -> tuple[FiniteChannel, npt.NDArray[Any], Float64s, int | None]:
+def examples_with_beliefs(
+    release: Release, *, most: int
+) -> tuple[FiniteChannel, npt.NDArray[Any], Float64s, int | None]:
     """Return few examples that stand for all, with the released belief of each, weights, and how many if not exact.
 
     Examples that share a row of the channel and a row of the prior are alike: each pair that occurs stands once.
@@ -107,13 +112,15 @@ def believed(release: Release, *, most: int) -> tuple[FiniteChannel, npt.NDArray
         part = rows if index is None else rows.take(there // width)
         if there.size <= most:
             return part, release.prior[there % width], counts[there] / n, None
-    sample = spread(n, most)
+    sample = evenly_spaced(n, most)
     part = channel if channel.n_examples is None else channel.take(sample)
     weights = np.full(sample.size, 1.0 / sample.size)
     return part, release.prior[release.prior_index[sample]], weights, None if sample.size == n else int(sample.size)
 
 
-def under_prior(channel: FiniteChannel, belief: npt.NDArray[Any], counts: Float64s, shown: int) -> tuple[float, ...]:
+def flips_under_prior(
+    channel: FiniteChannel, belief: npt.NDArray[Any], counts: Float64s, shown: int
+) -> tuple[float, ...]:
     """Return 1 - sum_i c_i p_i(j) T_i[j, j] / sum_i c_i p_i(j) for the first classes j; NaN for one that cannot occur."""
     found = []
     for code in range(shown):
@@ -140,38 +147,33 @@ def representatives(channel: FiniteChannel, n: int, *, most: int) -> tuple[Finit
         if every.size <= most:
             rows = Channel(keep=channel.keep, redraw=channel.redraw, base=channel.base, index=every)
             return rows, np.bincount(channel.index, minlength=every.size) / n, None
-    sample = spread(n, most)
+    sample = evenly_spaced(n, most)
     weights = np.full(sample.size, 1.0 / sample.size)
     return channel.take(sample), weights, None if sample.size == n else int(sample.size)
 
 
-def averaged(channel: FiniteChannel, weights: Float64s, prior: Any) -> float:
+def mean_accuracy(channel: FiniteChannel, weights: Float64s, prior: Any) -> float:
     """Return the weighted mean of the expected accuracy under one prior."""
     return float(np.dot(weights, np.broadcast_to(channel.expected_accuracy(prior), weights.shape)))
 
 
-def spread(n: int, most: int) -> npt.NDArray[np.int64]:
+def evenly_spaced(n: int, most: int) -> npt.NDArray[np.int64]:
     """Return evenly spaced positions, at most `most`: all of them, unless there are more."""
     return np.arange(0, n, max(1, -(-n // max(most, 1))))
 
 
-EPSILONS = (0.1, 0.2, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)
-#: Rows of a released prior that are asked about, evenly spaced: a thousand give the mean to a few in a thousand.
-MOST_PRIOR_ROWS = 1_000
-
-
-def families(release: Release) -> tuple[Series, ...]:
+def accuracy_against_epsilon(release: Release) -> tuple[Series, ...]:
     """Return a line per family, in percent, at `EPSILONS` and at the epsilon of the release's own channel."""
     own = release.channel.epsilon
     # Channels round down: an epsilon of 1 is a hair below it, and needs no place of its own.
     near = any(math.isclose(own, place, rel_tol=1e-6) for place in EPSILONS)
     places = sorted({*EPSILONS, *([own] if 0 < own < math.inf and not near else [])})
-    found = [_series("randomized response", places, [_plain(release, epsilon) for epsilon in places])]
+    found = [_series("randomized response", places, [_by_randomized_response(release, epsilon) for epsilon in places])]
     if release.prior is not None and release.prior_index is not None:
-        values = _with_prior(release, places)
+        values = _by_prior(release, places)
         found.append(_series("randomized response with the released prior", places, values))
     elif isinstance(release.channel, CandidateChannel):
-        values = _within_sets(release.channel, places)
+        values = _by_candidate_sets(release.channel, places)
         found.append(_series("within the candidate sets, if the label is in its set", places, values))
     return tuple(found)
 
@@ -180,15 +182,15 @@ def _series(name: str, places: list[float], shares: list[float]) -> Series:
     return Series(name=name, x=tuple(places), y=tuple(100 * share for share in shares))
 
 
-def _plain(release: Release, epsilon: float) -> float:
+def _by_randomized_response(release: Release, epsilon: float) -> float:
     return float(RandomizedResponse(epsilon, n_classes=release.n_classes).channel().expected_accuracy())
 
 
-def _with_prior(release: Release, places: list[float]) -> list[float]:
+def _by_prior(release: Release, places: list[float]) -> list[float]:
     """Return the expected accuracy of RRWithPrior on the released rows, weighed by their examples."""
     assert release.prior is not None
     assert release.prior_index is not None
-    rows = spread(len(release.prior), MOST_PRIOR_ROWS)
+    rows = evenly_spaced(len(release.prior), MOST_PRIOR_ROWS)
     weights = np.bincount(release.prior_index, minlength=len(release.prior))[rows].astype(np.float64)
     prior = release.prior[rows]
     shares = []
@@ -198,7 +200,7 @@ def _with_prior(release: Release, places: list[float]) -> list[float]:
     return shares
 
 
-def _within_sets(channel: CandidateChannel, places: list[float]) -> list[float]:
+def _by_candidate_sets(channel: CandidateChannel, places: list[float]) -> list[float]:
     """Return the mean of keep + redraw / k over the sizes k of the candidate sets, at each epsilon."""
     counts = np.bincount(channel.sizes)
     sizes = np.flatnonzero(counts)
@@ -207,107 +209,3 @@ def _within_sets(channel: CandidateChannel, places: list[float]) -> list[float]:
         keep, redraw = odds_to_keep(safe_odds(epsilon), sizes)
         found.append(float(np.average(keep + redraw / sizes, weights=counts[sizes])))
     return found
-
-
-#: Classes with a bar or a row of their own.
-MOST_BARS = 20
-MOST_ROWS = 100
-
-
-def changes(release: Release, found: Rates) -> Section:
-    """Return flip rates, expected accuracy, and how many labels of each class were released."""
-    title = "How labels were changed"
-    if found.flips is None or found.expected_accuracy is None:
-        text = "What was released are not labels but outputs of another kind; learners undo the noise by the channel."
-        return Section(title=title, blocks=(text,))
-    blocks: list[Block] = [_expected(release, found), _flips(release, found), _counts(release, found)]
-    if found.n_asked is not None:
-        blocks.append(
-            f"Each example has its own channel: these are averages over {found.n_asked:,} evenly spaced ones."
-        )
-    return Section(title=title, blocks=tuple(blocks))
-
-
-def _expected(release: Release, found: Rates) -> str:
-    right = percent(found.expected_accuracy or 0.0)
-    care = (
-        "" if found.prior_flips is None else " It is as good as the prior: one that is mostly noise promises too much."
-    )
-    return (
-        f"{right} of the {len(release):,} released labels are expected to be the true ones, under {found.expected_under}. "
-        "This is a forecast from the channel, which is public; no released label was compared with a true one." + care
-    )
-
-
-def _flips(release: Release, found: Rates) -> Bars:
-    """Bars of what is to be expected: under the prior where there is one."""
-    shown = (found.prior_flips or found.flips or ())[:MOST_BARS]
-    pairs = [(str(name), flip) for name, flip in zip(release.classes, shown, strict=False) if not math.isnan(flip)]
-    some = f" (the first {len(shown)})" if release.n_classes > len(shown) else ""
-    return Bars(
-        title=f"How often a label of each class is released as another one{some}",
-        labels=tuple(name for name, _ in pairs),
-        values=tuple(100 * flip for _, flip in pairs),
-        x_title=f"flipped (%), under {found.expected_under}",
-        alt=", ".join(f"{name} {percent(flip)}" for name, flip in pairs),
-    )
-
-
-def _counts(release: Release, found: Rates) -> Table:
-    counts = np.bincount(release.codes, minlength=release.n_classes)
-    shown = min(release.n_classes, len(found.flips or ()), MOST_ROWS)
-    columns = [("flipped, whichever row has it", found.flips or ())]
-    if found.prior_flips is not None:
-        columns.insert(0, ("flipped, if the prior is right", found.prior_flips))
-    rows = tuple(
-        (
-            str(release.classes[code]),
-            *("-" if math.isnan(values[code]) else percent(values[code]) for _, values in columns),
-            f"{int(counts[code]):,}",
-        )
-        for code in range(shown)
-    )
-    rest = release.n_classes - shown
-    caption = "Flip rates, and how often each class was released, noise included"
-    return Table(
-        caption=caption + (f" ({rest:,} more classes are not listed)" if rest else ""),
-        columns=("class", *(name for name, _ in columns), "released as this class"),
-        rows=rows,
-        numeric=tuple(range(1, len(columns) + 2)),
-    )
-
-
-def against_epsilon(release: Release, found: Rates) -> Section:
-    """Return the expected accuracy of labels at other epsilons."""
-    lines = families(release)
-    own = found.expected_accuracy
-    plot = Lines(
-        title="Expected accuracy of released labels against epsilon",
-        series=lines,
-        x_title="epsilon",
-        y_title="labels expected right (%)",
-        alt=" ".join(
-            f"{line.name}: {line.y[0]:.1f}% at {line.x[0]:g}, {line.y[-1]:.1f}% at {line.x[-1]:g}." for line in lines
-        ),
-        x_log=True,
-        references=() if own is None else (("this release", 100 * own),),
-    )
-    text = (
-        f"What another budget for the randomized labels would keep, computed from the channels of the library for "
-        f"{release.n_classes:,} classes. Where counts or a prior were released too, their own cost comes on top."
-    )
-    return Section(title="Accuracy against epsilon", blocks=(text, plot))
-
-
-def stages(release: Release) -> Section | None:
-    """Return the rows of each stage, or None where all labels were released at once."""
-    if release.stage is None:
-        return None
-    counts = np.bincount(release.stage)
-    rows = tuple((str(number), f"{int(count):,}") for number, count in enumerate(counts) if count)
-    table = Table(caption="Rows per stage", columns=("stage", "rows"), rows=rows, numeric=(1,))
-    text = (
-        "Labels were released in turns, each on rows of its own: a model of the earlier ones was the prior of the next. "
-        "Stages are disjoint, so that one label is in one of them."
-    )
-    return Section(title="Stages", blocks=(text, table))
