@@ -48,11 +48,11 @@ class OffByOneK(Mechanism):
 
     def channel(self, prior: Any = None, *, groups: Any = None, n_classes: int | None = None) -> FiniteChannel:
         """Return the matrix of each distinct prior row, with the wrong k."""
-        rows, index = _distinct(prior, groups)
-        dense = [RRTopK(self.epsilon, k=self.chosen(row)).channel(row).matrix() for row in rows]
+        rows, index = _find_distinct(prior, groups)
+        dense = [RRTopK(self.epsilon, k=self.choose_k(row)).channel(row).matrix() for row in rows]
         return MatrixChannel(np.array(dense), index=index, outputs_are_labels=True)
 
-    def chosen(self, prior: Floats) -> int:
+    def choose_k(self, prior: Floats) -> int:
         """Return the wrong k."""
         mass = np.cumsum(np.sort(prior)[::-1])
         odds = math.expm1(self.epsilon)
@@ -71,12 +71,12 @@ class DrawsFromAll(Mechanism):
 
     @property
     def guarantee(self) -> Guarantee:
-        """The promise that it breaks."""
+        """Pure epsilon: the promise that it breaks."""
         return Guarantee.pure(self.epsilon)
 
     def channel(self, prior: Any = None, *, groups: Any = None, n_classes: int | None = None) -> FiniteChannel:
         """Return the matrix of each distinct prior row, truthfully: its epsilon is infinite."""
-        rows, index = _distinct(prior, groups)
+        rows, index = _find_distinct(prior, groups)
         dense = np.array([RRTopK(self.epsilon, k=self.k).channel(row).matrix() for row in rows])
         outside = np.diagonal(dense, axis1=1, axis2=2) == 0
         dense[outside] = 1.0 / rows.shape[1]
@@ -91,7 +91,7 @@ class Understated(Mechanism):
 
     @property
     def guarantee(self) -> Guarantee:
-        """Half the truth."""
+        """Half of the epsilon that the mechanism within has."""
         return Guarantee.pure(self.inner.guarantee.epsilon() / 2)
 
     def channel(self, prior: Any = None, *, groups: Any = None, n_classes: int | None = None) -> FiniteChannel:
@@ -107,7 +107,7 @@ class Unchecked(Mechanism):
 
     @property
     def guarantee(self) -> Guarantee:
-        """No promise."""
+        """An infinite epsilon: no promise."""
         return Guarantee.pure(math.inf)
 
     def channel(self, prior: Any = None, *, groups: Any = None, n_classes: int | None = None) -> FiniteChannel:
@@ -139,7 +139,7 @@ class TieBreakLooksAtLabel:
 
     def __call__(self, labels: Any, mechanism: Mechanism, *, prior: Any, groups: Any, rng: Any, start: int) -> Release:
         """Raise the prior of each true label a little, and release with that prior."""
-        codes = raw_codes(labels)
+        codes = reveal_codes(labels)
         rows = np.atleast_2d(prior)[np.zeros(len(codes), np.int64) if groups is None else groups]
         own = np.array(prior if np.ndim(prior) == 2 and groups is None else rows)
         own[np.arange(len(codes)), codes] += 1e-9  # within the tolerance of a row's sum
@@ -149,36 +149,36 @@ class TieBreakLooksAtLabel:
         return replace(release, channel=mechanism.channel(prior, groups=groups, n_classes=release.n_classes))
 
 
-def noise_reused(labels: Any, mechanism: Mechanism, *, prior: Any, groups: Any, rng: Any, start: int) -> Release:
+def reuse_noise(labels: Any, mechanism: Mechanism, *, prior: Any, groups: Any, rng: Any, start: int) -> Release:
     """Release every example with the words of the first one."""
-    key = as_key("noise_reused", rng)
+    key = as_key("reuse_noise", rng)
     honest = privatize(labels, mechanism, prior=prior, groups=groups, rng=key, start=start)
-    codes = raw_codes(labels).astype(np.int32)
+    codes = reveal_codes(labels).astype(np.int32)
     words = np.repeat(key.words(start=0, count=1), len(codes), axis=0)
     return replace(honest, codes=honest.channel.draw(codes, words).astype(honest.codes.dtype))
 
 
-def noise_repeats(labels: Any, mechanism: Mechanism, *, prior: Any, groups: Any, rng: Any, start: int) -> Release:
+def repeat_noise(labels: Any, mechanism: Mechanism, *, prior: Any, groups: Any, rng: Any, start: int) -> Release:
     """Release with a counter that wraps after 4096 examples, as a buffer that is not refilled would."""
-    key = as_key("noise_repeats", rng)
+    key = as_key("repeat_noise", rng)
     honest = privatize(labels, mechanism, prior=prior, groups=groups, rng=key, start=start)
-    codes = raw_codes(labels).astype(np.int32)
+    codes = reveal_codes(labels).astype(np.int32)
     words = key.words(start=0, count=4096)[(start + np.arange(len(codes))) % 4096]
     return replace(honest, codes=honest.channel.draw(codes, words).astype(honest.codes.dtype))
 
 
-def fixed_seed(labels: Any, mechanism: Mechanism, *, prior: Any, groups: Any, rng: Any, start: int) -> Release:
+def fix_seed(labels: Any, mechanism: Mechanism, *, prior: Any, groups: Any, rng: Any, start: int) -> Release:
     """Release with the seed 0 where none is given, and call it secure."""
     release = privatize(labels, mechanism, prior=prior, groups=groups, rng=0 if rng is None else rng, start=start)
     return replace(release, seeded=rng is not None)
 
 
-def seed_unmarked(labels: Any, mechanism: Mechanism, *, prior: Any, groups: Any, rng: Any, start: int) -> Release:
+def hide_seed(labels: Any, mechanism: Mechanism, *, prior: Any, groups: Any, rng: Any, start: int) -> Release:
     """Release with a seed and do not say so."""
     return replace(privatize(labels, mechanism, prior=prior, groups=groups, rng=rng, start=start), seeded=False)
 
 
-def start_ignored(labels: Any, mechanism: Mechanism, *, prior: Any, groups: Any, rng: Any, start: int) -> Release:
+def ignore_start(labels: Any, mechanism: Mechanism, *, prior: Any, groups: Any, rng: Any, start: int) -> Release:
     """Release every piece as if it were the first: pieces share their noise."""
     return replace(privatize(labels, mechanism, prior=prior, groups=groups, rng=rng, start=0), start=start)
 
@@ -193,42 +193,46 @@ class Broken:
 
 
 def broken_subjects() -> tuple[Broken, ...]:
-    """Return every broken twin."""
+    """Return every broken twin; each is caught by the check it names and, where possible, by no other."""
     top_two = RRTopK(1.0, k=2)
     from_all = DrawsFromAll(1.0, 2)
     return (
-        _twin("off by one k", "is_optimal", OffByOneK(0.5)),
-        _twin("draws from all, says so", "privacy_holds", from_all),
-        _twin("draws from all, lies", "frequencies_match", top_two, DrawsWithAnother(from_all)),
-        _twin("epsilon doubled", "frequencies_match", RRWithPrior(1.0), DrawsWithAnother(RRWithPrior(2.0))),
-        _twin(
+        _make_twin("off by one k", "is_optimal", OffByOneK(0.5)),
+        _make_twin("draws from all, says so", "privacy_holds", from_all),
+        _make_twin("draws from all, lies", "frequencies_match", top_two, DrawsWithAnother(from_all)),
+        _make_twin("epsilon doubled", "frequencies_match", RRWithPrior(1.0), DrawsWithAnother(RRWithPrior(2.0))),
+        _make_twin(
             "epsilon doubled, no prior",
             "frequencies_match",
             RandomizedResponse(1.0),
             DrawsWithAnother(RandomizedResponse(2.0)),
         ),
-        _twin("epsilon halved in words", "privacy_holds", Understated(RRWithPrior(1.0))),
-        _twin("tie-break looks at the label", "channel_ignores_labels", top_two, TieBreakLooksAtLabel(hides=False)),
-        _twin("tie-break looks at the label, lies", "frequencies_match", top_two, TieBreakLooksAtLabel(hides=True)),
-        _twin("noise reused", "examples_are_independent", RRWithPrior(1.0), noise_reused),
-        _twin("noise repeats", "examples_are_independent", RRWithPrior(1.0), noise_repeats),
-        _twin("fixed seed", "secure_by_default", RandomizedResponse(1.0), fixed_seed),
-        _twin("seed unmarked", "seeds_reproduce", RandomizedResponse(1.0), seed_unmarked),
-        _twin("start ignored", "pieces_equal_whole", top_two, start_ignored),
+        _make_twin("epsilon halved in words", "privacy_holds", Understated(RRWithPrior(1.0))),
+        _make_twin(
+            "tie-break looks at the label", "channel_ignores_labels", top_two, TieBreakLooksAtLabel(hides=False)
+        ),
+        _make_twin(
+            "tie-break looks at the label, lies", "frequencies_match", top_two, TieBreakLooksAtLabel(hides=True)
+        ),
+        _make_twin("noise reused", "examples_are_independent", RRWithPrior(1.0), reuse_noise),
+        _make_twin("noise repeats", "examples_are_independent", RRWithPrior(1.0), repeat_noise),
+        _make_twin("fixed seed", "secure_by_default", RandomizedResponse(1.0), fix_seed),
+        _make_twin("seed unmarked", "seeds_reproduce", RandomizedResponse(1.0), hide_seed),
+        _make_twin("start ignored", "pieces_equal_whole", top_two, ignore_start),
     )
 
 
-def _twin(name: str, caught_by: str, mechanism: Mechanism, door: Door = privatize) -> Broken:
+def _make_twin(name: str, caught_by: str, mechanism: Mechanism, door: Door = privatize) -> Broken:
     """Return a twin with five classes."""
     return Broken(name=name, caught_by=caught_by, subject=Subject(mechanism=mechanism, privatize=door, n_classes=5))
 
 
-def raw_codes(labels: Any) -> Int64s:
-    """Return the true labels: what a release with epsilon = inf is."""
+def reveal_codes(labels: Any) -> Int64s:
+    """Return the true labels, which a release with epsilon = inf gives."""
     return privatize(labels, RandomizedResponse(math.inf)).codes.astype(np.int64)
 
 
-def _distinct(prior: Any, groups: Any) -> tuple[Floats, Int64s | None]:
+def _find_distinct(prior: Any, groups: Any) -> tuple[Floats, Int64s | None]:
     """Return the distinct rows of a prior and the row of each example (None: one row for all)."""
     if np.ndim(prior) == 1:
         return np.atleast_2d(prior), None

@@ -1,10 +1,12 @@
-"""What the checks examine: a mechanism, the door it is released through, and priors to try.
+"""What the conformance suite examines, and what a check is.
 
 >>> from labeldp import RRTopK
 >>> Subject(mechanism=RRTopK(1.0, k=2), n_classes=3).priors.shape
 (5, 3)
 
-What a check is: a name, a promise in words, and a judge that complains or is silent.
+A `Subject` is a mechanism, the door it is released through, and priors to try. It makes `Trial`s: the same examples in
+every layout that a prior may have (per example, by group, one for all). A `Check` is a name, a promise in words, and a
+judge that yields faults or nothing:
 
 >>> from labeldp.testing import mechanism_checks
 >>> str(mechanism_checks()[0])
@@ -26,7 +28,12 @@ from labeldp.mechanisms import Mechanism
 from labeldp.release import Release, SensitiveLabels, privatize
 from labeldp.validate import check_integer, check_probability_rows
 
+#: Called as `labeldp.privatize` is.
 Door = Callable[..., Release]
+#: The layouts of a prior.
+PER_EXAMPLE, BY_GROUP, SHARED, NO_PRIOR = "a prior per example", "a prior per group", "one prior", "no prior"
+#: Faults shown in one message; the rest are counted.
+MOST_SHOWN = 5
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -40,14 +47,11 @@ class Trial:
     groups: Int64s | None
 
     def part(self, low: int, high: int) -> Trial:
-        """Return a run of the examples; what belongs to one example goes with it."""
+        """Return the examples from `low` to `high`, with their rows of the prior and their groups."""
         rows = slice(low, high)
         prior = self.prior[rows] if self.layout == PER_EXAMPLE and self.prior is not None else self.prior
         groups = None if self.groups is None else self.groups[rows]
         return Trial(layout=self.layout, codes=self.codes[rows], rows=self.rows[rows], prior=prior, groups=groups)
-
-
-PER_EXAMPLE, BY_GROUP, SHARED, NO_PRIOR = "a prior per example", "a prior per group", "one prior", "no prior"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -82,7 +86,7 @@ class Subject:
         stated = getattr(self.mechanism, "n_classes", None)
         size = check_integer("Subject", "n_classes", self.n_classes if stated is None else stated, least=2)
         object.__setattr__(self, "n_classes", size)
-        given = self.prior if self.prior is not None else _priors_for(self.mechanism, size)
+        given = self.prior if self.prior is not None else _choose_priors(self.mechanism, size)
         rows = None if given is None else check_probability_rows("Subject", "prior", np.atleast_2d(given))
         object.__setattr__(self, "priors", rows)
 
@@ -133,8 +137,11 @@ def default_priors(n_classes: int) -> Floats:
     return answer
 
 
-def _priors_for(mechanism: Mechanism, n_classes: int) -> Floats | None:
-    """Return priors if the mechanism takes one, None if it refuses one and works without; else what it complains of."""
+def _choose_priors(mechanism: Mechanism, n_classes: int) -> Floats | None:
+    """Return priors if the mechanism takes one, and None if it refuses one and works without.
+
+    A mechanism that does neither raises the error with which it refused the prior.
+    """
     rows = default_priors(n_classes)
     try:
         mechanism.channel(rows[0], n_classes=n_classes)
@@ -149,8 +156,6 @@ def _priors_for(mechanism: Mechanism, n_classes: int) -> Floats | None:
 
 #: A judge yields one sentence per fault; none is a pass.
 Judge = Callable[[Subject], Iterator[str]]
-#: Faults shown in one message; the rest are counted.
-MOST_SHOWN = 5
 
 
 class ConformanceError(AssertionError):
@@ -163,7 +168,10 @@ class ConformanceError(AssertionError):
 
 @dataclass(frozen=True, kw_only=True)
 class Check:
-    """One property that every mechanism must have. Call it with a `Subject`: it returns None or raises."""
+    """One property that every mechanism must have. Call it with a `Subject`: it returns None or raises.
+
+    `name` is that of the judge, `promise` the property in words, and `judge` yields one sentence per fault.
+    """
 
     name: str
     promise: str

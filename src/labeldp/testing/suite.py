@@ -1,33 +1,25 @@
-"""The suite: the checks in order, and the two calls that run them.
+"""The conformance suite: what every mechanism must do, as checks that share no formula with what they judge.
 
 >>> [check.name for check in mechanism_checks()][:3]
 ['rows_are_distributions', 'privacy_holds', 'epsilon_is_exact']
-
-Checks of what a mechanism does: labels drawn through the door, against the matrix it states.
-
 >>> from labeldp import RandomizedResponse
 >>> from labeldp.testing import Subject
->>> list(frequencies_match(Subject(mechanism=RandomizedResponse(1.0))))
-[]
+>>> subject = Subject(mechanism=RandomizedResponse(1.0))
+>>> list(privacy_holds(subject)), list(frequencies_match(subject))  # a judge yields one sentence per fault
+([], [])
 
-Design notes. Three questions are statistical (frequencies, independence, freshness); each spends a third of
-`Subject.failure`, divided by the number of numbers it compares (Bonferroni). A prior is believed to be public, so every check compares with the channel that the
-mechanism builds without labels, never with the one that a release carries: a door that lies about its channel is
-caught by its draws.
-
-Exact tests and brute-force numbers that the checks judge by.
+Some checks look at what a mechanism *says*: its dense matrices and its guarantee, by brute force. The others look at what
+it *does*: labels released through the door, against the matrix that was stated. A prior is believed to be public, so
+these compare with the channel that the mechanism builds without labels, never with the one that a release carries: a
+door that lies about its channel is caught by its draws.
 
 >>> round(worst_log_ratio([[0.75, 0.25], [0.25, 0.75]]), 6)  # log 3
 1.098612
 >>> float(two_sided([50], 100, [0.5])[0])
 1.0
 
-Checks of what a mechanism says: its dense matrices and its guarantee, by brute force.
-
->>> from labeldp import RandomizedResponse
->>> from labeldp.testing import Subject
->>> list(privacy_holds(Subject(mechanism=RandomizedResponse(1.0))))
-[]
+Design notes. Three questions are statistical (frequencies, independence, freshness); each spends a third of
+`Subject.failure`, divided by the number of numbers it compares (Bonferroni). The tests are exact binomial ones.
 """
 
 from __future__ import annotations
@@ -45,6 +37,7 @@ from labeldp.mechanisms import Mechanism
 from labeldp.release import privatize as the_door
 from labeldp.testing.subject import Check, ConformanceError, Door, Subject, Trial
 
+#: How many checks share `Subject.failure`: frequencies, independence and freshness.
 STATISTICAL_CHECKS = 3
 #: Draws of each prior, label and layout. A probability near 1/2 that is wrong by 0.1 is then found: at a level of
 #: 1e-10, 6.5 standard deviations, and one is 0.5 / sqrt(2000) = 0.011.
@@ -59,18 +52,142 @@ SAME = 1e-9
 SAME_ASKED = 6
 #: No more labels than this are drawn to reach it: where outputs are that certain, the question is left open.
 MOST_LABELS = 1 << 18
+#: Sizes of the pieces in which examples are released again; the rest comes in one more.
 PIECES = (1, 7, 64, 200)
+#: A row of K entries sums to one within rounding: below 1e-12 even for thousands of classes.
+SUM_TOLERANCE = 1e-12
+#: The accuracy asked of a stated epsilon, and of an optimum; rounding is a millionth of it.
+STATED_TOLERANCE = 1e-9
+
+
+def check_mechanism(
+    mechanism: Mechanism,
+    *,
+    privatize: Door = the_door,
+    n_classes: int = 5,
+    prior: Any = None,
+    seed: int = 0,
+    failure: float = 1e-6,
+) -> None:
+    """Run every check on a mechanism; raise one `ConformanceError` that lists all that failed, or return None.
+
+    Parameters
+    ----------
+    mechanism : Mechanism
+        Yours or ours; only `channel`, `guarantee` and what is released with it are looked at.
+    privatize : callable
+        The function to release with, called as `labeldp.privatize` is; that one unless you test another.
+    n_classes : int
+        K, unless the mechanism states its own.
+    prior : array of shape (K,) or (R, K), optional
+        Priors to try; by default five that tempt a mechanism to err, if it takes a prior at all.
+    seed : int
+        Makes every draw that can be seeded reproducible.
+    failure : float
+        A sound mechanism is found at fault with this probability at most, over all checks together.
+
+    >>> import labeldp
+    >>> check_mechanism(labeldp.RandomizedResponse(1.0, n_classes=3))
+    """
+    subject = Subject(
+        mechanism=mechanism, privatize=privatize, n_classes=n_classes, prior=prior, seed=seed, failure=failure
+    )
+    _run(subject, _CHECKS)
+
+
+def check_optimal(mechanism: Mechanism, *, n_classes: int = 5, prior: Any = None) -> None:
+    """Raise `ConformanceError` unless the mechanism is right as often as any epsilon-private one can be.
+
+    Under each prior, the expected accuracy of its matrix must be max_k w_k to 1e-9 (see `RRWithPrior`).
+
+    >>> import labeldp
+    >>> check_optimal(labeldp.RRWithPrior(1.0), prior=[0.5, 0.3, 0.2], n_classes=3)
+    """
+    _run(Subject(mechanism=mechanism, n_classes=n_classes, prior=prior), (_OPTIMAL,))
+
+
+def mechanism_checks(*, optimal: bool = False) -> tuple[Check, ...]:
+    """Return the checks that every mechanism passes; with `optimal`, also that of a mechanism optimal for its prior."""
+    return (*_CHECKS, _OPTIMAL) if optimal else _CHECKS
+
+
+def _run(subject: Subject, checks: tuple[Check, ...]) -> None:
+    """Run the checks and raise once, with everything that was found."""
+    found = {check: faults for check in checks if (faults := check.faults(subject))}
+    if found:
+        reports = [check.report(subject, faults) for check, faults in found.items()]
+        message = f"{len(found)} of {len(checks)} checks failed\n" + "\n".join(reports)
+        raise ConformanceError(message, failed=tuple(check.name for check in found))
+
+
+def rows_are_distributions(subject: Subject) -> Iterator[str]:
+    """Entries in [0, 1], rows that sum to one."""
+    for trial in subject.one_of_each():
+        for row, matrix in matrices(subject, trial):
+            if not np.all((matrix >= 0) & (matrix <= 1 + SUM_TOLERANCE)):
+                yield f"{describe(trial, row)}: entries from {matrix.min()!r} to {matrix.max()!r}"
+            sums = matrix.sum(axis=1)
+            if not np.all(np.abs(sums - 1) <= SUM_TOLERANCE):
+                worst = int(np.argmax(np.abs(sums - 1)))
+                yield f"{describe(trial, row)}: the row of label {worst} sums to {float(sums[worst])!r}"
+
+
+def privacy_holds(subject: Subject) -> Iterator[str]:
+    """No output is more than e^epsilon times likelier under one label than under another.
+
+    A guarantee that is not pure has an infinite `epsilon()` and passes: this check judges pure promises.
+    """
+    promised = subject.mechanism.guarantee.epsilon()
+    for trial in subject.one_of_each():
+        for row, matrix in matrices(subject, trial):
+            exact = worst_log_ratio(matrix)
+            if not exact <= promised + rounding_of(promised):
+                yield f"{describe(trial, row)}: log-ratio {exact!r}, promised {promised!r}"
+
+
+def epsilon_is_exact(subject: Subject) -> Iterator[str]:
+    """`channel.epsilon` is the worst log-ratio of the matrices of its examples."""
+    for trial in subject.one_of_each():
+        exact = max(worst_log_ratio(matrix) for _, matrix in matrices(subject, trial))
+        stated = subject.channel(trial).epsilon
+        if not (stated == exact or abs(stated - exact) <= STATED_TOLERANCE):
+            yield f"{trial.layout}: states {stated!r}, matrices have {exact!r}"
+
+
+def is_optimal(subject: Subject) -> Iterator[str]:
+    """Pr[output = label], label ~ prior, is max_k w_k: what no epsilon-private mechanism exceeds (Theorem 3)."""
+    epsilon = subject.mechanism.guarantee.epsilon()
+    flat = np.full((1, subject.n_classes), 1.0 / subject.n_classes)
+    priors = flat if subject.priors is None else subject.priors
+    for trial in subject.one_of_each():
+        for row, matrix in matrices(subject, trial):
+            got = float(priors[row] @ np.diagonal(matrix))
+            best = best_accuracy(priors[row], epsilon)
+            if not abs(got - best) <= STATED_TOLERANCE:
+                yield f"{describe(trial, row)}: expected accuracy {got!r}, optimum {best!r}"
+
+
+def best_accuracy(prior: Floats, epsilon: float) -> float:
+    """Return max_k w_k, w_k = e^epsilon / (e^epsilon + k - 1) (p_(1) + ... + p_(k)), by sorting.
+
+    Written as 1 / (1 + (k - 1) e^-epsilon), which neither overflows nor loses anything at a large epsilon.
+
+    >>> best_accuracy(np.array([0.6, 0.4]), 0.0)
+    0.6
+    """
+    mass = np.cumsum(np.sort(np.asarray(prior, dtype=np.float64))[::-1])
+    return float((mass / (1 + np.arange(len(mass)) * math.exp(-epsilon))).max())
 
 
 def channel_ignores_labels(subject: Subject) -> Iterator[str]:
     """A release carries the channel that the mechanism builds without labels, whatever the labels are."""
     for trial in subject.one_of_each():
-        public = arrays_of(subject.channel(trial))
+        public = list_statements(subject.channel(trial))
         shifted = (trial.codes + 1) % subject.n_classes
         for codes in (trial.codes, shifted):
             other = Trial(layout=trial.layout, codes=codes, rows=trial.rows, prior=trial.prior, groups=trial.groups)
-            released = arrays_of(subject.release(other, rng=subject.seed).channel)
-            if not same_arrays(public, released):
+            released = list_statements(subject.release(other, rng=subject.seed).channel)
+            if not state_the_same(public, released):
                 yield f"{trial.layout}: the channel of the release is not the one built without labels"
 
 
@@ -80,14 +197,14 @@ def frequencies_match(subject: Subject) -> Iterator[str]:
     rows, codes = np.divmod(np.repeat(np.arange(cells), DRAWS), subject.n_classes)
     layouts = 1 if subject.priors is None else 3
     outputs = subject.channel(next(subject.one_of_each())).n_outputs
-    level = level_of(subject) / (layouts * cells * outputs)
+    level = share_failure(subject) / (layouts * cells * outputs)
     for trial in subject.trials(codes, rows):
-        counts = counted(trial, subject.release(trial, rng=subject.seed).codes, subject, outputs)
+        counts = count_outputs(trial, subject.release(trial, rng=subject.seed).codes, subject, outputs)
         for row, matrix in matrices(subject, trial):
             unlikely = two_sided(counts[row], DRAWS, matrix) <= level
             for label, output in np.argwhere(unlikely).tolist():
                 seen, stated = int(counts[row, label, output]), float(matrix[label, output])
-                yield f"{where(trial, row)}: {label} -> {output} {seen} times of {DRAWS}, stated probability {stated:.6g}"
+                yield f"{describe(trial, row)}: {label} -> {output} {seen} times of {DRAWS}, stated probability {stated:.6g}"
 
 
 def examples_are_independent(subject: Subject) -> Iterator[str]:
@@ -96,22 +213,22 @@ def examples_are_independent(subject: Subject) -> Iterator[str]:
     For lag L the examples are cut into blocks of 2 L and example i of the first half is paired with i + L. The pairs
     are disjoint, so the number that agree is binomial, with the probability sum_o T[y, o]^2.
     """
-    row, label = least_certain(subject)
+    row, label = find_least_certain(subject)
     codes, rows = np.full(EXAMPLES, label), np.full(EXAMPLES, row)
-    level = level_of(subject) / (len(LAGS) * (1 if subject.priors is None else 3))
+    level = share_failure(subject) / (len(LAGS) * (1 if subject.priors is None else 3))
     for trial in subject.trials(codes, rows):
         drawn = subject.release(trial, rng=subject.seed).codes
         chance = agreement(next(matrices(subject, trial))[1][label])
-        agree = np.array([agreeing(drawn, lag) for lag in LAGS])
+        agree = np.array([count_agreeing(drawn, lag) for lag in LAGS])
         unlikely = two_sided(agree[:, 0], agree[:, 1], np.full(len(LAGS), chance)) <= level
         for j in np.flatnonzero(unlikely):
             same, pairs = agree[j].tolist()
-            yield f"{where(trial, row)}: lag {LAGS[j]}: {same} of {pairs} pairs agree, expected share {chance:.6g}"
+            yield f"{describe(trial, row)}: lag {LAGS[j]}: {same} of {pairs} pairs agree, expected share {chance:.6g}"
 
 
 def secure_by_default(subject: Subject) -> Iterator[str]:
     """Without an rng the noise is fresh at every call, and the release says that it is not seeded."""
-    for trial in unsure_trials(subject):
+    for trial in make_unsure_trials(subject):
         first, second = subject.release(trial, rng=None), subject.release(trial, rng=None)
         if first.seeded or second.seeded:
             yield f"{trial.layout}: a release without rng is marked seeded"
@@ -121,7 +238,7 @@ def secure_by_default(subject: Subject) -> Iterator[str]:
 
 def seeds_reproduce(subject: Subject) -> Iterator[str]:
     """A seed gives the same labels again, another seed gives others, and the release says that it is seeded."""
-    for trial in unsure_trials(subject):
+    for trial in make_unsure_trials(subject):
         first, again, other = (subject.release(trial, rng=subject.seed + j) for j in (0, 0, 1))
         if not (first.seeded and again.seeded and other.seeded):
             yield f"{trial.layout}: a release with a seed is not marked seeded"
@@ -146,25 +263,38 @@ def pieces_equal_whole(subject: Subject) -> Iterator[str]:
             yield f"{trial.layout}: {len(differ)} of {len(whole)} labels differ, the first at {int(differ[0])}"
 
 
-def level_of(subject: Subject) -> float:
-    """Return what one statistical check may spend."""
+def share_failure(subject: Subject) -> float:
+    """Return the part of the subject's `failure` that one statistical check may spend."""
     return subject.failure / STATISTICAL_CHECKS
 
 
-def counted(trial: Trial, drawn: Any, subject: Subject, outputs: int) -> Int64s:
+def matrices(subject: Subject, trial: Trial) -> Iterator[tuple[int, Floats]]:
+    """Yield the dense matrix of each prior in a trial, from the channel that was built without labels."""
+    channel = subject.channel(trial)
+    rows, first = np.unique(trial.rows, return_index=True)
+    for row, example in zip(rows.tolist(), first.tolist(), strict=True):
+        yield row, np.asarray(channel.matrix(example), dtype=np.float64)
+
+
+def describe(trial: Trial, row: int) -> str:
+    """Return which prior in which layout, for messages."""
+    return f"{trial.layout}, row {row}"
+
+
+def count_outputs(trial: Trial, drawn: Any, subject: Subject, outputs: int) -> Int64s:
     """Return how often each output came out of each label under each prior: (rows, labels, outputs)."""
     shape = (subject.n_rows, subject.n_classes, outputs)
     cell = np.ravel_multi_index((trial.rows, trial.codes, np.asarray(drawn, dtype=np.int64)), shape)
     return np.bincount(cell, minlength=math.prod(shape)).reshape(shape)
 
 
-def agreeing(drawn: Any, lag: int) -> tuple[int, int]:
+def count_agreeing(drawn: Any, lag: int) -> tuple[int, int]:
     """Return how many of the disjoint pairs at this lag agree, and how many pairs there are."""
     blocks = np.asarray(drawn)[: len(drawn) // (2 * lag) * 2 * lag].reshape(-1, 2, lag)
     return int((blocks[:, 0] == blocks[:, 1]).sum()), int(blocks[:, 0].size)
 
 
-def least_certain(subject: Subject) -> tuple[int, int]:
+def find_least_certain(subject: Subject) -> tuple[int, int]:
     """Return the prior and label whose output is hardest to foresee: where repeated noise shows best."""
     chances: dict[tuple[int, int], float] = {}
     for trial in subject.one_of_each():
@@ -173,27 +303,27 @@ def least_certain(subject: Subject) -> tuple[int, int]:
     return min(chances, key=lambda place: chances[place])
 
 
-def unsure_trials(subject: Subject) -> Iterator[Trial]:
+def make_unsure_trials(subject: Subject) -> Iterator[Trial]:
     """Yield trials with so many labels that two releases are hardly ever the same (see `SAME`).
 
     Where outputs are certain (epsilon = inf, a constant answer) or nearly so, one label is left to see the marks by.
     """
-    row, label = least_certain(subject)
+    row, label = find_least_certain(subject)
     chance = max(
         agreement(matrix[label]) for t in subject.one_of_each() for r, matrix in matrices(subject, t) if r == row
     )
-    same = min(SAME, level_of(subject) / SAME_ASKED)
+    same = min(SAME, share_failure(subject) / SAME_ASKED)
     needed = MOST_LABELS + 1 if chance >= 1 else math.ceil(math.log(same) / math.log(chance))
     n = needed if needed <= MOST_LABELS else 1
     return subject.trials(np.full(n, label), np.full(n, row))
 
 
-def arrays_of(channel: FiniteChannel) -> dict[str, Any]:
-    """Return everything that a channel states."""
+def list_statements(channel: FiniteChannel) -> dict[str, Any]:
+    """Return everything that a channel states, as arrays and plain values by name."""
     return {**channel.header(), **channel.row_arrays(), **channel.example_arrays()}
 
 
-def same_arrays(one: dict[str, Any], other: dict[str, Any]) -> bool:
+def state_the_same(one: dict[str, Any], other: dict[str, Any]) -> bool:
     """Whether two channels state the same, bit for bit."""
     return one.keys() == other.keys() and all(np.array_equal(one[name], other[name]) for name in one)
 
@@ -246,84 +376,7 @@ def agreement(row: Any) -> float:
     return float(np.square(np.asarray(row, dtype=np.float64)).sum())
 
 
-#: A row of K entries sums to one within rounding: below 1e-12 even for thousands of classes.
-SUM_TOLERANCE = 1e-12
-#: The accuracy asked of a stated epsilon, and of an optimum; rounding is a millionth of it.
-STATED_TOLERANCE = 1e-9
-
-
-def rows_are_distributions(subject: Subject) -> Iterator[str]:
-    """Entries in [0, 1], rows that sum to one."""
-    for trial in subject.one_of_each():
-        for row, matrix in matrices(subject, trial):
-            if not np.all((matrix >= 0) & (matrix <= 1 + SUM_TOLERANCE)):
-                yield f"{where(trial, row)}: entries from {matrix.min()!r} to {matrix.max()!r}"
-            sums = matrix.sum(axis=1)
-            if not np.all(np.abs(sums - 1) <= SUM_TOLERANCE):
-                worst = int(np.argmax(np.abs(sums - 1)))
-                yield f"{where(trial, row)}: the row of label {worst} sums to {float(sums[worst])!r}"
-
-
-def privacy_holds(subject: Subject) -> Iterator[str]:
-    """No output is more than e^epsilon times likelier under one label than under another.
-
-    A guarantee that is not pure has an infinite `epsilon()` and passes: this check judges pure promises.
-    """
-    promised = subject.mechanism.guarantee.epsilon()
-    for trial in subject.one_of_each():
-        for row, matrix in matrices(subject, trial):
-            exact = worst_log_ratio(matrix)
-            if not exact <= promised + rounding_of(promised):
-                yield f"{where(trial, row)}: log-ratio {exact!r}, promised {promised!r}"
-
-
-def epsilon_is_exact(subject: Subject) -> Iterator[str]:
-    """`channel.epsilon` is the worst log-ratio of the matrices of its examples."""
-    for trial in subject.one_of_each():
-        exact = max(worst_log_ratio(matrix) for _, matrix in matrices(subject, trial))
-        stated = subject.channel(trial).epsilon
-        if not (stated == exact or abs(stated - exact) <= STATED_TOLERANCE):
-            yield f"{trial.layout}: states {stated!r}, matrices have {exact!r}"
-
-
-def is_optimal(subject: Subject) -> Iterator[str]:
-    """Pr[output = label], label ~ prior, is max_k w_k: what no epsilon-private mechanism exceeds (Theorem 3)."""
-    epsilon = subject.mechanism.guarantee.epsilon()
-    flat = np.full((1, subject.n_classes), 1.0 / subject.n_classes)
-    priors = flat if subject.priors is None else subject.priors
-    for trial in subject.one_of_each():
-        for row, matrix in matrices(subject, trial):
-            got = float(priors[row] @ np.diagonal(matrix))
-            best = best_accuracy(priors[row], epsilon)
-            if not abs(got - best) <= STATED_TOLERANCE:
-                yield f"{where(trial, row)}: expected accuracy {got!r}, optimum {best!r}"
-
-
-def best_accuracy(prior: Floats, epsilon: float) -> float:
-    """Return max_k w_k, w_k = e^epsilon / (e^epsilon + k - 1) (p_(1) + ... + p_(k)), by sorting.
-
-    Written as 1 / (1 + (k - 1) e^-epsilon), which neither overflows nor loses anything at a large epsilon.
-
-    >>> best_accuracy(np.array([0.6, 0.4]), 0.0)
-    0.6
-    """
-    mass = np.cumsum(np.sort(np.asarray(prior, dtype=np.float64))[::-1])
-    return float((mass / (1 + np.arange(len(mass)) * math.exp(-epsilon))).max())
-
-
-def matrices(subject: Subject, trial: Trial) -> Iterator[tuple[int, Floats]]:
-    """Yield the dense matrix of each prior in a trial, from the channel that was built without labels."""
-    channel = subject.channel(trial)
-    rows, first = np.unique(trial.rows, return_index=True)
-    for row, example in zip(rows.tolist(), first.tolist(), strict=True):
-        yield row, np.asarray(channel.matrix(example), dtype=np.float64)
-
-
-def where(trial: Trial, row: int) -> str:
-    """Return which prior in which layout, for messages."""
-    return f"{trial.layout}, row {row}"
-
-
+#: What every mechanism passes, in the order in which it is reported.
 _CHECKS = (
     Check(name="rows_are_distributions", promise="rows of every matrix sum to one", judge=rows_are_distributions),
     Check(name="privacy_holds", promise="no log-ratio exceeds the guarantee", judge=privacy_holds),
@@ -336,50 +389,3 @@ _CHECKS = (
     Check(name="pieces_equal_whole", promise="batches do not change the release", judge=pieces_equal_whole),
 )
 _OPTIMAL = Check(name="is_optimal", promise="no private mechanism is right more often", judge=is_optimal)
-
-
-def mechanism_checks(*, optimal: bool = False) -> tuple[Check, ...]:
-    """Return the checks that every mechanism passes; with `optimal`, also that of a mechanism optimal for its prior."""
-    return (*_CHECKS, _OPTIMAL) if optimal else _CHECKS
-
-
-def check_mechanism(
-    mechanism: Mechanism,
-    *,
-    privatize: Door = the_door,
-    n_classes: int = 5,
-    prior: Any = None,
-    seed: int = 0,
-    failure: float = 1e-6,
-) -> None:
-    """Run every check; raise one `ConformanceError` that lists all that failed, or return None.
-
-    See `Subject` for the parameters. A sound mechanism is found at fault with probability `failure` at most.
-
-    >>> import labeldp
-    >>> check_mechanism(labeldp.RandomizedResponse(1.0, n_classes=3))
-    """
-    subject = Subject(
-        mechanism=mechanism, privatize=privatize, n_classes=n_classes, prior=prior, seed=seed, failure=failure
-    )
-    _run(subject, _CHECKS)
-
-
-def check_optimal(mechanism: Mechanism, *, n_classes: int = 5, prior: Any = None) -> None:
-    """Raise `ConformanceError` unless the mechanism is right as often as any epsilon-private one can be.
-
-    Under each prior, the expected accuracy of its matrix must be max_k w_k to 1e-9 (see `RRWithPrior`).
-
-    >>> import labeldp
-    >>> check_optimal(labeldp.RRWithPrior(1.0), prior=[0.5, 0.3, 0.2], n_classes=3)
-    """
-    _run(Subject(mechanism=mechanism, n_classes=n_classes, prior=prior), (_OPTIMAL,))
-
-
-def _run(subject: Subject, checks: tuple[Check, ...]) -> None:
-    """Run the checks and raise once, with everything that was found."""
-    found = {check: faults for check in checks if (faults := check.faults(subject))}
-    if found:
-        reports = [check.report(subject, faults) for check, faults in found.items()]
-        message = f"{len(found)} of {len(checks)} checks failed\n" + "\n".join(reports)
-        raise ConformanceError(message, failed=tuple(check.name for check in found))
