@@ -15,7 +15,7 @@ import pytest
 
 import labeldp.data
 from labeldp.data import Dataset, load, names
-from labeldp.data.dataset import MOST_CATEGORIES, expect, find, held_out, read_idx, table_matrices
+from labeldp.data.dataset import MOST_CATEGORIES, choose_test_rows, encode_tables, expect, find_files, read_idx
 from labeldp.data.loaders import SHAPES
 from labeldp.errors import LabelDPError
 
@@ -257,7 +257,7 @@ def test_npz_with_pickled_objects_is_refused(tmp_path):
 def test_expect_and_find_accept_what_is_right(tmp_path):
     (tmp_path / "set").mkdir()
     (tmp_path / "set" / "a").write_bytes(b"")
-    assert find("set", ("a.gz",), directory=tmp_path) == [tmp_path / "set" / "a"]
+    assert find_files("set", ("a.gz",), directory=tmp_path) == [tmp_path / "set" / "a"]
     expect(tmp_path, "rows", want=1, got=1)
 
 
@@ -304,7 +304,7 @@ def test_table_of_a_multilabel_set_has_a_column_a_label():
 def test_matrix_is_fitted_on_train_alone_and_takes_unknown_categories():
     train = pa.table({"age": [1.0, 3.0], "town": ["b", "a"]})
     test = pa.table({"age": [5.0], "town": ["elsewhere"]})
-    matrices = table_matrices(train, test, categorical=["town"], numeric=["age"])
+    matrices = encode_tables(train, test, categorical=["town"], numeric=["age"])
     assert matrices.train.tolist() == [[-1, 0, 1], [1, 1, 0]]
     assert matrices.test.tolist() == [[3, 0, 0]]
 
@@ -312,7 +312,7 @@ def test_matrix_is_fitted_on_train_alone_and_takes_unknown_categories():
 def test_matrix_shares_a_column_among_rare_categories():
     values = [str(i) for i in range(200)] + ["common"] * 3
     table = pa.table({"code": values})
-    encoded = table_matrices(table, table, categorical=["code"], numeric=[]).train
+    encoded = encode_tables(table, table, categorical=["code"], numeric=[]).train
     assert encoded.shape == (203, MOST_CATEGORIES)
     assert (encoded.sum(axis=1) == 1).all()
     assert encoded[:200, -1].sum() > 100
@@ -320,8 +320,8 @@ def test_matrix_shares_a_column_among_rare_categories():
 
 def test_matrix_takes_missing_categories_and_no_columns_at_all():
     table = pa.table({"code": pa.array(["a", None]), "empty": pa.array([1, 2])})
-    assert table_matrices(table, table, categorical=["code"], numeric=[]).train.tolist() == [[1, 0], [0, 1]]
-    assert table_matrices(table, table, categorical=[], numeric=[]).train.shape == (2, 0)
+    assert encode_tables(table, table, categorical=["code"], numeric=[]).train.tolist() == [[1, 0], [0, 1]]
+    assert encode_tables(table, table, categorical=[], numeric=[]).train.shape == (2, 0)
 
 
 def test_adult_matrix_is_standardised_and_the_same_object_twice():
@@ -355,7 +355,7 @@ def test_arrays_in_the_unit_interval_stay_and_others_are_scaled():
 
 def test_split_is_frozen():
     # The first eight test positions; SplitMix64's finaliser of i + 0x9E37..., computed with Python's whole numbers below.
-    chosen = np.flatnonzero(held_out(np.arange(60), share=0.2)).tolist()
+    chosen = np.flatnonzero(choose_test_rows(np.arange(60), share=0.2)).tolist()
 
     def word(i: int) -> int:
         full = 2**64
@@ -371,5 +371,5 @@ def test_split_is_frozen():
 def test_split_share_and_ends():
     keys = np.arange(100_000)
     # Deterministic; a fair hash would miss 20,000 by more than 700 with probability 3e-8 (5.5 standard deviations).
-    assert abs(int(held_out(keys, share=0.2).sum()) - 20_000) < 700
-    assert not held_out(keys, share=0.0).any()
+    assert abs(int(choose_test_rows(keys, share=0.2).sum()) - 20_000) < 700
+    assert not choose_test_rows(keys, share=0.0).any()

@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from labeldp.data import LabelProfile, check_label, check_row_ids, label_profile, open_table
-from labeldp.data import label_column as _labels
-from labeldp.data import label_column as _row_ids
+from labeldp.data import check_label, check_row_ids, label_column, label_profile, open_table
+from labeldp.data.label_column import LabelProfile
 from labeldp.errors import LabelDPError
 
 
@@ -32,7 +31,7 @@ def profiled(folder, values):
 @given(values=st.lists(st.sampled_from(["a", "b", "c", None]), min_size=1, max_size=40), batch=st.integers(1, 9))
 def test_profile_counts_as_python_does_in_any_batching(values, batch, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_labels, "PROFILE_ROWS", batch)
+        patch.setattr(label_column, "PROFILE_ROWS", batch)
         profile = profiled(tmp_path_factory.mktemp("profile"), pa.array(values, pa.string()))
     assert profile.counts == Counter(value for value in values if value is not None)
     assert (profile.rows, profile.missing, profile.complete) == (len(values), values.count(None), True)
@@ -56,12 +55,12 @@ def test_profile_of_each_type(values, dtype, numeric, tmp_path):
 
 def test_profile_stops_counting_but_not_the_rows(tmp_path):
     profile = profiled(tmp_path, np.arange(30_000))
-    assert (profile.n_values, profile.complete, profile.rows) == (_labels.MOST_COUNTED + 1, False, 30_000)
+    assert (profile.n_values, profile.complete, profile.rows) == (label_column.MOST_COUNTED + 1, False, 30_000)
 
 
 def test_profile_at_the_limit_is_complete(tmp_path):
-    profile = profiled(tmp_path, np.repeat(np.arange(_labels.MOST_COUNTED), 2))
-    assert (profile.n_values, profile.complete) == (_labels.MOST_COUNTED, True)
+    profile = profiled(tmp_path, np.repeat(np.arange(label_column.MOST_COUNTED), 2))
+    assert (profile.n_values, profile.complete) == (label_column.MOST_COUNTED, True)
 
 
 def test_profile_repr_hides_counts(tmp_path):
@@ -154,8 +153,8 @@ def test_row_ids_agree_with_a_set_in_any_number_of_passes(ids, text, tmp_path_fa
     values = pa.array([str(i) for i in ids]) if text else pa.array(ids, pa.int64())
     source = stored(tmp_path_factory.mktemp("ids"), values)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_row_ids, "IDS_AT_ONCE", 4)
-        patch.setattr(_row_ids, "ID_ROWS", 5)
+        patch.setattr(label_column, "IDS_AT_ONCE", 4)
+        patch.setattr(label_column, "ID_ROWS", 5)
         if len(set(ids)) == len(ids):
             check_row_ids(source, "label")
         else:
@@ -172,7 +171,7 @@ def test_duplicate_message_has_one_example_and_counts(tmp_path):
 
 
 def test_colliding_hashes_of_text_are_not_duplicates(tmp_path, monkeypatch):
-    monkeypatch.setattr(_row_ids, "hash", len, raising=False)  # every id of one length collides
+    monkeypatch.setattr(label_column, "hash", len, raising=False)  # every id of one length collides
     source = stored(tmp_path, ["aa", "bb", "cc"])
     check_row_ids(source, "label")
     with pytest.raises(LabelDPError, match="got 'bb' 2 times"):

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from labeldp.data import tables as _write
 from labeldp.data import write_table
 from labeldp.errors import LabelDPError
 
@@ -142,9 +141,15 @@ def test_no_room_is_a_clear_error_and_leaves_nothing(tmp_path):
     assert left_in(tmp_path) == []
 
 
-def test_a_full_device_is_no_room_and_other_errors_pass(tmp_path):
-    # /dev/full answers every write with ENOSPC.
-    with pytest.raises(LabelDPError, match="got No space left on device"), _write._no_room(tmp_path):
-        Path("/dev/full").write_bytes(b"x")
-    with pytest.raises(IsADirectoryError), _write._no_room(tmp_path):
-        tmp_path.open("wb")
+@pytest.mark.parametrize(
+    ("number", "kind", "words"),
+    [(errno.ENOSPC, LabelDPError, "got No space left on device"), (errno.EIO, OSError, "Input/output error")],
+)
+def test_a_full_device_is_no_room_and_other_errors_pass(number, kind, words, tmp_path, monkeypatch):
+    def fail(_):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(kind, match=words):
+        write_table([BATCH], BATCH.schema, tmp_path / "out.parquet")
+    assert left_in(tmp_path) == []

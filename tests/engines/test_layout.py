@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from labeldp.data.label_column import joined_profile, label_profile
+from labeldp.data.label_column import join_profiles, label_profile
 from labeldp.data.tables import UrlPath, open_table, place_of
 from labeldp.engines import privatize_table
 from labeldp.engines.job import opened, sealed
@@ -48,7 +48,7 @@ def test_profiles_and_counts_of_pieces_add_up(path: Path, table: pa.Table, monke
     monkeypatch.setattr("labeldp.engines.rows.SPAN_ROWS", 1500)
     source = open_table(path)
     first, second, third = (label_profile(span.of(source), "level") for span in spans_of(source))
-    joined, whole = joined_profile(third, joined_profile(first, second)), label_profile(source, "level")
+    joined, whole = join_profiles(third, join_profiles(first, second)), label_profile(source, "level")
     assert (joined.rows, joined.missing, dict(joined.counts), joined.complete) == (
         whole.rows,
         whole.missing,

@@ -9,8 +9,16 @@ from sklearn.datasets import load_digits
 from sklearn.exceptions import NotFittedError
 
 from labeldp.errors import LabelDPError
-from labeldp.features import PRESETS, PatchFeatures
-from labeldp.features.transforms import Bank, learn_bank, patches_of, pooled_responses, signed_kmeans, whitening
+from labeldp.features import PatchFeatures
+from labeldp.features.transforms import (
+    PRESETS,
+    Bank,
+    cut_patches,
+    fit_whitening,
+    learn_bank,
+    pool_responses,
+    signed_kmeans,
+)
 from labeldp.kernels import bin_edges, pool_rectified
 
 SMALL = {"filters": ((4, 6), (5, 3)), "n_components": 12, "random_state": 0}
@@ -66,12 +74,12 @@ def test_responses_are_convolutions():
     rng = np.random.default_rng(2)
     images = rng.normal(size=(2, 9, 8, 1)).astype(np.float32)
     weights = rng.normal(size=(9, 2)).astype(np.float32)
-    responses = patches_of(images, 3) @ weights
+    responses = cut_patches(images, 3) @ weights
     for image in range(2):
         for m in range(2):
             expected = correlate2d(images[image, :, :, 0], weights[:, m].reshape(3, 3), mode="valid")
             np.testing.assert_allclose(responses[image, :, :, m], expected, atol=1e-4)
-    pooled = pooled_responses(images, [Bank(size=3, weights=weights, threshold=0.2)])
+    pooled = pool_responses(images, [Bank(size=3, weights=weights, threshold=0.2)])
     np.testing.assert_allclose(pooled**2, plain_pooling(responses, 0.2, 4).reshape(2, -1), atol=1e-4)
 
 
@@ -191,7 +199,7 @@ def test_whitened_patches_are_white_and_blind_to_brightness():
     rng = np.random.default_rng(4)
     patches = (rng.normal(size=(5000, 9)) @ rng.normal(size=(9, 9))).astype(np.float32)
     patches -= patches.mean(axis=1, keepdims=True)
-    whitener = whitening(patches)
+    whitener = fit_whitening(patches)
     np.testing.assert_allclose(whitener @ np.ones(9), 0.0, atol=1e-5)
     spread = np.linalg.eigvalsh(np.cov((patches @ whitener.T).T))[1:]
     assert (spread < 1.0 + 1e-3).all()

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from labeldp.data import StateCases
+from labeldp.data.loaders import StateCases
 from labeldp.random import NoiseKey
 from labeldp.selection import Histogram
 from studies import StudyRow, read_result

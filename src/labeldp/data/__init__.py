@@ -8,22 +8,22 @@
 >>> X_train.shape[0] == len(dataset.y_train)
 True
 
+Where to read on. `dataset`: what a data set is. `loaders`: the data sets by name. `tables`: CSV and Parquet, read in batches
+and written whole. `label_column`: whether a column can be released, and whether row ids differ.
+
 Design notes. This room stands before the door: it handles raw labels as plain columns, for their owner. What leaves
 it towards others goes through `labeldp.privatize` or `labeldp.measure`. Nothing here uses the network.
 """
 
 from __future__ import annotations
 
-from labeldp.data.dataset import Dataset, Matrices
-from labeldp.data.label_column import LabelProfile, check_label, check_row_ids, label_profile
-from labeldp.data.loaders import StateCases, load, names, us_covid
+from labeldp.data.dataset import Dataset
+from labeldp.data.label_column import check_label, check_row_ids, label_profile
+from labeldp.data.loaders import load, names, us_covid
 from labeldp.data.tables import TableSource, column, open_table, write_table
 
 __all__ = [
     "Dataset",
-    "LabelProfile",
-    "Matrices",
-    "StateCases",
     "TableSource",
     "check_label",
     "check_row_ids",

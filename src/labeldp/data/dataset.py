@@ -16,39 +16,21 @@
 ... )
 Dataset('tiny', 3 train + 1 test rows, 2 features, 2 classes of `ill`)
 
+The chapter has three parts: the data set itself, its features as numbers (`Dataset.matrix`), and what the loaders read
+files with: where they are, what they must hold, and which rows are the test part.
+
 Design notes. Labels are codes (position in `classes`), or an indicator matrix with a column per class for multi-label
 sets, so that one mechanism serves every set. Tables of mixed columns stay `pyarrow.Table`, because pandas is not a
-dependency and text as a float matrix is a decision of the modeller; `matrix` makes the plain decision for those who
-want a linear model at once. The repr counts rows and shows no label: data sets are printed in notebooks.
+dependency and text as a float matrix is a decision of the modeller; `matrix` makes the plain, label-free decision for
+those who want a linear model at once. Its columns come numeric first, then categories in order. The repr counts rows and
+shows no label: data sets are printed in notebooks.
 
-Mixed tables as numbers: the plain, label-free encoding that lets a linear model run at once.
+Nothing is ever downloaded: a library about privacy does not call out on its own. No pickle is read.
 
->>> import pyarrow as pa
->>> train = pa.table({"age": [20, 40], "sex": ["f", "m"]})
->>> table_matrices(train, train, categorical=["sex"], numeric=["age"]).train
-array([[-1.,  1.,  0.],
-       [ 1.,  0.,  1.]], dtype=float32)
-
-Design notes. Everything is fitted on the train features alone. Columns come numeric first, then categories in order.
-
-Where the files of a data set are, and one clear error when they are not, or are not what they should be.
-
->>> find("mnist", ("train-images-idx3-ubyte.gz",), directory="no/such/folder")
-Traceback (most recent call last):
-...
-labeldp.errors.LabelDPError: load: `directory` must hold mnist/train-images-idx3-ubyte.gz, got no such file. Looked in no/such/folder/mnist. ...
-
-Design notes. Nothing is ever downloaded: a library about privacy does not call out on its own. No pickle is read.
-
-A train/test split that depends on positions or identities alone, and is the same in every version of everything.
-
->>> held_out(np.arange(10), share=0.3).astype(int).tolist()
-[0, 0, 0, 1, 0, 0, 0, 0, 0, 0]
-
-Design notes. Random generators may change their streams between releases; this hash may not. A row is in the test
-part when the hash of its key, a whole number, falls below share * 2**64, so all rows of one person, given the
-person's number as key, land on one side. SplitMix64's finaliser: Steele, Lea and Flood, "Fast splittable
-pseudorandom number generators", OOPSLA 2014.
+Random generators may change their streams between releases; the hash that splits train from test may not. A row is in the
+test part when the hash of its key falls below share * 2**64, so all rows of one person, given the person's number as key,
+land on one side. SplitMix64's finaliser: Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA
+2014.
 """
 
 from __future__ import annotations
@@ -146,11 +128,11 @@ class Dataset:
     @cached_property
     def _matrices(self) -> Matrices:
         if not self.is_table:
-            return array_matrices(self.X_train, self.X_test)
+            return scale_arrays(self.X_train, self.X_test)
         features = [name for name in self.feature_names if name not in self.identifiers]
         categorical = [name for name in features if name in self.categorical]
         numeric = [name for name in features if name not in self.categorical]
-        return table_matrices(self.X_train, self.X_test, categorical=categorical, numeric=numeric)
+        return encode_tables(self.X_train, self.X_test, categorical=categorical, numeric=numeric)
 
     def table(self, *, part: str = "train") -> Any:
         """Return features and the label column, in words, as one `pyarrow.Table`: what an owner has on disk.
@@ -180,32 +162,41 @@ class Matrices(NamedTuple):
     test: Floats
 
 
-def array_matrices(train: Any, test: Any) -> Matrices:
+def scale_arrays(train: Any, test: Any) -> Matrices:
     """Return arrays as float32: as they are when train lies in [0, 1], otherwise centred and scaled by column."""
     if train.size == 0 or (train.min() >= 0 and train.max() <= 1):
         return Matrices(np.asarray(train, np.float32), np.asarray(test, np.float32))
-    return _scaled(np.asarray(train), np.asarray(test))
+    return _scale(np.asarray(train), np.asarray(test))
 
 
-def table_matrices(train: Any, test: Any, *, categorical: list[str], numeric: list[str]) -> Matrices:
-    """Return `pyarrow` tables as float32: numeric columns scaled, then each category as a column of zeros and ones."""
+def encode_tables(train: Any, test: Any, *, categorical: list[str], numeric: list[str]) -> Matrices:
+    """Return `pyarrow` tables as float32: numeric columns scaled, then each category as a column of zeros and ones.
+
+    Everything is fitted on the train features alone. A column has at most `MOST_CATEGORIES` categories; rarer ones share
+    the last.
+
+    >>> train = pa.table({"age": [20, 40], "sex": ["f", "m"]})
+    >>> encode_tables(train, train, categorical=["sex"], numeric=["age"]).train
+    array([[-1.,  1.,  0.],
+           [ 1.,  0.,  1.]], dtype=float32)
+    """
     blocks = []
     if numeric:
-        blocks.append(_scaled(_numbers(train, numeric), _numbers(test, numeric)))
+        blocks.append(_scale(_stack_numbers(train, numeric), _stack_numbers(test, numeric)))
     if categorical:
-        codes = [_codes(train[name], test[name]) for name in categorical]
-        blocks.append(_one_hot(np.column_stack([c[0] for c in codes]), np.column_stack([c[1] for c in codes])))
+        codes = [_number_values(train[name], test[name]) for name in categorical]
+        blocks.append(_encode_one_hot(np.column_stack([c[0] for c in codes]), np.column_stack([c[1] for c in codes])))
     if not blocks:
         return Matrices(np.empty((train.num_rows, 0), np.float32), np.empty((test.num_rows, 0), np.float32))
     return Matrices(np.hstack([b.train for b in blocks]), np.hstack([b.test for b in blocks]))
 
 
-def _numbers(table: Any, names: list[str]) -> Any:
+def _stack_numbers(table: Any, names: list[str]) -> Any:
     return np.column_stack([np.asarray(table[name].to_numpy(), dtype=np.float64) for name in names])
 
 
-def _codes(train: Any, test: Any) -> tuple[Any, Any]:
-    """Each value's position among the sorted values of train, -1 for one that train lacks.
+def _number_values(train: Any, test: Any) -> tuple[Any, Any]:
+    """Return each value's position among the sorted values of train, -1 for one that train lacks.
 
     The encoder sorts whole numbers many times faster than text, and the columns come out in the same order.
     """
@@ -216,14 +207,14 @@ def _codes(train: Any, test: Any) -> tuple[Any, Any]:
     return first, second
 
 
-def _scaled(train: Any, test: Any) -> Matrices:
+def _scale(train: Any, test: Any) -> Matrices:
     from sklearn.preprocessing import StandardScaler
 
     scaler = StandardScaler().fit(train.astype(np.float64))
     return Matrices(scaler.transform(train).astype(np.float32), scaler.transform(test).astype(np.float32))
 
 
-def _one_hot(train: Any, test: Any) -> Matrices:
+def _encode_one_hot(train: Any, test: Any) -> Matrices:
     from sklearn.preprocessing import OneHotEncoder
 
     encoder = OneHotEncoder(
@@ -232,19 +223,29 @@ def _one_hot(train: Any, test: Any) -> Matrices:
     return Matrices(encoder.fit_transform(train), encoder.transform(test))
 
 
+#: The environment variable that names the folder of data sets.
 VARIABLE = "LABELDP_DATA"
 
 #: What a file that is cut short, of another kind or of another data set makes its reader raise.
 DAMAGE = (OSError, EOFError, zlib.error, zipfile.BadZipFile, ValueError, KeyError, IndexError, UnicodeDecodeError)
 
 
-def find(name: str, files: tuple[str, ...], *, directory: str | os.PathLike[str] | None) -> list[Path]:
-    """Return the paths of `files` in ``directory/name``; each may also be there without its ``.gz``."""
-    root = _root(name, files, directory)
-    return [_existing(root, name, file) for file in files]
+def find_files(name: str, files: tuple[str, ...], *, directory: str | os.PathLike[str] | None) -> list[Path]:
+    """Return the paths of `files` in ``directory/name``; each may also be there without its ``.gz``.
+
+    Without a directory the environment variable LABELDP_DATA names it. A file that is not there is an error that says
+    where was looked.
+
+    >>> find_files("mnist", ("train-images-idx3-ubyte.gz",), directory="no/such/folder")
+    Traceback (most recent call last):
+    ...
+    labeldp.errors.LabelDPError: load: `directory` must hold mnist/train-images-idx3-ubyte.gz, got no such file. Looked in no/such/folder/mnist. ...
+    """
+    root = _choose_folder(name, files, directory)
+    return [_find_file(root, name, file) for file in files]
 
 
-def _root(name: str, files: tuple[str, ...], directory: str | os.PathLike[str] | None) -> Path:
+def _choose_folder(name: str, files: tuple[str, ...], directory: str | os.PathLike[str] | None) -> Path:
     named = directory if directory is not None else os.environ.get(VARIABLE)
     if named:
         return Path(named)
@@ -252,7 +253,7 @@ def _root(name: str, files: tuple[str, ...], directory: str | os.PathLike[str] |
     raise invalid("load", "directory", f"name the folder of data sets to load {name!r}", got=None, fix=fix)
 
 
-def _existing(root: Path, name: str, file: str) -> Path:
+def _find_file(root: Path, name: str, file: str) -> Path:
     for candidate in (file, file.removesuffix(".gz")):
         if (root / name / candidate).is_file():
             return root / name / candidate
@@ -261,7 +262,7 @@ def _existing(root: Path, name: str, file: str) -> Path:
 
 
 @contextmanager
-def reading(path: Path, content: str) -> Iterator[None]:
+def explain_damage(path: Path, content: str) -> Iterator[None]:
     """Turn whatever a damaged or foreign file makes its reader raise into one error that says what was expected."""
     try:
         yield
@@ -275,20 +276,20 @@ def reading(path: Path, content: str) -> Iterator[None]:
 
 
 def expect(path: Path, what: str, *, want: object, got: object) -> None:
-    """Refuse a file that is readable but not the one it should be."""
+    """Refuse a file that can be read but is not the one it should be: `what` is `got` where it must be `want`."""
     if want != got:
         fix = "This is another file than the one known by that name, or a part of it."
         raise invalid("load", path.name, f"have {what} {want}", got=got, fix=fix)
 
 
 def read_bytes(path: Path) -> bytes:
-    """The content, unpacked when the name ends in ``.gz``."""
+    """Return the content, unpacked when the name ends in ``.gz``."""
     return gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
 
 
 def read_idx(path: Path, *, shape: tuple[int, ...]) -> npt.NDArray[np.uint8]:
     """Read an idx file of bytes: 0, 0, 8, the number of axes, each axis as a big-endian int32, then the bytes."""
-    with reading(path, "an idx file of bytes"):
+    with explain_damage(path, "an idx file of bytes"):
         content = read_bytes(path)
         expect(path, "the magic number", want=bytes([0, 0, 8, len(shape)]), got=content[:4])
         start = 4 + 4 * len(shape)
@@ -299,12 +300,18 @@ def read_idx(path: Path, *, shape: tuple[int, ...]) -> npt.NDArray[np.uint8]:
 
 def read_npz(path: Path, keys: tuple[str, ...]) -> list[npt.NDArray[Any]]:
     """Read the named arrays of an npz file; pickled content is refused by NumPy."""
-    with reading(path, f"an npz file with {', '.join(keys)}"), np.load(path, allow_pickle=False) as arrays:
+    with explain_damage(path, f"an npz file with {', '.join(keys)}"), np.load(path, allow_pickle=False) as arrays:
         return [arrays[key] for key in keys]
 
 
-def held_out(keys: npt.NDArray[Any], *, share: float) -> npt.NDArray[np.bool_]:
-    """Return which rows are test rows: about `share` of the distinct keys."""
+def choose_test_rows(keys: npt.NDArray[Any], *, share: float) -> npt.NDArray[np.bool_]:
+    """Return which rows are test rows: about `share` of the distinct keys, by a hash that never changes.
+
+    Give a key to each row, a whole number: its position, or the number of a person whose rows must stay together.
+
+    >>> choose_test_rows(np.arange(10), share=0.3).astype(int).tolist()
+    [0, 0, 0, 1, 0, 0, 0, 0, 0, 0]
+    """
     word = keys.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
     word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     word = (word ^ (word >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

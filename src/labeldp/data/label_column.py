@@ -1,4 +1,4 @@
-"""A look over the label column before anything is spent: whether it can be released at all.
+"""A look over the label column and the row ids before anything is spent: whether a table can be released at all.
 
 >>> profile = LabelProfile(column="ill", dtype="string", numeric=False, rows=5, missing=1, counts={"no": 2, "yes": 2})
 >>> profile
@@ -10,20 +10,15 @@ labeldp.errors.LabelDPError: ill: `label` must have no missing values, got 1 mis
 >>> check_label(profile, missing="drop")
 ('no', 'yes')
 
-Design notes. The profile is the owner's and is not private: it holds exact counts of raw labels. It is never saved
-with a release, and its repr hides the counts. One pass over one column; at most `MOST_COUNTED` values are held. The
-set of classes becomes public with a release, whatever the noise: that is why a value that one row alone has is
-refused unless its owner lists it as a class that was known beforehand.
+Design notes. *Labels.* The profile is the owner's and is not private: it holds exact counts of raw labels. It is never
+saved with a release, and its repr hides the counts. One pass over one column; at most `MOST_COUNTED` values are held. The
+set of classes becomes public with a release, whatever the noise: that is why a value that one row alone has is refused
+unless its owner lists it as a class that was known beforehand.
 
-Row numbers must differ: the ledger knows a label set by them, and a row given twice is released twice.
-
->>> import numpy as np
->>> _repeated(np.array([3, 1, 3, 3]))
-(array([3]), 2)
-
-Design notes. At most `IDS_AT_ONCE` ids are in memory: a longer table is read several times, each pass taking the ids
-of one residue of a hash. Whole numbers are their own key. Text is keyed by a 64-bit hash, and keys that meet are
-confirmed on the ids themselves in one more pass, so that a collision is never reported as a duplicate.
+*Row ids.* They must differ: the ledger knows a label set by them, and a row given twice is released twice. At most
+`IDS_AT_ONCE` ids are in memory: a longer table is read several times, each pass taking the ids of one residue of a hash.
+Whole numbers are their own key. Text is keyed by a 64-bit hash, and keys that meet are confirmed on the ids themselves in
+one more pass, so that a collision is never reported as a duplicate.
 """
 
 from __future__ import annotations
@@ -45,13 +40,17 @@ from labeldp.validate import check_choice
 
 #: Counting stops past this many values: more are not classes, and a table of ids must not fill the memory.
 MOST_COUNTED = 10_000
-
 #: A numeric column with more values than this is a quantity, to be binned; the largest class sets in use that are
 #: numbered rather than named have a thousand.
 MOST_NUMERIC = 1_000
-
 #: Value counts of longer batches cost less per row; the column alone is read, so a batch stays near 10 MB.
 PROFILE_ROWS = 2**18
+#: 128 MB of 64-bit keys, and as much again to sort them.
+IDS_AT_ONCE = 2**24
+#: Candidates that one pass confirms: enough to find a true duplicate among chance collisions of 64-bit hashes.
+MOST_CANDIDATES = 1_000
+#: Rows of a batch of ids.
+ID_ROWS = 2**18
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,9 +72,12 @@ class LabelProfile:
 
 
 def label_profile(source: TableSource, label: str) -> LabelProfile:
-    """Count the values of a label column in one pass that reads no other column. NaN counts as missing."""
+    """Return how often each value of a label column occurs, from one pass that reads no other column.
+
+    NaN counts as missing. Counting stops at `MOST_COUNTED` values; rows and missing values are counted to the end.
+    """
     source.require(label)
-    dtype = _value_type(source, label)
+    dtype = _check_value_type(source, label)
     rows = missing = 0
     counts: Counter[Any] = Counter()
     for batch in source.batches(columns=[label], batch_rows=PROFILE_ROWS):
@@ -84,7 +86,7 @@ def label_profile(source: TableSource, label: str) -> LabelProfile:
         absent = pc.is_null(values, nan_is_null=True)
         missing += pc.sum(absent).as_py() or 0
         if len(counts) <= MOST_COUNTED:
-            _count(counts, values.filter(pc.invert(absent)))
+            _add_counts(counts, values.filter(pc.invert(absent)))
     return LabelProfile(
         column=label,
         dtype=str(dtype),
@@ -96,7 +98,7 @@ def label_profile(source: TableSource, label: str) -> LabelProfile:
     )
 
 
-def joined_profile(first: LabelProfile, second: LabelProfile) -> LabelProfile:
+def join_profiles(first: LabelProfile, second: LabelProfile) -> LabelProfile:
     """Return the profile of two pieces of one column together."""
     counts = Counter(first.counts)
     counts.update(second.counts)
@@ -114,10 +116,17 @@ def check_label(
 ) -> tuple[Any, ...]:
     """Return the classes of a label column, sorted (or as listed), or say why it cannot be released.
 
-    `missing` is "error" or "drop" (the caller leaves those rows out). `classes` lists classes that are public
-    knowledge; then rare values among them are welcome and any other value is refused. In order: an unknown choice,
-    no rows with a label, missing values, values outside `classes`, too many values, one value only, a value that one
-    row alone has.
+    Parameters
+    ----------
+    profile : LabelProfile
+        From `label_profile`.
+    missing : "error" or "drop"
+        What to do about rows without a label; with "drop" the caller leaves them out.
+    classes : sequence, optional
+        Classes that are public knowledge; then rare values among them are welcome and any other value is refused.
+
+    Refused, in this order: an unknown choice, no rows with a label, missing values, values outside `classes`, too many
+    values, one value only, a value that one row alone has.
     """
     check_choice(profile.column, "missing", missing, ("error", "drop"))
     _check_missing(profile, missing)
@@ -129,7 +138,8 @@ def check_label(
     return tuple(sorted(profile.counts))
 
 
-def _value_type(source: TableSource, label: str) -> Any:
+def _check_value_type(source: TableSource, label: str) -> Any:
+    """Return the type of the values of a column, which must not be lists or structures."""
     dtype = source.schema.field(label).type
     inner = dtype.value_type if pa.types.is_dictionary(dtype) else dtype
     if pa.types.is_nested(inner):
@@ -138,7 +148,7 @@ def _value_type(source: TableSource, label: str) -> Any:
     return inner
 
 
-def _count(counts: Counter[Any], values: Any) -> None:
+def _add_counts(counts: Counter[Any], values: Any) -> None:
     for pair in pc.value_counts(values):
         counts[pair["values"].as_py()] += pair["counts"].as_py()
         if len(counts) > MOST_COUNTED:
@@ -163,7 +173,7 @@ def _check_listed(profile: LabelProfile, classes: Sequence[Any]) -> tuple[Any, .
         raise invalid(profile.column, "classes", "be two or more different values", got=got)
     others = [value for value in profile.counts if value not in known]
     if others or not profile.complete:
-        got = Described(f"{_such_as(others)} outside `classes`")
+        got = Described(f"{_give_example(others)} outside `classes`")
         fix = "List it too (--classes), or merge it into another class."
         raise invalid(profile.column, "label", "hold only listed classes", got=got, fix=fix)
     return listed
@@ -190,7 +200,7 @@ def _check_constant(profile: LabelProfile) -> None:
 def _check_lonely(profile: LabelProfile) -> None:
     lonely = [value for value, count in profile.counts.items() if count == 1]
     if lonely:
-        got = Described(f"{_such_as(lonely)} seen once")
+        got = Described(f"{_give_example(lonely)} seen once")
         fix = (
             "The list of classes is public, so a value that one row alone has would stand out: merge it into another "
             "class, or list it with --classes if everyone knows that it exists."
@@ -198,59 +208,53 @@ def _check_lonely(profile: LabelProfile) -> None:
         raise invalid(profile.column, "label", "have each value more than once", got=got, fix=fix)
 
 
-def _such_as(values: list[Any]) -> str:
-    """One value as an example, and how many there are: labels are never shown in bulk."""
+def _give_example(values: list[Any]) -> str:
+    """Return one value as an example, and how many there are: labels are never shown in bulk."""
     # The message is shortened at 80 characters: a long value must not push the rest of it out.
     example = shorten(values[0]) if values else "a value past those counted"
     example = example if len(example) <= 24 else example[:21] + "..."
     return f"{example}" if len(values) < 2 else f"{len(values):,} values, such as {example},"
 
 
-#: 128 MB of 64-bit keys, and as much again to sort them.
-IDS_AT_ONCE = 2**24
-
-#: Candidates that one pass confirms: enough to find a true duplicate among chance collisions of 64-bit hashes.
-MOST_CANDIDATES = 1_000
-
-ID_ROWS = 2**18
-
-
 def check_row_ids(source: TableSource, column: str) -> None:
-    """Refuse a column of row ids (whole numbers or text) that misses one or has one twice."""
+    """Refuse a column of row ids (whole numbers or text) that misses one or has one twice.
+
+    The ledger knows a label set by its row ids, and a row that is given twice would be released twice.
+    """
     source.require(column)
     _check_type(source, column)
     rows = source.rows if source.rows is not None else sum(batch.num_rows for batch in source.batches(columns=[column]))
     passes = max(1, -(-rows // IDS_AT_ONCE))
     for number in range(passes):
-        keys = [key[_residue(key, passes) == number] for _, key in _keyed(source, column)]
-        candidates, repeats = _repeated(np.concatenate(keys))
+        keys = [key[_choose_pass(key, passes) == number] for _, key in _read_keys(source, column)]
+        candidates, repeats = _find_repeated(np.concatenate(keys))
         if repeats:
             _confirm(source, column, candidates, repeats)
 
 
 def _check_type(source: TableSource, column: str) -> None:
-    dtype = _plain(source.schema.field(column).type)
+    dtype = _strip_dictionary(source.schema.field(column).type)
     if not (pa.types.is_integer(dtype) or pa.types.is_string(dtype) or pa.types.is_large_string(dtype)):
         fix = "Cast it first; rounding would make different ids equal."
         raise invalid(column, "row ids", "be whole numbers or text", got=Described(str(dtype)), fix=fix)
 
 
-def _plain(dtype: Any) -> Any:
+def _strip_dictionary(dtype: Any) -> Any:
     return dtype.value_type if pa.types.is_dictionary(dtype) else dtype
 
 
-def _keyed(source: TableSource, column: str) -> Iterator[tuple[Any, Int64s]]:
-    """Each batch of ids with a 64-bit key per id."""
+def _read_keys(source: TableSource, column: str) -> Iterator[tuple[Any, Int64s]]:
+    """Yield each batch of ids, with a 64-bit key for each id."""
     for batch in source.batches(columns=[column], batch_rows=ID_ROWS):
         ids = batch.column(0)
         if ids.null_count:
             raise invalid(
                 column, "row ids", "have no missing values", got=Described(f"{ids.null_count:,} in one batch")
             )
-        yield ids, _key(ids)
+        yield ids, _make_keys(ids)
 
 
-def _key(ids: Any) -> Int64s:
+def _make_keys(ids: Any) -> Int64s:
     ids = ids.dictionary_decode() if pa.types.is_dictionary(ids.type) else ids
     if pa.types.is_integer(ids.type):
         # uint64 wraps around into int64 one to one, so equality is kept.
@@ -259,15 +263,19 @@ def _key(ids: Any) -> Int64s:
     return np.fromiter((hash(text) for text in ids.to_pylist()), np.int64, len(ids))
 
 
-def _residue(keys: Int64s, passes: int) -> npt.NDArray[np.uint64]:
-    """Which pass takes a key: the high bits of a multiplicative hash, so that runs of numbers spread evenly."""
+def _choose_pass(keys: Int64s, passes: int) -> npt.NDArray[np.uint64]:
+    """Return the pass that takes each key: high bits of a multiplicative hash, so that runs of numbers spread evenly."""
     mixed = keys.view(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     residue: npt.NDArray[np.uint64] = (mixed >> np.uint64(32)) % np.uint64(passes)
     return residue
 
 
-def _repeated(keys: Int64s) -> tuple[Int64s, int]:
-    """Some of the keys that occur more than once, and how many rows repeat an earlier one."""
+def _find_repeated(keys: Int64s) -> tuple[Int64s, int]:
+    """Return some of the keys that occur more than once, and how many rows repeat an earlier one. Sorts in place.
+
+    >>> _find_repeated(np.array([3, 1, 3, 3]))
+    (array([3]), 2)
+    """
     keys.sort()
     again = keys[1:][keys[1:] == keys[:-1]]
     return np.unique(again)[:MOST_CANDIDATES], len(again)
@@ -276,7 +284,7 @@ def _repeated(keys: Int64s) -> tuple[Int64s, int]:
 def _confirm(source: TableSource, column: str, candidates: Int64s, repeats: int) -> None:
     """Count the ids behind the candidate keys, and raise if one of them truly occurs twice."""
     seen: Counter[Any] = Counter()
-    for ids, keys in _keyed(source, column):
+    for ids, keys in _read_keys(source, column):
         seen.update(ids.filter(pa.array(np.isin(keys, candidates))).to_pylist())
     example, count = seen.most_common(1)[0]
     if count > 1:

@@ -1,63 +1,28 @@
-"""The data sets by name.
+"""The data sets by name: pictures, tables about people, multi-label sets, ratings, and counts of cases.
 
 >>> load("adlut")
 Traceback (most recent call last):
 ...
 labeldp.errors.LabelDPError: load: `name` must be a known data set, got 'adlut'. Did you mean `adult`?
 
-Pictures with a class each: digits (bundled with scikit-learn), MNIST, Fashion-MNIST, CIFAR-10.
+*Pictures* with a class each: digits (bundled with scikit-learn), MNIST, Fashion-MNIST, CIFAR-10. *Tables* about people,
+with text and numbers side by side: Adult (bundled), credit default, diabetes readmission. *Multi-label* sets: text tags,
+genes, scenes, moods. *Ratings*: MovieLens 1M. *Counts*: COVID-19 cases by state and day.
 
->>> digits()
-Dataset('digits', 1,424 train + 373 test rows, 64 features, 10 classes of `digit`)
+References: the multi-label sets and their train/test parts are those of Mulan (Tsoumakas et al., JMLR 12, 2011), as the
+package scikit-multilearn carried them. Harper and Konstan, "The MovieLens datasets: history and context", ACM TiiS 5(4),
+2015. The New York Times, "Coronavirus (Covid-19) Data in the United States", https://github.com/nytimes/covid-19-data.
+Each `Dataset` cites its own source.
 
-Tables about people, with text and numbers side by side: Adult (bundled), credit default, diabetes readmission.
+Design notes. In tables "?" is a category of its own: that someone did not answer is information, and dropping those rows
+would change the population. Row numbers and person numbers stay in the table as `identifiers` (an owner needs them for
+her ledger), and `Dataset.matrix` leaves them out. A person never stands on both sides of a split.
 
->>> adult()
-Dataset('adult', 32,561 train + 16,281 test rows, 14 features, 2 classes of `income`)
-
-Design notes. "?" is a category of its own: that someone did not answer is information, and dropping those rows
-would change the population. Row numbers and person numbers stay in the table as `identifiers` (an owner needs them
-for her ledger), and `Dataset.matrix` leaves them out. A person never stands on both sides of a split.
-
-Sets in which a row has several labels at once: text tags, genes, scenes, moods.
-
->>> sorted(SHAPES)[:3]
-['bibtex', 'corel5k', 'delicious']
-
-References: the sets and their train/test parts are those of Mulan (Tsoumakas et al., JMLR 12, 2011), as the package
-scikit-multilearn carried them.
-
-Design notes. One npz a set, in the folder ``multilabel``. Labels come as an indicator matrix, uint8, with a column
+Multi-label sets are one npz each, in the folder ``multilabel``. Labels come as an indicator matrix, uint8, with a column
 per label; the files hold no names, so labels and features are numbered.
 
-Who rated which film how: MovieLens 1M, read from the files as GroupLens gives them out.
-
->>> from labeldp.data.loaders import movielens_1m
->>> movielens_1m(directory="no/such/folder")
-Traceback (most recent call last):
-...
-labeldp.errors.LabelDPError: load: `directory` must hold movielens-1m/ratings.dat, got no such file. ...
-
-References: Harper and Konstan, "The MovieLens datasets: history and context", ACM TiiS 5(4), 2015.
-
-Design notes. GroupLens allows research and no redistribution: it is never bundled. A rating is one row; who and which
-film are `identifiers`, the features of both are columns. A fifth of the rows, by hash of the position, is the test
-part, so that the users and films of the test part are known in training, as recommenders assume.
-
-COVID-19 cases by state and day: counts of people, for studies of private selection.
-
->>> from labeldp.data import us_covid
->>> us_covid(directory="no/such/folder")
-Traceback (most recent call last):
-...
-labeldp.errors.LabelDPError: load: `directory` must hold us-covid/us-states.csv.gz, got no such file. ...
-
-References: The New York Times, "Coronavirus (Covid-19) Data in the United States",
-https://github.com/nytimes/covid-19-data: non-commercial use with attribution, so it is never bundled.
-
-Design notes. No row here has a label of its own, so this is no `Dataset` and `labeldp.data.load` does not know it. A
-state that a day's report does not name has no case yet. Reports are corrected later, so that a few totals fall from
-one day to the next; new cases are then 0, since a count of people is not negative.
+Licences decide what is bundled: GroupLens allows research and no redistribution, and the cases of The New York Times are
+for non-commercial use with attribution, so neither ever is.
 """
 
 from __future__ import annotations
@@ -80,15 +45,49 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from labeldp.arrays import Floats, Int64s
-from labeldp.data.dataset import Dataset, expect, find, held_out, read_bytes, read_idx, read_npz, reading
+from labeldp.data.dataset import (
+    Dataset,
+    choose_test_rows,
+    expect,
+    explain_damage,
+    find_files,
+    read_bytes,
+    read_idx,
+    read_npz,
+)
 from labeldp.errors import Described, invalid, nearest
+
+#: The folder that has a folder per data set; None for the one that LABELDP_DATA names.
+Directory = str | os.PathLike[str] | None
+#: These two come with the package and with scikit-learn; all others are read from the user's folder.
+BUNDLED = ("adult", "digits")
+
+
+def load(name: str, *, directory: Directory = None) -> Dataset:
+    """Return a data set, read and checked.
+
+    `directory` is the folder that has a folder per data set; without it the environment variable LABELDP_DATA names
+    it. The bundled sets need neither. An absent file is an error that names it; nothing is ever downloaded.
+    """
+    if name not in _LOADERS:
+        raise invalid("load", "name", "be a known data set", got=name, fix=nearest(name, names()))
+    return _LOADERS[name](directory)
+
+
+def names(*, bundled: bool = False) -> tuple[str, ...]:
+    """Return the names that `load` knows; with ``bundled=True``, those that need no files of yours.
+
+    >>> names(bundled=True)
+    ('adult', 'digits')
+    """
+    return BUNDLED if bundled else tuple(sorted(_LOADERS))
+
 
 DIGITS = tuple("0123456789")
 CLOTHES = (
     "T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot",
 )  # fmt: skip
 THINGS = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
-
 IDX_FILES = (
     "train-images-idx3-ubyte.gz",
     "train-labels-idx1-ubyte.gz",
@@ -98,25 +97,17 @@ IDX_FILES = (
 CIFAR_KEYS = ("train_images", "train_labels", "test_images", "test_labels")
 
 
-def flat(images: npt.NDArray[Any], *, largest: int = 255) -> Floats:
-    """One row a picture, float32 in [0, 1]."""
-    rows = images.reshape(len(images), -1).astype(np.float32)
-    rows /= np.float32(largest)
-    return rows
-
-
-def pixel_names(shape: tuple[int, ...]) -> tuple[str, ...]:
-    """A name for each pixel: its indices."""
-    return tuple("pixel_" + "_".join(str(i) for i in index) for index in np.ndindex(*shape))
-
-
 def digits(_directory: Directory = None) -> Dataset:
-    """Load 1,797 handwritten digits of 8 x 8 pixels; a fifth of the positions, by hash, is the test part."""
+    """Load 1,797 handwritten digits of 8 x 8 pixels; a fifth of the positions, by hash, is the test part.
+
+    >>> digits()
+    Dataset('digits', 1,424 train + 373 test rows, 64 features, 10 classes of `digit`)
+    """
     from sklearn.datasets import load_digits
 
     X, y = load_digits(return_X_y=True)
-    test = held_out(np.arange(len(y)), share=0.2)
-    rows = flat(X, largest=16)
+    test = choose_test_rows(np.arange(len(y)), share=0.2)
+    rows = flatten(X, largest=16)
     return Dataset(
         name="digits",
         X_train=rows[~test],
@@ -124,7 +115,7 @@ def digits(_directory: Directory = None) -> Dataset:
         X_test=rows[test],
         y_test=y[test].astype(np.int64),
         classes=DIGITS,
-        feature_names=pixel_names((8, 8)),
+        feature_names=name_pixels((8, 8)),
         label_name="digit",
         sensitive_label="which digit was written (a stand-in: nothing about a person)",
         licence="CC BY 4.0; bundled with scikit-learn",
@@ -138,7 +129,7 @@ def digits(_directory: Directory = None) -> Dataset:
 
 def mnist(directory: Directory = None) -> Dataset:
     """Load MNIST: 60,000 + 10,000 handwritten digits of 28 x 28 pixels."""
-    return _idx_images(
+    return _load_idx_images(
         "mnist",
         directory,
         classes=DIGITS,
@@ -151,7 +142,7 @@ def mnist(directory: Directory = None) -> Dataset:
 
 def fashion_mnist(directory: Directory = None) -> Dataset:
     """Load Fashion-MNIST: 60,000 + 10,000 pictures of clothes, 28 x 28 pixels."""
-    return _idx_images(
+    return _load_idx_images(
         "fashion-mnist",
         directory,
         classes=CLOTHES,
@@ -165,7 +156,7 @@ def fashion_mnist(directory: Directory = None) -> Dataset:
     )
 
 
-def _idx_images(
+def _load_idx_images(
     name: str,
     directory: Directory,
     *,
@@ -176,17 +167,17 @@ def _idx_images(
     citation: str,
 ) -> Dataset:
     """Read the four canonical idx files of a set in the shape of MNIST."""
-    paths = find(name, IDX_FILES, directory=directory)
+    paths = find_files(name, IDX_FILES, directory=directory)
     shapes: list[tuple[int, ...]] = [(60_000, 28, 28), (60_000,), (10_000, 28, 28), (10_000,)]
     X_train, y_train, X_test, y_test = (read_idx(p, shape=s) for p, s in zip(paths, shapes, strict=True))
     return Dataset(
         name=name,
-        X_train=flat(X_train),
+        X_train=flatten(X_train),
         y_train=y_train.astype(np.int64),
-        X_test=flat(X_test),
+        X_test=flatten(X_test),
         y_test=y_test.astype(np.int64),
         classes=classes,
-        feature_names=pixel_names((28, 28)),
+        feature_names=name_pixels((28, 28)),
         label_name=label_name,
         sensitive_label=sensitive_label,
         licence=licence,
@@ -197,18 +188,18 @@ def _idx_images(
 
 def cifar10(directory: Directory = None) -> Dataset:
     """Load CIFAR-10: 50,000 + 10,000 pictures of 32 x 32 x 3, from one npz file of four arrays."""
-    (path,) = find("cifar10", ("cifar10.npz",), directory=directory)
+    (path,) = find_files("cifar10", ("cifar10.npz",), directory=directory)
     X_train, y_train, X_test, y_test = read_npz(path, CIFAR_KEYS)
     for key, array, rows in (("train_images", X_train, 50_000), ("test_images", X_test, 10_000)):
         expect(path, f"{key} of shape", want=(rows, 32, 32, 3), got=array.shape)
     return Dataset(
         name="cifar10",
-        X_train=flat(X_train),
+        X_train=flatten(X_train),
         y_train=y_train.astype(np.int64),
-        X_test=flat(X_test),
+        X_test=flatten(X_test),
         y_test=y_test.astype(np.int64),
         classes=THINGS,
-        feature_names=pixel_names((32, 32, 3)),
+        feature_names=name_pixels((32, 32, 3)),
         label_name="object",
         sensitive_label="which object is shown (a stand-in: nothing about a person)",
         licence="not stated with the files",
@@ -217,13 +208,24 @@ def cifar10(directory: Directory = None) -> Dataset:
     )
 
 
+def flatten(images: npt.NDArray[Any], *, largest: int = 255) -> Floats:
+    """Return pictures as rows, float32 in [0, 1]."""
+    rows = images.reshape(len(images), -1).astype(np.float32)
+    rows /= np.float32(largest)
+    return rows
+
+
+def name_pixels(shape: tuple[int, ...]) -> tuple[str, ...]:
+    """Return a name for each pixel, made of its indices."""
+    return tuple("pixel_" + "_".join(str(i) for i in index) for index in np.ndindex(*shape))
+
+
 CREDIT_COLUMNS = (
     "ID", "LIMIT_BAL", "SEX", "EDUCATION", "MARRIAGE", "AGE",
     *(f"{kind}{month}" for kind in ("PAY_", "BILL_AMT", "PAY_AMT") for month in range(1, 7)),
     "default.payment.next.month",
 )  # fmt: skip
 CREDIT_CATEGORIES = ("SEX", "EDUCATION", "MARRIAGE", *(f"PAY_{month}" for month in range(1, 7)))
-
 STAY_NUMBERS = (
     "encounter_id", "patient_nbr", "time_in_hospital", "num_lab_procedures", "num_procedures", "num_medications",
     "number_outpatient", "number_emergency", "number_inpatient", "number_diagnoses",
@@ -231,21 +233,18 @@ STAY_NUMBERS = (
 STAY_IDENTIFIERS = ("encounter_id", "patient_nbr")
 
 
-def codes_of(column: Any, classes: tuple[str, ...]) -> Int64s:
-    """The position of each value in `classes`; a value that is not there becomes -1."""
-    found = pc.index_in(column.cast(pa.string()), value_set=pa.array(classes))
-    codes: Int64s = pc.fill_null(found, -1).to_numpy().astype(np.int64)
-    return codes
-
-
 def adult(_directory: Directory = None) -> Dataset:
-    """Load Adult, bundled: 32,561 + 16,281 people of the US census of 1994, income above 50,000 dollars or not."""
+    """Load Adult, bundled: 32,561 + 16,281 people of the US census of 1994, income above 50,000 dollars or not.
+
+    >>> adult()
+    Dataset('adult', 32,561 train + 16,281 test rows, 14 features, 2 classes of `income`)
+    """
     path = Path(str(files("labeldp.data") / "adult.parquet"))
-    with reading(path, "the bundled Parquet of Adult"):
+    with explain_damage(path, "the bundled Parquet of Adult"):
         table = pq.read_table(path)
     test = np.asarray(pc.equal(table["split"].cast(pa.string()), "test"))
     classes = ("<=50K", ">50K")
-    y = codes_of(table["income"], classes)
+    y = encode_classes(table["income"], classes)
     X = table.drop_columns(["split", "income"]).replace_schema_metadata()
     part_sizes = [int((~test).sum()), int(y[~test].sum()), int(test.sum()), int(y[test].sum())]
     expect(path, "(rows, rows over 50K) of train and test", want=[32_561, 7_841, 16_281, 3_846], got=part_sizes)
@@ -270,8 +269,8 @@ def adult(_directory: Directory = None) -> Dataset:
 
 def credit_default(directory: Directory = None) -> Dataset:
     """Load 30,000 credit cards of Taiwan, 2005: was the next payment missed? A fifth of the rows is the test part."""
-    (path,) = find("credit-default", ("UCI_Credit_Card.csv.gz",), directory=directory)
-    with reading(path, "a CSV of 25 columns"):
+    (path,) = find_files("credit-default", ("UCI_Credit_Card.csv.gz",), directory=directory)
+    with explain_damage(path, "a CSV of 25 columns"):
         table = pa_csv.read_csv(io.BytesIO(read_bytes(path)))
     # One of the copies in circulation calls the first month of payment PAY_0.
     names = ["PAY_1" if name == "PAY_0" else name for name in table.column_names]
@@ -283,7 +282,7 @@ def credit_default(directory: Directory = None) -> Dataset:
         name="credit-default",
         X=table.drop_columns([CREDIT_COLUMNS[-1]]),
         y=y,
-        test=held_out(table["ID"].to_numpy(), share=0.2),
+        test=choose_test_rows(table["ID"].to_numpy(), share=0.2),
         classes=("paid", "default"),
         label_name="default",
         sensitive_label="whether a person failed to pay the next credit card bill",
@@ -301,17 +300,17 @@ def diabetes_readmission(directory: Directory = None) -> Dataset:
 
     A fifth of the patients, by hash of the patient's number, with all their stays is the test part.
     """
-    (path,) = find("diabetes-readmission", ("dataset_diabetes.zip",), directory=directory)
-    with reading(path, "a zip that holds dataset_diabetes/diabetic_data.csv"), zipfile.ZipFile(path) as archive:
-        table = _stays(archive.read("dataset_diabetes/diabetic_data.csv"))
+    (path,) = find_files("diabetes-readmission", ("dataset_diabetes.zip",), directory=directory)
+    with explain_damage(path, "a zip that holds dataset_diabetes/diabetic_data.csv"), zipfile.ZipFile(path) as archive:
+        table = _read_stays(archive.read("dataset_diabetes/diabetic_data.csv"))
     expect(path, "rows and columns", want=(101_766, 50), got=table.shape)
     classes = ("NO", ">30", "<30")
     X = table.drop_columns(["readmitted"])
     return _split_table(
         name="diabetes-readmission",
         X=X,
-        y=codes_of(table["readmitted"], classes),
-        test=held_out(table["patient_nbr"].to_numpy(), share=0.2),
+        y=encode_classes(table["readmitted"], classes),
+        test=choose_test_rows(table["patient_nbr"].to_numpy(), share=0.2),
         classes=classes,
         label_name="readmitted",
         sensitive_label="whether, and how soon, a patient came back to hospital",
@@ -324,11 +323,18 @@ def diabetes_readmission(directory: Directory = None) -> Dataset:
     )
 
 
-def _stays(content: bytes) -> Any:
-    """The CSV with counts as numbers and everything else, codes and "?" included, as text."""
+def _read_stays(content: bytes) -> Any:
+    """Return the CSV with counts as numbers and everything else, codes and "?" included, as text."""
     header = content[: content.index(b"\n")].decode().strip().split(",")
     types = {name: pa.int64() if name in STAY_NUMBERS else pa.string() for name in header}
     return pa_csv.read_csv(io.BytesIO(content), convert_options=pa_csv.ConvertOptions(column_types=types))
+
+
+def encode_classes(column: Any, classes: tuple[str, ...]) -> Int64s:
+    """Return the position of each value in `classes`; a value that is not there becomes -1."""
+    found = pc.index_in(column.cast(pa.string()), value_set=pa.array(classes))
+    codes: Int64s = pc.fill_null(found, -1).to_numpy().astype(np.int64)
+    return codes
 
 
 def _split_table(
@@ -389,8 +395,12 @@ ABOUT = {
 
 
 def multilabel(name: str, directory: Directory = None) -> Dataset:
-    """Load one of `SHAPES`, checked against its known shape."""
-    (path,) = find("multilabel", (f"{'Corel5k' if name == 'corel5k' else name}.npz",), directory=directory)
+    """Load one of the multi-label sets of `SHAPES`, checked against its known shape.
+
+    >>> sorted(SHAPES)[:3]
+    ['bibtex', 'corel5k', 'delicious']
+    """
+    (path,) = find_files("multilabel", (f"{'Corel5k' if name == 'corel5k' else name}.npz",), directory=directory)
     X_key = "X_micro" if name == "mediamill" else "X"
     X_train, y_train, X_test, y_test = read_npz(path, (f"{X_key}_train", "y_train", f"{X_key}_test", "y_test"))
     n_train, n_test, n_features, n_labels = SHAPES[name]
@@ -399,10 +409,10 @@ def multilabel(name: str, directory: Directory = None) -> Dataset:
     expect(path, "X and y of shapes", want=want, got=found)
     return Dataset(
         name=name,
-        X_train=_numbers(X_train, X_key),
-        y_train=_indicators(name, y_train),
-        X_test=_numbers(X_test, X_key),
-        y_test=_indicators(name, y_test),
+        X_train=_read_numbers(X_train, X_key),
+        y_train=_read_indicators(name, y_train),
+        X_test=_read_numbers(X_test, X_key),
+        y_test=_read_indicators(name, y_test),
         classes=tuple(f"label_{i}" for i in range(n_labels)),
         feature_names=tuple(f"feature_{i}" for i in range(n_features)),
         label_name="labels",
@@ -415,19 +425,19 @@ def multilabel(name: str, directory: Directory = None) -> Dataset:
     )
 
 
-def _numbers(X: npt.NDArray[Any], key: str) -> npt.NDArray[np.float32]:
-    """Features as float32; mediamill's file keeps millionths as whole numbers."""
+def _read_numbers(X: npt.NDArray[Any], key: str) -> npt.NDArray[np.float32]:
+    """Return features as float32; mediamill's file keeps millionths as whole numbers."""
     rows = X.astype(np.float32)
     return rows / np.float32(1e6) if key == "X_micro" else rows
 
 
-def _indicators(name: str, y: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
+def _read_indicators(name: str, y: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
     if y.max(initial=0) > 1 or y.min(initial=0) < 0:
         raise invalid("load", name, "have labels that are 0 or 1", got=Described(f"{y.min()} to {y.max()}"))
     return y.astype(np.uint8)
 
 
-FILES = ("ratings.dat", "users.dat", "movies.dat")
+MOVIE_FILES = ("ratings.dat", "users.dat", "movies.dat")
 GENRES = (
     "Action", "Adventure", "Animation", "Children's", "Comedy", "Crime", "Documentary", "Drama", "Fantasy",
     "Film-Noir", "Horror", "Musical", "Mystery", "Romance", "Sci-Fi", "Thriller", "War", "Western",
@@ -435,13 +445,23 @@ GENRES = (
 
 
 def movielens_1m(directory: Directory = None) -> Dataset:
-    """Load 1,000,209 ratings from 1 to 5 by 6,040 people."""
-    ratings_path, users_path, movies_path = find("movielens-1m", FILES, directory=directory)
-    user, movie, rating, timestamp = _columns(ratings_path, rows=1_000_209, columns=4)
+    """Load MovieLens 1M: 1,000,209 ratings from 1 to 5 by 6,040 people, from the files as GroupLens gives them out.
+
+    A rating is one row; who and which film are `identifiers`, the features of both are columns. A fifth of the rows, by
+    hash of the position, is the test part, so that the users and films of the test part are known in training, as
+    recommenders assume.
+
+    >>> movielens_1m(directory="no/such/folder")
+    Traceback (most recent call last):
+    ...
+    labeldp.errors.LabelDPError: load: `directory` must hold movielens-1m/ratings.dat, got no such file. ...
+    """
+    ratings_path, users_path, movies_path = find_files("movielens-1m", MOVIE_FILES, directory=directory)
+    user, movie, rating, timestamp = _read_columns(ratings_path, rows=1_000_209, columns=4)
     columns: dict[str, Any] = {"user_id": user, "movie_id": movie, "timestamp": timestamp}
-    columns |= _people(users_path, user) | _genres(movies_path, movie)
+    columns |= _read_people(users_path, user) | _read_genres(movies_path, movie)
     X, y = pa.table(columns), rating.astype(np.int64) - 1
-    test = held_out(np.arange(len(y)), share=0.2)
+    test = choose_test_rows(np.arange(len(y)), share=0.2)
     return Dataset(
         name="movielens-1m",
         X_train=X.filter(pa.array(~test)),
@@ -462,10 +482,10 @@ def movielens_1m(directory: Directory = None) -> Dataset:
     )
 
 
-def _columns(path: Path, *, rows: int, columns: int) -> list[npt.NDArray[Any]]:
+def _read_columns(path: Path, *, rows: int, columns: int) -> list[npt.NDArray[Any]]:
     """Read a file whose fields stand between double colons: between single ones, with empty columns to skip."""
     names = [f"{kind}{i}" for i in range(columns) for kind in ("field", "gap")][:-1]
-    with reading(path, f"a file of {columns} fields between double colons"):
+    with explain_damage(path, f"a file of {columns} fields between double colons"):
         table = pa_csv.read_csv(
             path,
             read_options=pa_csv.ReadOptions(column_names=names, encoding="latin-1"),
@@ -476,17 +496,17 @@ def _columns(path: Path, *, rows: int, columns: int) -> list[npt.NDArray[Any]]:
     return [column.to_numpy() for column in table.columns]
 
 
-def _people(path: Path, user: npt.NDArray[Any]) -> dict[str, Any]:
-    """Gender, age group and occupation of the user of each rating; users are numbered from 1, without gaps."""
-    number, gender, age, occupation, _zip = _columns(path, rows=6_040, columns=5)
+def _read_people(path: Path, user: npt.NDArray[Any]) -> dict[str, Any]:
+    """Return gender, age group and occupation of the user of each rating; users are numbered from 1, without gaps."""
+    number, gender, age, occupation, _zip = _read_columns(path, rows=6_040, columns=5)
     expect(path, "user numbers", want=[1, 6_040], got=[int(number[0]), int(number[-1])])
     row = user - 1
     return {"gender": pa.array(gender[row].astype(str)), "age": age[row], "occupation": occupation[row]}
 
 
-def _genres(path: Path, movie: npt.NDArray[Any]) -> dict[str, Any]:
-    """A column of zeros and ones per genre. Film numbers have gaps and titles have colons, hence the loop."""
-    with reading(path, "a file of number::title::genres"):
+def _read_genres(path: Path, movie: npt.NDArray[Any]) -> dict[str, Any]:
+    """Return a column of zeros and ones per genre. Film numbers have gaps and titles have colons, hence the loop."""
+    with explain_damage(path, "a file of number::title::genres"):
         lines = [line.split("::") for line in path.read_text(encoding="latin-1").splitlines()]
         expect(path, "rows", want=3_883, got=len(lines))
         table = np.zeros((max(int(line[0]) for line in lines) + 1, len(GENRES)), np.uint8)
@@ -497,46 +517,36 @@ def _genres(path: Path, movie: npt.NDArray[Any]) -> dict[str, Any]:
     return {f"genre_{name}": of_rating[:, i] for i, name in enumerate(GENRES)}
 
 
-Directory = str | os.PathLike[str] | None
-
-#: These two come with the package and with scikit-learn; all others are read from the user's folder.
-BUNDLED = ("adult", "digits")
-
-_LOADERS: dict[str, Callable[[Directory], Dataset]] = {
-    "adult": adult,
-    "cifar10": cifar10,
-    "credit-default": credit_default,
-    "diabetes-readmission": diabetes_readmission,
-    "digits": digits,
-    "fashion-mnist": fashion_mnist,
-    "mnist": mnist,
-    "movielens-1m": movielens_1m,
-    **{name: partial(multilabel, name) for name in SHAPES},
-}
+COVID_FILE = "us-states.csv.gz"
+COVID_COLUMNS = ("date", "state", "fips", "cases", "deaths")
 
 
-def names(*, bundled: bool = False) -> tuple[str, ...]:
-    """Return the names that `load` knows; with ``bundled=True``, those that need no files of yours.
+def us_covid(directory: str | os.PathLike[str] | None = None) -> StateCases:
+    """Read the COVID-19 cases of all states and territories from ``us-covid/us-states.csv`` (or its ``.gz``).
 
-    >>> names(bundled=True)
-    ('adult', 'digits')
+    Counts of people, for studies of private selection. No row has a label of its own, so this is no `Dataset` and `load`
+    does not know it. A state that a day's report does not name has no case yet. Reports are corrected later, so that a
+    few totals fall from one day to the next; new cases are then 0, since a count of people is not negative.
+
+    >>> us_covid(directory="no/such/folder")
+    Traceback (most recent call last):
+    ...
+    labeldp.errors.LabelDPError: load: `directory` must hold us-covid/us-states.csv.gz, got no such file. ...
     """
-    return BUNDLED if bundled else tuple(sorted(_LOADERS))
-
-
-def load(name: str, *, directory: Directory = None) -> Dataset:
-    """Return a data set, read and checked.
-
-    `directory` is the folder that has a folder per data set; without it the environment variable LABELDP_DATA names
-    it. The bundled sets need neither. An absent file is an error that names it; nothing is ever downloaded.
-    """
-    if name not in _LOADERS:
-        raise invalid("load", "name", "be a known data set", got=name, fix=nearest(name, names()))
-    return _LOADERS[name](directory)
-
-
-FILE = "us-states.csv.gz"
-COLUMNS = ("date", "state", "fips", "cases", "deaths")
+    (path,) = find_files("us-covid", (COVID_FILE,), directory=directory)
+    with explain_damage(path, "a table of date, state, fips, cases and deaths"):
+        table = pa_csv.read_csv(io.BytesIO(read_bytes(path)))
+        expect(path, "columns", want=COVID_COLUMNS, got=tuple(table.column_names))
+        day, state = (
+            table[name].cast(pa.string()).to_numpy(zero_copy_only=False).astype(str) for name in COVID_COLUMNS[:2]
+        )
+        cases = table["cases"].to_numpy().astype(np.int64)
+        days, row = np.unique(day, return_inverse=True)
+        states, column = np.unique(state, return_inverse=True)
+        expect(path, "rows for each day and state", want=1, got=int(np.bincount(row * states.size + column).max()))
+        totals = np.zeros((days.size, states.size), np.int64)
+        totals[row, column] = cases
+    return StateCases(days=tuple(days.tolist()), states=tuple(states.tolist()), totals=totals)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -565,17 +575,14 @@ class StateCases:
         return self.totals[part], self.new()[part]
 
 
-def us_covid(directory: str | os.PathLike[str] | None = None) -> StateCases:
-    """Read the cases of all states and territories from ``us-covid/us-states.csv`` (or its ``.gz``)."""
-    (path,) = find("us-covid", (FILE,), directory=directory)
-    with reading(path, "a table of date, state, fips, cases and deaths"):
-        table = pa_csv.read_csv(io.BytesIO(read_bytes(path)))
-        expect(path, "columns", want=COLUMNS, got=tuple(table.column_names))
-        day, state = (table[name].cast(pa.string()).to_numpy(zero_copy_only=False).astype(str) for name in COLUMNS[:2])
-        cases = table["cases"].to_numpy().astype(np.int64)
-        days, row = np.unique(day, return_inverse=True)
-        states, column = np.unique(state, return_inverse=True)
-        expect(path, "rows for each day and state", want=1, got=int(np.bincount(row * states.size + column).max()))
-        totals = np.zeros((days.size, states.size), np.int64)
-        totals[row, column] = cases
-    return StateCases(days=tuple(days.tolist()), states=tuple(states.tolist()), totals=totals)
+_LOADERS: dict[str, Callable[[Directory], Dataset]] = {
+    "adult": adult,
+    "cifar10": cifar10,
+    "credit-default": credit_default,
+    "diabetes-readmission": diabetes_readmission,
+    "digits": digits,
+    "fashion-mnist": fashion_mnist,
+    "mnist": mnist,
+    "movielens-1m": movielens_1m,
+    **{name: partial(multilabel, name) for name in SHAPES},
+}

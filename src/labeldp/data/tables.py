@@ -1,16 +1,19 @@
-"""CSV and Parquet as one thing: a schema, and batches in the order of the rows.
+"""Tables of an owner, larger than memory: CSV and Parquet in, in batches and in order; Parquet out, whole or not at all.
 
->>> open_table("people.parqet")
-Traceback (most recent call last):
-...
-labeldp.errors.LabelDPError: open_table: `path` must be an existing file, got 'people.parqet'. Looked in ...
+>>> import pyarrow as pa, tempfile, pathlib
+>>> folder = tempfile.TemporaryDirectory()
+>>> path = pathlib.Path(folder.name) / "clinic.parquet"
+>>> batch = pa.record_batch({"row": [1, 2, 3, 4], "ill": ["no", "yes", "no", "yes"]})
+>>> write_table([batch], batch.schema, path)
+4
+>>> source = open_table(path)
+>>> source.rows, source.names, column(source, "ill").to_pylist()
+(4, ('row', 'ill'), ['no', 'yes', 'no', 'yes'])
+>>> [part.num_rows for part in source.batches(batch_rows=3)]
+[3, 1]
+>>> folder.cleanup()
 
-Design notes. The order of rows is a promise: the noise of a row is a function of its position. That is why batches
-come from the plain streaming readers, one file after the other, and not from a scanner that may reorder. The types
-of a CSV are guessed from its first block; `types` overrules the guess. Text that spells a missing value (empty, NA,
-NaN, null and their kin) is missing in every column, so that a missing label is never mistaken for a class.
-
-Files and folders behind fsspec URLs, with the few methods of `pathlib.Path` that tables and releases need.
+A path may be a URL:
 
 >>> place = place_of("memory://clinic/parts")
 >>> place, place.name, place / "a.parquet"
@@ -18,21 +21,22 @@ Files and folders behind fsspec URLs, with the few methods of `pathlib.Path` tha
 >>> place_of("people.parquet")
 PosixPath('people.parquet')
 
-Design notes. A path stays a `Path`, and so does a file:// URL: the local disk keeps its atomic rename and its flush. Any
-other URL is opened by fsspec, which comes with `labeldp[dask]`; credentials are its own business, from its configuration.
-A `UrlPath` is its text: it travels to another process as such and opens its file system there.
+Design notes. *Reading.* Memory is bounded by a batch, never by the table. The order of rows is a promise: the noise of a
+row is a function of its position. That is why batches come from the plain streaming readers, one file after the other,
+and not from a scanner that may reorder. The types of a CSV are guessed from its first block; `types` overrules the guess.
+Text that spells a missing value (empty, NA, NaN, null and their kin) is missing in every column, so that a missing label
+is never mistaken for a class.
 
-Parquet out, all or nothing: a reader sees the whole table or no table.
+*Writing.* Rows go to a hidden file beside the target; it is flushed to the disk and then given its name by a hard link,
+which fails if the name is taken: two writers cannot overwrite each other, which a rename would allow. A kill leaves at
+most the hidden file. Where a file system has no hard links, a check and a rename take their place.
 
->>> import pyarrow as pa
->>> write_table([], pa.schema([("a", pa.int64())]), "no/such/folder/out.parquet")
-Traceback (most recent call last):
-...
-labeldp.errors.LabelDPError: write_table: `path` must be in an existing folder, got 'out.parquet'. There is no folder no/such/folder.
+*URLs.* A path stays a `Path`, and so does a file:// URL: the local disk keeps its atomic rename and its flush. Any other
+URL is opened by fsspec, which comes with `labeldp[dask]`; credentials are its own business, from its configuration. A
+`UrlPath` is its text: it travels to another process as such and opens its file system there.
 
-Design notes. Rows go to a hidden file beside the target; it is flushed to the disk and then given its name by a hard
-link, which fails if the name is taken: two writers cannot overwrite each other, which a rename would allow. A kill
-leaves at most the hidden file. Where a file system has no hard links, a check and a rename take their place.
+What these functions complain about they tell the owner of the labels, on her side of the door; even so a message names
+at most one value of a column.
 """
 
 from __future__ import annotations
@@ -55,22 +59,25 @@ import pyarrow.parquet as pq
 from labeldp.errors import Described, LabelDPError, invalid, missing_extra, nearest
 from labeldp.validate import check_integer
 
+#: The ends of file names that are known.
 PARQUET = (".parquet", ".pq")
 CSV = (".csv", ".csv.gz")
-
 #: A block of CSV, which is also the text from which its types are guessed. Arrow reads some 32 blocks ahead: a peak of
 #: 40 MB at this size, 150 MB at four times it, and no faster.
 CSV_BLOCK_BYTES = 2**20
 #: Rows of a batch of Parquet, and bytes held of each of its columns while it is read.
 BATCH_ROWS = 2**16
 PARQUET_BUFFER_BYTES = 2**20
+#: The device is full, a quota is used up, or the file may not grow further: the user's fix is the same.
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @dataclass(frozen=True, kw_only=True)
 class TableSource:
-    """A table on disk. `rows` is None where counting would mean reading it all (CSV).
+    """A table on disk: its place, its Arrow schema, its number of rows and the files that it is made of.
 
-    `groups` (first, last) restricts each part to some of its row groups: a piece of a table is a table.
+    `rows` is None where counting would mean reading it all (CSV). `groups` (first, last) restricts each part to some of
+    its row groups: a piece of a table is a table. Make one with `open_table`.
     """
 
     path: Place
@@ -92,7 +99,11 @@ class TableSource:
                 raise invalid(self.path.name, "column", "be a column of the table", got=name, fix=fix)
 
     def batches(self, *, columns: Sequence[str] | None = None, batch_rows: int = BATCH_ROWS) -> Iterator[Any]:
-        """Yield `pyarrow.RecordBatch` after `RecordBatch`, in the order of the rows, none longer than `batch_rows`."""
+        """Yield the rows as `pyarrow.RecordBatch`es, in their order, none longer than `batch_rows`.
+
+        `columns` names those to read, in the order in which they are wanted; all if left out. Memory is bounded by a
+        batch. Damage in the file is an error at the batch that meets it.
+        """
         chosen = list(self.schema.names if columns is None else columns)
         self.require(*chosen)
         size = check_integer(self.path.name, "batch_rows", batch_rows, least=1)
@@ -103,14 +114,25 @@ class TableSource:
 def open_table(path: str | os.PathLike[str], *, types: Mapping[str, str] | None = None) -> TableSource:
     """Return the table in a CSV or Parquet file, or in a folder of Parquet files taken in the order of their paths.
 
-    Folders in the folder count too, as in ``year=2024/part-0.parquet``; names that begin with a dot or an underscore do
-    not. A URL is opened by fsspec.
-    `types` names column types for CSV, as Arrow spells them (``{"label": "string"}``). Only the start of a CSV and
-    the footer of a Parquet are read here, so damage further in is reported by the batch that meets it.
+    Parameters
+    ----------
+    path : path or URL
+        A file, or a folder. Folders in the folder count too, as in ``year=2024/part-0.parquet``; names that begin with a
+        dot or an underscore do not. All parts must have one schema. A URL is opened by fsspec.
+    types : mapping of str to str, optional
+        Column types for CSV, as Arrow spells them (``{"label": "string"}``); others are guessed from the first block.
+
+    Only the start of a CSV and the footer of a Parquet are read here, so damage further in is reported by the batch that
+    meets it. A file that does not exist is answered with the nearest name in its folder.
+
+    >>> open_table("people.parqet")
+    Traceback (most recent call last):
+    ...
+    labeldp.errors.LabelDPError: open_table: `path` must be an existing file, got 'people.parqet'. Looked in ...
     """
     place = place_of(path)
-    parts = _parts(place)
-    heads = [_head(part, dict(types or {})) for part in parts]
+    parts = _find_parts(place)
+    heads = [_read_head(part, dict(types or {})) for part in parts]
     schema = heads[0][0]
     for part, (other, _) in zip(parts, heads, strict=True):
         if not other.equals(schema):
@@ -118,23 +140,57 @@ def open_table(path: str | os.PathLike[str], *, types: Mapping[str, str] | None 
             raise invalid("open_table", place.name, f"have one schema, that of {below(parts[0], place)}", got=got)
     counts = [count for _, count in heads if count is not None]
     rows = sum(counts) if len(counts) == len(parts) else None
-    _check_head(place, schema, rows)
+    _check_schema(place, schema, rows)
     return TableSource(path=place, schema=schema, rows=rows, parts=parts)
 
 
 def column(path: str | os.PathLike[str] | TableSource, name: str) -> Any:
-    """Return one column as a `pyarrow.ChunkedArray`; the others are not read."""
+    """Return one column of a table, or of the table at a path, as a `pyarrow.ChunkedArray`; the others are not read."""
     source = path if isinstance(path, TableSource) else open_table(path)
     source.require(name)
     chunks = [batch.column(0) for batch in source.batches(columns=[name])]
     return pa.chunked_array(chunks, type=source.schema.field(name).type)
 
 
+def write_table(
+    batches: Iterable[Any], schema: Any, path: str | os.PathLike[str], *, compression: str = "snappy"
+) -> int:
+    """Write record batches (or tables) of one schema to a new Parquet file, and return the number of rows.
+
+    Parameters
+    ----------
+    batches : iterable of pyarrow.RecordBatch or pyarrow.Table
+        The rows; each batch must have the schema that is given.
+    schema : pyarrow.Schema
+        Of the file. It is written even where there are no rows.
+    path : path
+        A new file in an existing folder.
+    compression : str
+        As Parquet has it.
+
+    The target appears complete and on the disk, or not at all: an existing target is refused, and after any error,
+    one of `batches` included, nothing is left behind.
+
+    >>> write_table([], pa.schema([("a", pa.int64())]), "no/such/folder/out.parquet")
+    Traceback (most recent call last):
+    ...
+    labeldp.errors.LabelDPError: write_table: `path` must be in an existing folder, got 'out.parquet'. There is no folder no/such/folder.
+    """
+    target = Path(path)
+    _check_target(target)
+    with _explain_no_room(target), _hidden_file(target) as (hidden, stream):
+        rows = _write_rows(batches, schema, stream, compression)
+        stream.flush()
+        os.fsync(stream.fileno())
+        _give_name(hidden, target)
+    return rows
+
+
 def row_groups(part: Place) -> tuple[int, ...] | None:
     """Return the rows of each row group of a Parquet file; None for a CSV, which has none."""
     if not _is_parquet(part):
         return None
-    with _reading(part), _opened(part) as handle, pq.ParquetFile(handle) as file:
+    with _explain_damage(part), _open_part(part) as handle, pq.ParquetFile(handle) as file:
         found = file.metadata
         return tuple(found.row_group(number).num_rows for number in range(found.num_row_groups))
 
@@ -144,32 +200,37 @@ def below(part: Place, root: Place) -> str:
     return "/".join(part.parts[len(root.parts) :]) or part.name
 
 
-def _parts(place: Place) -> tuple[Place, ...]:
+def _find_parts(place: Place) -> tuple[Place, ...]:
+    """Return the files of a table: itself, or the Parquet files below a folder in the order of their paths."""
     if place.is_file():
         if not place.name.lower().endswith(PARQUET + CSV):
             fix = "Known are " + ", ".join(PARQUET + CSV) + "."
             raise invalid("open_table", "path", "end in the name of a known format", got=place.name, fix=fix)
         return (place,)
     if place.is_dir():
-        parts = tuple(part for part in _files(place) if part.suffix in PARQUET and not _is_hidden(below(part, place)))
+        parts = tuple(
+            part for part in _list_files(place) if part.suffix in PARQUET and not _is_hidden(below(part, place))
+        )
         if not parts:
             raise invalid(
                 "open_table", "path", "be a folder with Parquet files", got=place.name, fix=f"Looked in {place}."
             )
         return parts
-    fix = _nearest_file(place) if isinstance(place, Path) else f"Looked for {place}."
+    fix = _suggest_file(place) if isinstance(place, Path) else f"Looked for {place}."
     raise invalid("open_table", "path", "be an existing file", got=place.name, fix=fix)
 
 
-def _files(place: Place) -> list[Any]:
+def _list_files(place: Place) -> list[Any]:
+    """Return all files below a folder, sorted."""
     return place.files() if isinstance(place, UrlPath) else sorted(path for path in place.rglob("*") if path.is_file())
 
 
 def _is_hidden(inside: str) -> bool:
+    """Whether a path below the folder has a part that writers of tables use for their own files."""
     return any(name.startswith((".", "_")) for name in inside.split("/"))
 
 
-def _nearest_file(place: Path) -> str:
+def _suggest_file(place: Path) -> str:
     if not place.parent.is_dir():
         return f"Looked in {place.parent}, which does not exist either."
     around = [path.name for path in place.parent.iterdir() if path.is_file()]
@@ -178,13 +239,13 @@ def _nearest_file(place: Path) -> str:
     return f"Looked in {place.parent}. {hint}"
 
 
-def _head(part: Place, types: dict[str, str]) -> tuple[Any, int | None]:
+def _read_head(part: Place, types: dict[str, str]) -> tuple[Any, int | None]:
     """The schema of a file, and its number of rows where the file says it."""
-    with _reading(part):
+    with _explain_damage(part):
         if _is_parquet(part):
-            with _opened(part) as handle, pq.ParquetFile(handle) as file:
+            with _open_part(part) as handle, pq.ParquetFile(handle) as file:
                 return file.schema_arrow, file.metadata.num_rows
-        with _csv(part, None, {name: _type(name, spelt) for name, spelt in types.items()}) as reader:
+        with _open_csv(part, None, {name: _parse_type(name, spelt) for name, spelt in types.items()}) as reader:
             schema = reader.schema
             has_rows = any(batch.num_rows for batch in reader)
     absent = [name for name in types if name not in schema.names]
@@ -193,7 +254,7 @@ def _head(part: Place, types: dict[str, str]) -> tuple[Any, int | None]:
     return schema, None if has_rows else 0
 
 
-def _type(name: str, spelt: str) -> Any:
+def _parse_type(name: str, spelt: str) -> Any:
     try:
         return pa.type_for_alias(spelt)
     except ValueError as error:
@@ -201,7 +262,8 @@ def _type(name: str, spelt: str) -> Any:
         raise invalid("open_table", "types", f"spell Arrow's name of a type for {name}", got=spelt, fix=fix) from error
 
 
-def _check_head(place: Place, schema: Any, rows: int | None) -> None:
+def _check_schema(place: Place, schema: Any, rows: int | None) -> None:
+    """Refuse a table with two columns of one name, and one without rows or columns."""
     repeated = sorted({name for name in schema.names if schema.names.count(name) > 1})
     if repeated:
         got = Described(f"{repeated[0]!r} more than once")
@@ -211,12 +273,12 @@ def _check_head(place: Place, schema: Any, rows: int | None) -> None:
 
 
 def _read(part: Place, columns: list[str], schema: Any, size: int, groups: tuple[int, int] | None) -> Iterator[Any]:
-    with _reading(part):
+    with _explain_damage(part):
         if _is_parquet(part):
             # A row group may be the whole file. Without a buffer size each column of it is fetched whole: 936 MB for a
             # group of 10 M rows x 10 columns, against 138 MB and 0.1 s more with one.
             options = {"pre_buffer": False, "buffer_size": PARQUET_BUFFER_BYTES}
-            with _opened(part) as handle, pq.ParquetFile(handle, **options) as file:
+            with _open_part(part) as handle, pq.ParquetFile(handle, **options) as file:
                 if groups is not None and groups[1] > file.num_row_groups:
                     raise LabelDPError(f"open_table: {part} changed while it was read: it has fewer row groups now.")
                 chosen = None if groups is None else list(range(*groups))
@@ -224,14 +286,14 @@ def _read(part: Place, columns: list[str], schema: Any, size: int, groups: tuple
                     yield batch.select(columns)
             return
         types = {name: schema.field(name).type for name in columns}
-        with _csv(part, columns, types) as reader:
+        with _open_csv(part, columns, types) as reader:
             for batch in reader:
                 yield from (batch.slice(start, size) for start in range(0, batch.num_rows, size))
 
 
 @contextmanager
-def _opened(part: Place) -> Iterator[Any]:
-    """What Arrow opens: a local path by its name, anything else as a file that fsspec opened."""
+def _open_part(part: Place) -> Iterator[Any]:
+    """Yield what Arrow opens: a local path as it is, anything else as a file that fsspec opened."""
     if isinstance(part, Path):
         yield part
         return
@@ -239,7 +301,7 @@ def _opened(part: Place) -> Iterator[Any]:
         yield handle
 
 
-def _csv(part: Place, columns: list[str] | None, types: dict[str, Any]) -> Any:
+def _open_csv(part: Place, columns: list[str] | None, types: dict[str, Any]) -> Any:
     return pa_csv.open_csv(
         part if isinstance(part, Path) else part.open("rb"),
         read_options=pa_csv.ReadOptions(block_size=CSV_BLOCK_BYTES),
@@ -253,7 +315,7 @@ def _is_parquet(part: Place) -> bool:
 
 
 @contextmanager
-def _reading(part: Place) -> Iterator[None]:
+def _explain_damage(part: Place) -> Iterator[None]:
     """Turn what Arrow raises on a file that is cut short, damaged or of another kind into our one shape."""
     try:
         yield
@@ -268,9 +330,95 @@ def _reading(part: Place) -> Iterator[None]:
         raise invalid("open_table", part.name, f"be readable {kind}", got=detail, fix=fix) from error
 
 
+def _check_target(target: Path) -> None:
+    if not target.parent.is_dir():
+        raise invalid(
+            "write_table",
+            "path",
+            "be in an existing folder",
+            got=target.name,
+            fix=f"There is no folder {target.parent}.",
+        )
+    if os.path.lexists(target):
+        raise _taken_error(target)
+
+
+def _taken_error(target: Path) -> LabelDPError:
+    fix = f"It exists in {target.parent} and nothing is overwritten: choose another name, or remove it first."
+    return invalid("write_table", "path", "be a new file", got=target.name, fix=fix)
+
+
+@contextlib.contextmanager
+def _hidden_file(target: Path) -> Iterator[tuple[Path, Any]]:
+    """A hidden file in the target's folder, gone at the end whatever happens."""
+    number, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".unfinished", dir=target.parent)
+    try:
+        with _close_after(os.fdopen(number, "wb")) as stream:
+            yield Path(name), stream
+    finally:
+        Path(name).unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _close_after(stream: Any) -> Iterator[Any]:
+    """Close at the end; after an error, bytes that still do not fit are dropped without a second complaint."""
+    try:
+        yield stream
+    except BaseException:
+        with contextlib.suppress(OSError):
+            stream.close()
+        raise
+    stream.close()
+
+
+def _write_rows(batches: Iterable[Any], schema: Any, stream: Any, compression: str) -> int:
+    rows = 0
+    with pq.ParquetWriter(stream, schema, compression=compression) as writer:
+        for batch in batches:
+            if not batch.schema.equals(schema):
+                got = Described(f"columns {', '.join(batch.schema.names)}")
+                fix = "Cast each batch to the schema that was given."
+                raise invalid("write_table", "batches", "have the schema that was given", got=got, fix=fix)
+            writer.write(batch) if isinstance(batch, pa.Table) else writer.write_batch(batch)
+            rows += batch.num_rows
+    return rows
+
+
+def _give_name(hidden: Path, target: Path) -> None:
+    """Give the finished file its name, unless the name has been taken meanwhile, and put the folder on the disk."""
+    # mkstemp makes files for their owner alone; a table gets the rights that any new file would get.
+    mask = os.umask(0)
+    os.umask(mask)
+    hidden.chmod(0o666 & ~mask)
+    try:
+        os.link(hidden, target)
+    except FileExistsError as error:
+        raise _taken_error(target) from error
+    except OSError:
+        _check_target(target)
+        hidden.rename(target)
+    folder = os.open(target.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+@contextlib.contextmanager
+def _explain_no_room(target: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in NO_ROOM:
+            raise
+        fix = "Free some space or write elsewhere; nothing was left behind."
+        got = Described(os.strerror(error.errno or 0))
+        raise invalid("write_table", str(target), "have room on its disk", got=got, fix=fix) from error
+
+
 @dataclass(frozen=True)
 class UrlPath:
-    """A place on a file system that fsspec opens."""
+    """A file or folder behind a URL, with the few methods of `pathlib.Path` that tables and releases need."""
 
     url: str
 
@@ -358,10 +506,10 @@ class UrlPath:
             self._system().rm(self._inner(), recursive=True)
 
     def _system(self) -> Any:
-        return _fsspec().core.url_to_fs(self.url)[0]
+        return _import_fsspec().core.url_to_fs(self.url)[0]
 
     def _inner(self) -> str:
-        return str(_fsspec().core.url_to_fs(self.url)[1])
+        return str(_import_fsspec().core.url_to_fs(self.url)[1])
 
 
 Place = Path | UrlPath
@@ -378,117 +526,9 @@ def place_of(path: Any) -> Place:
     return Path(unquote(split.path)) if split.scheme in ("file", "local") else UrlPath(text)
 
 
-def _fsspec() -> Any:
+def _import_fsspec() -> Any:
     try:
         import fsspec  # type: ignore[import-untyped]
     except ImportError as error:
         raise missing_extra("fsspec", "dask", "A table or a release behind a URL") from error
     return fsspec
-
-
-#: The device is full, a quota is used up, or the file may not grow further: the user's fix is the same.
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-
-
-def write_table(
-    batches: Iterable[Any], schema: Any, path: str | os.PathLike[str], *, compression: str = "snappy"
-) -> int:
-    """Write record batches (or tables) of one schema to a new Parquet file, and return the number of rows.
-
-    The target appears complete and on the disk, or not at all: an existing target is refused, and after any error,
-    one of `batches` included, nothing is left behind.
-    """
-    target = Path(path)
-    _check_target(target)
-    with _no_room(target), _hidden_file(target) as (hidden, stream):
-        rows = _write(batches, schema, stream, compression)
-        stream.flush()
-        os.fsync(stream.fileno())
-        _name(hidden, target)
-    return rows
-
-
-def _check_target(target: Path) -> None:
-    if not target.parent.is_dir():
-        raise invalid(
-            "write_table",
-            "path",
-            "be in an existing folder",
-            got=target.name,
-            fix=f"There is no folder {target.parent}.",
-        )
-    if os.path.lexists(target):
-        raise _taken(target)
-
-
-def _taken(target: Path) -> LabelDPError:
-    fix = f"It exists in {target.parent} and nothing is overwritten: choose another name, or remove it first."
-    return invalid("write_table", "path", "be a new file", got=target.name, fix=fix)
-
-
-@contextlib.contextmanager
-def _hidden_file(target: Path) -> Iterator[tuple[Path, Any]]:
-    """A hidden file in the target's folder, gone at the end whatever happens."""
-    number, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".unfinished", dir=target.parent)
-    try:
-        with _closing(os.fdopen(number, "wb")) as stream:
-            yield Path(name), stream
-    finally:
-        Path(name).unlink(missing_ok=True)
-
-
-@contextlib.contextmanager
-def _closing(stream: Any) -> Iterator[Any]:
-    """Close at the end; after an error, bytes that still do not fit are dropped without a second complaint."""
-    try:
-        yield stream
-    except BaseException:
-        with contextlib.suppress(OSError):
-            stream.close()
-        raise
-    stream.close()
-
-
-def _write(batches: Iterable[Any], schema: Any, stream: Any, compression: str) -> int:
-    rows = 0
-    with pq.ParquetWriter(stream, schema, compression=compression) as writer:
-        for batch in batches:
-            if not batch.schema.equals(schema):
-                got = Described(f"columns {', '.join(batch.schema.names)}")
-                fix = "Cast each batch to the schema that was given."
-                raise invalid("write_table", "batches", "have the schema that was given", got=got, fix=fix)
-            writer.write(batch) if isinstance(batch, pa.Table) else writer.write_batch(batch)
-            rows += batch.num_rows
-    return rows
-
-
-def _name(hidden: Path, target: Path) -> None:
-    """Give the finished file its name, unless the name has been taken meanwhile, and put the folder on the disk."""
-    # mkstemp makes files for their owner alone; a table gets the rights that any new file would get.
-    mask = os.umask(0)
-    os.umask(mask)
-    hidden.chmod(0o666 & ~mask)
-    try:
-        os.link(hidden, target)
-    except FileExistsError as error:
-        raise _taken(target) from error
-    except OSError:
-        _check_target(target)
-        hidden.rename(target)
-    folder = os.open(target.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
-
-
-@contextlib.contextmanager
-def _no_room(target: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in NO_ROOM:
-            raise
-        fix = "Free some space or write elsewhere; nothing was left behind."
-        got = Described(os.strerror(error.errno or 0))
-        raise invalid("write_table", str(target), "have room on its disk", got=got, fix=fix) from error

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from labeldp.accounting import what_is_left
-from labeldp.data.label_column import LabelProfile, check_label, check_row_ids, joined_profile, label_profile
+from labeldp.data.label_column import LabelProfile, check_label, check_row_ids, join_profiles, label_profile
 from labeldp.data.tables import TableSource, below
 from labeldp.engines.beliefs import Belief, GroupColumn, KMeans, Model, ProbabilityColumns, Staged, Uniform
 from labeldp.engines.engine import Engine
@@ -72,7 +72,7 @@ def checked_rows(
     spans = spans_of(source)
     profiles = _profiles(source, spans, label, engine)
     _check_files(spans, profiles, listed)
-    profile = functools.reduce(joined_profile, profiles)
+    profile = functools.reduce(join_profiles, profiles)
     found = check_label(profile, missing=missing, classes=listed)
     dtype = value_type(source.schema.field(label).type)
     declared = listed is not None or pa.types.is_boolean(dtype)

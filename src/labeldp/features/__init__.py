@@ -14,6 +14,6 @@ there is `PatchFeatures`.
 [1.0, 1.0, 1.0, 1.0, 1.0]
 """
 
-from labeldp.features.transforms import PRESETS, PatchFeatures, UnitRows
+from labeldp.features.transforms import PatchFeatures, UnitRows
 
-__all__ = ["PRESETS", "PatchFeatures", "UnitRows"]
+__all__ = ["PatchFeatures", "UnitRows"]

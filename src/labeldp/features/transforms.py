@@ -1,8 +1,4 @@
-"""`PatchFeatures`: features of small images, learned without labels, on a CPU.
-
-Whitened patches are compared with filters that k-means found among such patches; the responses are rectified (both
-signs), averaged over a 4 x 4 grid, square-rooted, averaged over the image and its mirror image (or both kept, as two
-views of one example), and reduced by PCA.
+"""`PatchFeatures` for images and `UnitRows` for any features: transformers that never ask for a label.
 
 >>> import numpy as np
 >>> images = np.random.default_rng(0).uniform(size=(40, 64)).astype(np.float32)
@@ -10,30 +6,16 @@ views of one example), and reduced by PCA.
 >>> patches.fit_transform(images).shape
 (40, 6)
 
+`PatchFeatures` compares whitened patches with filters that k-means found among such patches; the responses are rectified
+(both signs), averaged over a 4 x 4 grid, square-rooted, averaged over the image and its mirror image (or both kept, as two
+views of one example), and reduced by PCA. It runs on a CPU. `UnitRows` brings every row to norm one.
+
 References: Coates, Ng, Lee, "An Analysis of Single-Layer Networks in Unsupervised Feature Learning" (2011).
 
 Design notes. Labels are never asked for, so under label privacy the features cost nothing. Responses are one matrix
 product per batch and one compiled pass over it; a batch takes some tens of megabytes whatever n is, so memory is
-that of the input, of the output, and of the sample that PCA is fitted on.
-
-Filters learned from patches without labels: whiten, then spherical k-means in which a patch and its negative are one.
-
->>> import numpy as np
->>> images = np.random.default_rng(0).normal(size=(20, 12, 12, 1)).astype(np.float32)
->>> bank = learn_bank(images, size=6, count=5, rng=np.random.default_rng(1))
->>> bank.weights.shape, bank.threshold > 0
-((36, 5), True)
-
-References: Coates, Ng, Lee, "An Analysis of Single-Layer Networks in Unsupervised Feature Learning" (2011).
-
-`UnitRows`: every row brought to norm one, the same way for dense and sparse features.
-
->>> UnitRows().fit_transform([[3.0, 4.0], [0.0, 0.0]]).round(9).tolist()
-[[0.6, 0.8], [0.0, 0.0]]
-
-Design notes. scikit-learn's `Normalizer` divides by the norm and may end an ulp above one. A sensitivity that says
-"norm at most one" must not rest on that, so rows are divided by a norm rounded up: the result is at most one. A row of
-zeros stays.
+that of the input, of the output, and of the sample that PCA is fitted on. Rows of `UnitRows` are divided by a norm that
+is rounded up: the result is at most one, which is what the sensitivity of the convex learners rests on.
 """
 
 from __future__ import annotations
@@ -65,7 +47,7 @@ class Preset(NamedTuple):
     contrast: bool = False
 
 
-#: On 60,000 images of 28 x 28, see RECIPES: "small" is a good default; "full" is worth about a point and costs three to
+#: On 60,000 images of 28 x 28 "small" is a good default; "full" is worth about a point and costs three to
 #: four times as much. "colour" is for photographs of 32 x 32, whose light varies.
 PRESETS: dict[str, Preset] = {
     "small": Preset(((6, 64),), 512),
@@ -78,6 +60,15 @@ BINS = 4
 SAMPLE = 9000
 #: Responses of one batch take about this many bytes.
 BATCH_BYTES = 1 << 25
+#: Images and patches that filters are learned from; more did not change the features' worth.
+SAMPLE_IMAGES = 4000
+SAMPLE_PATCHES = 80_000
+#: Patches flatter than this (in standard deviations of all pixels) say nothing.
+FLAT = 0.15
+#: Rounds of k-means.
+ROUNDS = 8
+#: Added to a patch's variance (in variances of all pixels) before its contrast is divided out: flat patches stay flat.
+CONTRAST_FLOOR = 0.01
 
 
 class PatchFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]  # untyped
@@ -137,7 +128,7 @@ class PatchFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
     def fit(self, X: Any, y: Any = None) -> PatchFeatures:
         """Learn filters and components from the images; `y` is not looked at."""
         X = validate_data(self, X, dtype=np.float32, ensure_min_samples=2)
-        self._image_shape = folded_shape(self.image_shape, X.shape[1])
+        self._image_shape = check_shape(self.image_shape, X.shape[1])
         plan = self._plan()
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
         self.pixel_mean_, self.pixel_scale_ = float(X.mean(dtype=np.float64)), max(float(X.std(dtype=np.float64)), 1e-6)
@@ -148,7 +139,7 @@ class PatchFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
             for size, count in plan.filters
         )
         # Of two views PCA sees the image as it is: the mirror image's filters are among the others' already.
-        responses = np.concatenate([views[:, 0] for views in self._pooled(sampled)])
+        responses = np.concatenate([views[:, 0] for views in self._pool(sampled)])
         self.mean_ = responses.mean(axis=0)
         responses -= self.mean_
         rank = min(plan.n_components, *responses.shape)
@@ -167,13 +158,13 @@ class PatchFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         out = np.empty((len(X), views, len(self.components_)), np.float32)
         projection = (self.components_ * self.scale_[:, None]).T.astype(np.float32)
         done = 0
-        for pooled in self._pooled(X):
+        for pooled in self._pool(X):
             out[done : done + len(pooled)] = (pooled - self.mean_) @ projection
             done += len(pooled)
             if self.progress is not None:
                 self.progress(done, len(X))
         if self.unit_norm:
-            out = np.asarray(unit_rows(out.reshape(-1, out.shape[2]))).reshape(out.shape)
+            out = np.asarray(scale_rows(out.reshape(-1, out.shape[2]))).reshape(out.shape)
         return out if views == 2 else out[:, 0]
 
     def _plan(self) -> Preset:
@@ -197,18 +188,18 @@ class PatchFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         images: Float32s = ((X - self.pixel_mean_) / self.pixel_scale_).astype(np.float32, copy=False)
         return images.reshape(len(X), *self._image_shape)
 
-    def _pooled(self, X: Float32s) -> Iterator[Float32s]:
+    def _pool(self, X: Float32s) -> Iterator[Float32s]:
         """Yield the square roots of the pooled responses, (batch, views, D), averaged over mirror images or beside them."""
         height, width, _ = self._image_shape
         most = max(bank.weights.size for bank in self.banks_) // min(b.size for b in self.banks_) ** 2
         step = max(1, BATCH_BYTES // (4 * height * width * max(most, 64)))
         for low in range(0, len(X), step):
             images = self._images(X[low : low + step])
-            pooled = pooled_responses(images, self.banks_)
+            pooled = pool_responses(images, self.banks_)
             if not self.flips:
                 yield pooled[:, None]
                 continue
-            mirrored = pooled_responses(np.ascontiguousarray(images[:, :, ::-1]), self.banks_)
+            mirrored = pool_responses(np.ascontiguousarray(images[:, :, ::-1]), self.banks_)
             both = np.stack([pooled, mirrored], axis=1)
             yield both if self.flips == "views" else both.mean(axis=1, keepdims=True)
 
@@ -217,24 +208,7 @@ class PatchFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         return len(self.components_)
 
 
-def pooled_responses(images: Float32s, banks: Sequence[Bank]) -> Float32s:
-    """Return (n, D) square roots of the rectified responses of all banks, pooled."""
-    from labeldp import kernels
-
-    parts = []
-    for bank in banks:
-        responses = bank.responses(images)
-        n, height, width, count = responses.shape
-        bins = min(BINS, height, width)
-        out = np.zeros((n, bins, bins, 2, count), np.float32)
-        rows, columns = kernels.bin_edges(height, bins), kernels.bin_edges(width, bins)
-        kernels.pool_rectified(responses, np.float32(bank.threshold), rows, columns, out)
-        parts.append(out.reshape(n, -1))
-    pooled: Float32s = np.sqrt(np.concatenate(parts, axis=1))
-    return pooled
-
-
-def folded_shape(image_shape: Sequence[int] | None, n_columns: int) -> tuple[int, int, int]:
+def check_shape(image_shape: Sequence[int] | None, n_columns: int) -> tuple[int, int, int]:
     """Return (height, width, channels); without a shape a row must be a square grey image."""
     if image_shape is None:
         side = math.isqrt(n_columns)
@@ -262,16 +236,6 @@ def check_whiten(value: Any) -> float:
     return share
 
 
-#: Images and patches that filters are learned from; more did not change the features' worth.
-SAMPLE_IMAGES = 4000
-SAMPLE_PATCHES = 80_000
-#: Patches flatter than this (in standard deviations of all pixels) say nothing.
-FLAT = 0.15
-ROUNDS = 8
-#: Added to a patch's variance (in variances of all pixels) before its contrast is divided out: flat patches stay flat.
-CONTRAST_FLOOR = 0.01
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Bank:
     """Filters of one patch size: responses are patches @ weights; `threshold` is their mean size.
@@ -287,34 +251,36 @@ class Bank:
 
     def responses(self, images: Float32s) -> Float32s:
         """Return (n, rows, columns, filters): the weights ignore a patch's mean, so that only its spread is divided."""
-        patches = patches_of(images, self.size, stride=self.stride)
+        patches = cut_patches(images, self.size, stride=self.stride)
         found: Float32s = patches @ self.weights
         if self.contrast:
-            found /= _spread(patches)
+            found /= _measure_spread(patches)
         return found
 
 
 def learn_bank(
     images: Float32s, *, size: int, count: int, rng: np.random.Generator, stride: int = 1, contrast: bool = False
 ) -> Bank:
-    """Return `count` filters of `size` x `size` pixels, learned from images (n, h, w, c)."""
-    patches = _centred(sample_patches(images, size=size, rng=rng))
+    """Return `count` filters of `size` x `size` pixels, learned from images (n, h, w, c) without labels.
+
+    Patches are whitened; then spherical k-means finds centres, where a patch and its negative are one. With `contrast`
+    patches are divided by their spread first. `rng` draws the sample and the first centres.
+
+    >>> images = np.random.default_rng(0).normal(size=(20, 12, 12, 1)).astype(np.float32)
+    >>> bank = learn_bank(images, size=6, count=5, rng=np.random.default_rng(1))
+    >>> bank.weights.shape, bank.threshold > 0
+    ((36, 5), True)
+    """
+    patches = _centre(sample_patches(images, size=size, rng=rng))
     if contrast:
-        patches = patches / _spread(patches)
-    whitener = whitening(patches)
+        patches = patches / _measure_spread(patches)
+    whitener = fit_whitening(patches)
     white = patches @ whitener.T
     length = np.maximum(np.linalg.norm(white, axis=1, keepdims=True), 1e-6)
     centres = signed_kmeans(white / length, count=count, rng=rng)
     threshold = float(np.abs(white @ centres.T).mean())
     weights = np.ascontiguousarray((centres @ whitener).T, dtype=np.float32)
     return Bank(size=size, weights=weights, threshold=threshold, stride=stride, contrast=contrast)
-
-
-def patches_of(images: Float32s, size: int, *, stride: int = 1) -> Float32s:
-    """Return patches as rows, every `stride`-th each way: (n, h - size + 1, w - size + 1, size * size * c) for 1."""
-    windows = np.lib.stride_tricks.sliding_window_view(images, (size, size), axis=(1, 2))[:, ::stride, ::stride]
-    n, height, width = windows.shape[:3]
-    return np.ascontiguousarray(windows).reshape(n, height, width, -1)
 
 
 def sample_patches(images: Float32s, *, size: int, rng: np.random.Generator) -> Float32s:
@@ -328,7 +294,7 @@ def sample_patches(images: Float32s, *, size: int, rng: np.random.Generator) -> 
     return lively if len(lively) >= 1000 else patches
 
 
-def whitening(patches: Float32s) -> Float32s:
+def fit_whitening(patches: Float32s) -> Float32s:
     """Return the symmetric whitening of centred patches, damped where they vary little, that ignores brightness."""
     covariance = np.cov(patches.T, dtype=np.float64)
     values, vectors = np.linalg.eigh(covariance)
@@ -344,20 +310,21 @@ def signed_kmeans(rows: Float32s, *, count: int, rng: np.random.Generator) -> Fl
     """Return unit centres (count, p); each row counts for the centre of largest |cosine|, with its sign."""
     centres = rows[rng.permutation(len(rows))[:count]]
     if len(centres) < count:
-        centres = np.concatenate([centres, _random_units(count - len(centres), rows.shape[1], rng)])
+        centres = np.concatenate([centres, _draw_units(count - len(centres), rows.shape[1], rng)])
     for _ in range(ROUNDS):
         cosines = rows @ centres.T
         nearest = np.abs(cosines).argmax(axis=1)
         signs = np.sign(np.take_along_axis(cosines, nearest[:, None], axis=1))
-        centres = _cluster_sums(rows * signs, nearest, count)
+        centres = _sum_clusters(rows * signs, nearest, count)
         length = np.linalg.norm(centres, axis=1, keepdims=True)
         empty = length[:, 0] < 1e-6
-        centres[empty], length[empty] = _random_units(int(empty.sum()), rows.shape[1], rng), 1.0
+        centres[empty], length[empty] = _draw_units(int(empty.sum()), rows.shape[1], rng), 1.0
         centres /= length
     return centres
 
 
-def _cluster_sums(rows: Float32s, nearest: npt.NDArray[np.intp], count: int) -> Float32s:
+def _sum_clusters(rows: Float32s, nearest: npt.NDArray[np.intp], count: int) -> Float32s:
+    """Return the sum of the rows of each cluster, by one sparse product."""
     import scipy.sparse
 
     shape = (count, len(rows))
@@ -366,13 +333,38 @@ def _cluster_sums(rows: Float32s, nearest: npt.NDArray[np.intp], count: int) -> 
     return sums
 
 
-def _random_units(count: int, width: int, rng: np.random.Generator) -> Float32s:
+def _draw_units(count: int, width: int, rng: np.random.Generator) -> Float32s:
+    """Return random unit vectors, for clusters that have no rows."""
     drawn = rng.normal(size=(count, width)).astype(np.float32)
     units: Float32s = drawn / np.linalg.norm(drawn, axis=1, keepdims=True)
     return units
 
 
-def _spread(patches: Float32s) -> Float32s:
+def pool_responses(images: Float32s, banks: Sequence[Bank]) -> Float32s:
+    """Return (n, D) square roots of the rectified responses of all banks, pooled."""
+    from labeldp import kernels
+
+    parts = []
+    for bank in banks:
+        responses = bank.responses(images)
+        n, height, width, count = responses.shape
+        bins = min(BINS, height, width)
+        out = np.zeros((n, bins, bins, 2, count), np.float32)
+        rows, columns = kernels.bin_edges(height, bins), kernels.bin_edges(width, bins)
+        kernels.pool_rectified(responses, np.float32(bank.threshold), rows, columns, out)
+        parts.append(out.reshape(n, -1))
+    pooled: Float32s = np.sqrt(np.concatenate(parts, axis=1))
+    return pooled
+
+
+def cut_patches(images: Float32s, size: int, *, stride: int = 1) -> Float32s:
+    """Return patches as rows, every `stride`-th each way: (n, h - size + 1, w - size + 1, size * size * c) for 1."""
+    windows = np.lib.stride_tricks.sliding_window_view(images, (size, size), axis=(1, 2))[:, ::stride, ::stride]
+    n, height, width = windows.shape[:3]
+    return np.ascontiguousarray(windows).reshape(n, height, width, -1)
+
+
+def _measure_spread(patches: Float32s) -> Float32s:
     """Return the root of each patch's variance and `CONTRAST_FLOOR`, with a last axis of one."""
     width = patches.shape[-1]
     squares = np.einsum("...j,...j->...", patches, patches)[..., None] / width
@@ -381,13 +373,21 @@ def _spread(patches: Float32s) -> Float32s:
     return spread
 
 
-def _centred(patches: Float32s) -> Float32s:
+def _centre(patches: Float32s) -> Float32s:
+    """Return patches without their brightness: each of mean 0."""
     centred: Float32s = patches - patches.mean(axis=1, keepdims=True)
     return centred
 
 
 class UnitRows(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
-    """Divide each row by its Euclidean norm, rounded up by a few ulps; labels are never looked at."""
+    """Divide each row by its Euclidean norm, rounded up by a few ulps; labels are never looked at.
+
+    The same for dense and sparse (csr) features. A row of zeros stays. scikit-learn's `Normalizer` divides by the norm and
+    may end an ulp above one; a sensitivity that says "norm at most one" must not rest on that.
+
+    >>> UnitRows().fit_transform([[3.0, 4.0], [0.0, 0.0]]).round(9).tolist()
+    [[0.6, 0.8], [0.0, 0.0]]
+    """
 
     def fit(self, X: Any, y: Any = None) -> UnitRows:
         """Learn the number of columns; there is nothing else to learn."""
@@ -397,7 +397,7 @@ class UnitRows(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # scikit
     def transform(self, X: Any) -> Any:
         """Return rows of norm at most one (and one but for rounding); rows of zeros stay."""
         X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
-        return unit_rows(X)
+        return scale_rows(X)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -406,7 +406,7 @@ class UnitRows(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # scikit
         return tags
 
 
-def unit_rows(X: Any) -> Any:
+def scale_rows(X: Any) -> Any:
     """Return the rows of a checked dense or csr matrix at norm one; float32 stays float32.
 
     The division is by norm * (1 + 8 ulp): a norm of d terms summed pairwise, a root and a quotient each lose less.
