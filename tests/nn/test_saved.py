@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import json
 import pickle
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -38,6 +40,26 @@ def test_a_file_brings_the_same_answers(fitted, rows, tmp_path):
     assert (loaded.preset, loaded.augment) == (fitted.preset, fitted.augment)
     with np.load(tmp_path / "net.npz", allow_pickle=False) as stored:  # nothing in it needs pickle
         assert all(stored[name].dtype.kind != "O" for name in stored.files)
+
+
+def test_a_network_saved_by_an_older_version_answers_as_it_did():
+    folder = Path(__file__).parent / "saved_by_0.1"
+    answers = json.loads((folder / "answers.json").read_text())
+    network = load_network(folder / "network.npz")
+    # The weights are the same bits; another machine may add float32 products in another order.
+    assert np.allclose(network.predict_proba(answers["X"]), answers["network"], rtol=0, atol=1e-6)
+    assert list(network.history_) == answers["history"]
+    assert network.classes_.tolist() == ["cat", "dog", "owl"]
+    assert (network.augment, network.preset, network.training_.ema) == (Augment(flip=True), cpu_preset("mlp"), 0.5)
+
+
+def test_a_file_names_no_module_or_class_of_python(fitted, tmp_path):
+    # So that moving code never breaks what users saved.
+    save_network(fitted, tmp_path / "net.npz")
+    with np.load(tmp_path / "net.npz") as stored:
+        text = str(stored["header"])
+    assert "labeldp." not in text
+    assert "NetClassifier" not in text
 
 
 @pytest.mark.parametrize(

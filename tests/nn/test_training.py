@@ -9,8 +9,17 @@ import torch
 from labeldp.errors import LabelDPError
 from labeldp.nn import Augment, Training, cpu_preset, paper_preset
 from labeldp.nn.inputs import ArrayInputs, DatasetInputs, Scale
-from labeldp.nn.presets import CPU, as_augment, blanked, mirrored, resolved, shifted
-from labeldp.nn.training import Evidence, Task, batches, follow, mixed_logits, share_of_peak, start, train
+from labeldp.nn.presets import CPU, blank_squares, mirror_half, parse_augment, resolve_training, shift_images
+from labeldp.nn.training import (
+    Evidence,
+    Task,
+    draw_batches,
+    mix_logits,
+    share_of_peak,
+    start_run,
+    train,
+    update_average,
+)
 
 
 @pytest.mark.parametrize("schedule", ["linear", "piecewise", "constant"])
@@ -31,7 +40,7 @@ def task_of(n, *, batch_size, mixup=0.0):
 
 @pytest.mark.parametrize(("n", "batch_size"), [(2, 256), (3, 2), (5, 2), (257, 256), (1000, 256), (512, 256)])
 def test_an_epoch_takes_every_example_once_and_no_batch_alone(n, batch_size):
-    drawn = batches(task_of(n, batch_size=batch_size))
+    drawn = draw_batches(task_of(n, batch_size=batch_size))
     assert sorted(torch.cat([rows for rows, _ in drawn]).tolist()) == list(range(n))
     sizes = [len(rows) for rows, _ in drawn]
     assert min(sizes) >= 2
@@ -40,7 +49,7 @@ def test_an_epoch_takes_every_example_once_and_no_batch_alone(n, batch_size):
 
 
 def test_mixup_keeps_a_beta_share():
-    keeps = [keep for _, keep in batches(task_of(4000, batch_size=2, mixup=8.0))]
+    keeps = [keep for _, keep in draw_batches(task_of(4000, batch_size=2, mixup=8.0))]
     # Beta(8, 8): mean 1/2, variance 1/68. 2000 draws: the mean is within 6 standard errors but for probability 2e-9.
     assert abs(np.mean(keeps) - 0.5) < 6 * (1 / 68 / 2000) ** 0.5
     assert np.std(keeps) == pytest.approx((1 / 68) ** 0.5, rel=0.15)  # 9 standard errors of a standard deviation
@@ -51,12 +60,12 @@ def test_mixup_mixes_inputs_or_embeddings():
 
     identity = torch.nn.Identity()
     x = torch.tensor([[1.0], [2.0], [4.0]])
-    assert mixed_logits(identity, x, keep=0.75).flatten().tolist() == [0.75 * 1 + 0.25 * 4, 1.75, 3.5]
+    assert mix_logits(identity, x, keep=0.75).flatten().tolist() == [0.75 * 1 + 0.25 * 4, 1.75, 3.5]
     pairs = torch.tensor([[0, 1], [1, 0]])
     network = NeuralCollaborativeFiltering(2, 2, n_classes=3).eval()
     embedded = network.embed(pairs)
     assert torch.equal(
-        mixed_logits(network, pairs, keep=0.5), network.head(torch.lerp(embedded.roll(1, 0), embedded, 0.5))
+        mix_logits(network, pairs, keep=0.5), network.head(torch.lerp(embedded.roll(1, 0), embedded, 0.5))
     )
 
 
@@ -65,7 +74,7 @@ def test_average_follows():
     average = torch.nn.Sequential(torch.nn.Linear(1, 1), torch.nn.BatchNorm1d(1))
     before = average[0].weight.item()
     module[1].num_batches_tracked += 5
-    follow(average, module, decay=0.75)
+    update_average(average, module, decay=0.75)
     assert average[0].weight.item() == pytest.approx(
         0.75 * before + 0.25 * module[0].weight.item(), rel=1e-6
     )  # float32
@@ -76,7 +85,7 @@ def test_one_step_of_sgd_is_the_hand_computed_one():
     task = task_of(4, batch_size=4)
     torch.manual_seed(0)
     network = torch.nn.Linear(2, 2)
-    run = start(network, task.training)
+    run = start_run(network, task.training)
     weight = network.weight.detach().clone()
     inputs = task.inputs.batch(torch.arange(4))
     torch.nn.functional.cross_entropy(network(inputs), torch.zeros(4, dtype=torch.int64)).backward()
@@ -112,7 +121,7 @@ def test_bytes_stay_bytes_until_a_batch_is_taken():
 
 def test_views_take_equal_shares_of_a_batch():
     X = np.stack([np.zeros((6, 1)), np.ones((6, 1))], axis=1).astype(np.float32)
-    batch = ArrayInputs.of(X, scale=Scale.none()).batch(torch.tensor([5, 0, 1, 4]))
+    batch = ArrayInputs.of(X, scale=Scale.identity()).batch(torch.tensor([5, 0, 1, 4]))
     assert batch.flatten().tolist() == [0.0, 0.0, 1.0, 1.0]
 
 
@@ -130,7 +139,7 @@ def test_shift_moves_the_whole_image():
     image = torch.zeros(64, 1, 8, 8)
     image[:, :, 4, 4] = 1.0
     torch.manual_seed(0)
-    moved = shifted(image, most=2)
+    moved = shift_images(image, most=2)
     assert moved.sum(dim=(1, 2, 3)).tolist() == [1.0] * 64
     places = {tuple(place) for place in moved.nonzero()[:, 2:].tolist()}
     assert places <= {(row, column) for row in range(2, 7) for column in range(2, 7)}
@@ -140,13 +149,13 @@ def test_shift_moves_the_whole_image():
 def test_flip_mirrors_about_half():
     image = torch.arange(4.0).expand(1000, 1, 1, 4)
     torch.manual_seed(0)
-    turned = int((mirrored(image)[:, 0, 0, 0] == 3).sum())
+    turned = int((mirror_half(image)[:, 0, 0, 0] == 3).sum())
     assert abs(turned - 500) < 6 * 250**0.5  # binomial, six standard deviations: 2e-9
 
 
 def test_cutout_blanks_a_square():
     torch.manual_seed(0)
-    left = blanked(torch.ones(32, 1, 8, 8), side=4)
+    left = blank_squares(torch.ones(32, 1, 8, 8), side=4)
     gone = (left == 0).sum(dim=(1, 2, 3))
     assert gone.max() == 16
     assert gone.min() >= 4  # a corner of the square at least
@@ -156,7 +165,7 @@ def test_cutout_blanks_a_square():
 @pytest.mark.parametrize("wrong", ["crop,spin", 3, Augment(crop=1.5)])
 def test_unknown_augmentation_is_refused(wrong):
     with pytest.raises(LabelDPError, match="augment"):
-        as_augment("NetClassifier", wrong)
+        parse_augment("NetClassifier", wrong)
 
 
 # --------------------------------------------------------------------------------------------------------- presets
@@ -176,10 +185,12 @@ def test_paper_presets_are_the_papers():
 
 
 def test_a_setting_wins_over_its_preset():
-    settings = resolved("NetClassifier", "cpu", "mlp", {"lr": 0.5, "epochs": None, "augment": "flip"})
+    settings = resolve_training("NetClassifier", "cpu", "mlp", {"lr": 0.5, "epochs": None, "augment": "flip"})
     assert (settings.lr, settings.epochs, settings.augment) == (0.5, CPU["mlp"].epochs, Augment(flip=True))
-    assert settings.passes(1) == cpu_preset("mlp").least_steps  # a small table gets enough steps
-    assert resolved("NetClassifier", "cpu", "mlp", {"epochs": 2}).passes(1) == 2  # unless the user says how many
+    assert settings.count_epochs(1) == cpu_preset("mlp").least_steps  # a small table gets enough steps
+    assert (
+        resolve_training("NetClassifier", "cpu", "mlp", {"epochs": 2}).count_epochs(1) == 2
+    )  # unless the user says how many
 
 
 @pytest.mark.parametrize(
@@ -200,11 +211,11 @@ def test_a_setting_wins_over_its_preset():
 )
 def test_bad_settings_are_refused(name, value):
     with pytest.raises(LabelDPError, match=name):
-        resolved("NetClassifier", "cpu", "mlp", {name: value})
+        resolve_training("NetClassifier", "cpu", "mlp", {name: value})
 
 
 def test_bad_presets_are_refused():
     with pytest.raises(LabelDPError, match="preset"):
-        resolved("NetClassifier", "gpu", "mlp", {})
+        resolve_training("NetClassifier", "gpu", "mlp", {})
     with pytest.raises(LabelDPError, match="data"):
         paper_preset("imagenet", epsilon=1.0)

@@ -4,7 +4,19 @@
 >>> labeldp.nn.NetClassifier("mlp", hidden=64).hidden
 64
 
-Needs the extra `labeldp[torch]`; without it, importing this package says so.
+| file | what it holds |
+|---|---|
+| `classifier` | `NetClassifier`; `save_network` and `load_network` |
+| `inputs` | examples and targets: checked, standardised, taken in batches |
+| `models` | networks by name, and the user's own |
+| `presets` | `Training`, `Augment`, the settings for a CPU and of the paper |
+| `training` | the loop, its losses and learning rates |
+| `checkpoint` | the state of a run on disk, arrays without pickle |
+| `representation` | `BYOL` and `ModuleFeatures`: features without labels |
+| `dpsgd` | `DPSGDClassifier`: the baseline of whole-record privacy |
+
+Needs the extra `labeldp[torch]`; without it, importing this package says so. `DPSGDClassifier` also needs the extra
+`labeldp[opacus]`, and says so when it is fitted.
 
 Design notes. Names are fetched when they are first asked for, so that one network does not load what another needs.
 """
@@ -21,24 +33,23 @@ if find_spec("torch") is None:
     raise missing_extra("torch", "torch", "labeldp.nn")
 
 if TYPE_CHECKING:
-    from labeldp.nn.byol import BYOL, ModuleFeatures
-    from labeldp.nn.classifier import NetClassifier
+    from labeldp.nn.classifier import NetClassifier, load_network, save_network
     from labeldp.nn.dpsgd import DPSGDClassifier
     from labeldp.nn.presets import Augment, PaperPreset, Training, cpu_preset, paper_preset
-    from labeldp.nn.saved import load_network, save_network
+    from labeldp.nn.representation import BYOL, ModuleFeatures
 
 _FILE_OF = {
-    "BYOL": "byol",
+    "BYOL": "representation",
     "Augment": "presets",
     "DPSGDClassifier": "dpsgd",
-    "ModuleFeatures": "byol",
+    "ModuleFeatures": "representation",
     "NetClassifier": "classifier",
     "PaperPreset": "presets",
     "Training": "presets",
     "cpu_preset": "presets",
-    "load_network": "saved",
+    "load_network": "classifier",
     "paper_preset": "presets",
-    "save_network": "saved",
+    "save_network": "classifier",
 }
 
 __all__ = [

@@ -3,60 +3,62 @@
 >>> import numpy as np
 >>> X = np.repeat([[-1.0, 0.5], [1.0, -0.5]], 40, axis=0)
 >>> y = np.repeat(["no", "yes"], 40)
->>> NetClassifier("mlp", hidden=8, epochs=20, batch_size=16).fit(X, y).predict([[-1.0, 0.5], [1.0, -0.5]]).tolist()
+>>> model = NetClassifier("mlp", hidden=8, epochs=20, batch_size=16).fit(X, y)
+>>> model.predict([[-1.0, 0.5], [1.0, -0.5]]).tolist()
 ['no', 'yes']
 
+A fitted network goes to a file and comes back with the same bits:
+
+>>> import tempfile, pathlib
+>>> folder = tempfile.TemporaryDirectory()
+>>> save_network(model, pathlib.Path(folder.name) / "network.npz")
+>>> loaded = load_network(pathlib.Path(folder.name) / "network.npz")
+>>> bool((loaded.predict_proba(X) == model.predict_proba(X)).all())
+True
+>>> folder.cleanup()
+
 Design notes. The methods mean what `SoftmaxRegression`'s mean, so that `LabelPrivateClassifier` drives either through its
-stages. A fitted network is stored, copied and sent as arrays by name (`__getstate__`), never as a pickled module: a saved
-model is rebuilt from its name, and a file cannot bring code. Nothing here is private or secret: labels that come in have
-been released already, or are public.
+stages. Nothing here is private or secret: labels that come in have been released already, or are public; the loss that a
+progress bar shows is that of the labels given.
 
-What a `NetClassifier` is given, checked: examples, soft targets and likelihoods.
-
-A bar with the loss while a network trains; the loss is that of the labels given, so it shows no raw one.
+A fitted network is stored, copied and sent as arrays by name, never as a pickled module: a network by name is rebuilt from
+its name and a few numbers, so a file cannot bring code. Copying, pickling and skops (`labeldp.learn.save_model`) all ask
+`__getstate__`, which packs the state in this way; `save_network` writes the same facts to an npz file. A module of the
+user's own is hers to pass again to `load_network`; in a copy it stays a module, which skops refuses to store. No file of
+`save_network` names a Python module or class.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import (
-    _assert_all_finite,
-    _check_sample_weight,
-    check_array,
-    check_is_fitted,
-    column_or_1d,
-    validate_data,
-)
+from sklearn.utils.validation import _assert_all_finite, _check_sample_weight, check_is_fitted, column_or_1d
 from torch import Tensor, nn
-from torch.utils.data import Dataset
 
-from labeldp.arrays import Floats
-from labeldp.errors import Described, invalid
-from labeldp.nn.checkpoint import Checkpoints, from_arrays, to_arrays
+from labeldp.arrays import Array, Float32s, Floats
+from labeldp.errors import Described, LabelDPError, ReleaseError, invalid
+from labeldp.nn.checkpoint import DAMAGE, Checkpoints, get_arrays, read_arrays, select_section, set_arrays, write_arrays
 from labeldp.nn.inputs import (
     ArrayInputs,
     DatasetInputs,
     Inputs,
     Scale,
-    check_module,
-    checked_device,
-    checked_network,
-    last_linear,
-    made,
-    name_of,
-    placed,
+    check_examples,
+    check_likelihood,
+    check_targets,
 )
-from labeldp.nn.presets import Training, resolved
-from labeldp.nn.training import Evidence, Listener, Run, Task, seeded, start, train
+from labeldp.nn.models import check_device, check_module, check_network, find_last_linear, make_network, place_network
+from labeldp.nn.presets import Augment, Training, resolve_training
+from labeldp.nn.training import Evidence, Listener, Run, Task, seed_torch, start_run, train
 from labeldp.validate import check_integer, check_real
 
 #: Examples that are predicted together: rows of features are small, images are not.
@@ -64,7 +66,7 @@ ROWS_TOGETHER, IMAGES_TOGETHER = 4096, 256
 
 
 class NetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
-    """A network trained on plain labels, soft targets or likelihoods.
+    """A network trained on plain labels (`fit`), soft targets (`fit_targets`) or likelihoods (`fit_likelihood`).
 
     Parameters
     ----------
@@ -101,8 +103,18 @@ class NetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sc
 
     Attributes
     ----------
-    module_ : the fitted network;  classes_, n_features_in_ : as always
-    history_ : mean loss of each epoch;  training_ : the settings used
+    module_ : torch.nn.Module
+        The fitted network, in evaluation mode.
+    classes_, n_features_in_ : as in scikit-learn
+    history_ : tuple of float
+        The mean loss of each epoch.
+    training_ : Training
+        The settings used, nothing left open.
+
+    Edge cases
+    ----------
+    One example, or one class in `fit`, is refused. A loss that is not finite ends the fit with an error; a fit that fails
+    leaves the one before as it was. A last batch of one example joins another, since BatchNorm needs two.
     """
 
     _scale: Scale
@@ -153,8 +165,11 @@ class NetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sc
     # Fitting
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> NetClassifier:
-        """Fit on plain labels."""
-        X = checked_examples(self, X, reset=True)
+        """Fit on plain labels.
+
+        `sample_weight` (n,), >= 0, multiplies the losses of the examples; weights are brought to mean 1.
+        """
+        X = check_examples(self, X, reset=True)
         y = column_or_1d(y, warn=True)
         _assert_all_finite(y, input_name="y", estimator_name="NetClassifier")
         check_classification_targets(y)
@@ -171,93 +186,102 @@ class NetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sc
         return self._fit(X, classes, "weighted", torch.from_numpy(both))
 
     def fit_targets(self, X: Any, targets: Any, *, classes: Sequence[Any]) -> NetClassifier:
-        """Fit on soft targets (n, K): rows sum to one; entries may be negative."""
-        X = checked_examples(self, X, reset=True)
-        matrix = checked_targets(matrix_for("targets", targets, len(X), len(classes)))
+        """Fit on soft targets (n, K), columns in the order of `classes`: rows sum to one; entries may be negative."""
+        X = check_examples(self, X, reset=True)
+        matrix = check_targets(targets, n=len(X), n_classes=len(classes))
         return self._fit(X, np.asarray(classes), "soft", torch.from_numpy(matrix.astype(np.float32)))
 
     def fit_likelihood(self, X: Any, likelihood: Any, *, classes: Sequence[Any]) -> NetClassifier:
-        """Fit the forward loss: `likelihood` (n, K) is Pr[what was observed | label k]."""
-        X = checked_examples(self, X, reset=True)
-        matrix = checked_likelihood(matrix_for("likelihood", likelihood, len(X), len(classes)))
+        """Fit the forward loss: `likelihood` (n, K) is Pr[what was observed | label k], k in the order of `classes`."""
+        X = check_examples(self, X, reset=True)
+        matrix = check_likelihood(likelihood, n=len(X), n_classes=len(classes))
         return self._fit(X, np.asarray(classes), "forward", torch.from_numpy(matrix.astype(np.float32)))
 
-    def _fit(self, X: Any, classes: npt.NDArray[Any], kind: str, values: Tensor) -> NetClassifier:
-        """Train; a fit that fails leaves the last one as it was."""
+    def _fit(self, X: Any, classes: Array, kind: str, values: Tensor) -> NetClassifier:
+        """Train on checked examples and evidence; a fit that fails leaves the one before as it was."""
         check_module(self.module)
-        device, training = checked_device(self.device), self._training()
+        device, training = check_device(self.device), self._resolve_training()
         going_on = bool(self.warm_start) and hasattr(self, "module_")
-        scale = self._scale if going_on else self._measured(X)
-        inputs = self._inputs(X, scale, device)
+        scale = self._scale if going_on else self._measure_scale(X)
+        inputs = self._wrap_inputs(X, scale, device)
         if len(inputs) < 2:
             raise invalid("NetClassifier", "X", "have two examples or more", got=Described("1 sample"))
         evidence = Evidence(kind=kind, values=values, n_classes=len(classes))
         task = Task(inputs=inputs, evidence=evidence, training=training)
         seed = int(check_random_state(self.random_state).randint(2**31))
-        with seeded(seed, device):
-            network, sizes = self._network(X, inputs, len(classes), going_on=going_on)
-            run = self._run(start(network, training), task, seed=seed)
+        with seed_torch(seed, device):
+            network, sizes = self._prepare_network(X, inputs, len(classes), going_on=going_on)
+            run = self._train(start_run(network, training), task, seed=seed)
         self.module_, self.classes_ = run.result, classes
         self.history_, self.training_ = tuple(run.history), training
         self._scale, self._sample_shape, self._sizes = scale, inputs.sample_shape, sizes
         return self
 
-    def _network(self, X: Any, inputs: Inputs, n_classes: int, *, going_on: bool) -> tuple[nn.Module, tuple[int, ...]]:
-        """Return the network to train, new or that of the last fit, and the numbers of users and items it knows."""
-        if going_on:
-            self._check_same(inputs, n_classes)
-            network, sizes = made(self.module_, **self._shape(inputs, n_classes, self._sizes)), self._sizes
-        else:
-            sizes = tuple(int(top) + 1 for top in X.max(axis=0)) if self.module == "ncf" else ()
-            network = made(self.module, **self._shape(inputs, n_classes, sizes))
-        network = placed(network, sample_shape=inputs.sample_shape, device=checked_device(self.device))
-        return checked_network(network, inputs, n_classes=n_classes), sizes
+    def _resolve_training(self) -> Training:
+        """Return the settings of the preset, with those that the user gave in their place."""
+        names = ("epochs", "batch_size", "lr", "weight_decay", "optimizer", "schedule", "mixup", "augment", "ema")
+        changes = {name: getattr(self, name) for name in names}
+        module = self.module if isinstance(self.module, str) else None
+        return resolve_training("NetClassifier", self.preset, module, changes)
 
-    def _shape(self, inputs: Inputs, n_classes: int, sizes: tuple[int, ...]) -> dict[str, Any]:
+    def _prepare_network(
+        self, X: Any, inputs: Inputs, n_classes: int, *, going_on: bool
+    ) -> tuple[nn.Module, tuple[int, ...]]:
+        """Return the network to train, new or a copy of the last fit's, and the numbers of users and items it knows."""
         hidden = check_integer("NetClassifier", "hidden", self.hidden, least=1)
         dropout = check_real("NetClassifier", "dropout", self.dropout)
         if not 0 <= dropout < 1:
             raise invalid("NetClassifier", "dropout", "be in [0, 1)", got=self.dropout)
-        shape = {"n_classes": n_classes, "sample_shape": inputs.sample_shape, "sizes": sizes}
-        return {**shape, "hidden": hidden, "dropout": dropout}
+        if going_on:
+            self._check_unchanged(inputs, n_classes)
+            source, sizes = self.module_, self._sizes
+        else:
+            source = self.module
+            sizes = tuple(int(top) + 1 for top in X.max(axis=0)) if self.module == "ncf" else ()
+        shape = inputs.sample_shape
+        network = make_network(
+            source, n_classes=n_classes, sample_shape=shape, hidden=hidden, dropout=dropout, sizes=sizes
+        )
+        network = place_network(network, sample_shape=shape, device=check_device(self.device))
+        check_network(network, inputs.batch(torch.arange(min(2, len(inputs))), view=0), n_classes=n_classes)
+        return network, sizes
 
-    def _check_same(self, inputs: Inputs, n_classes: int) -> None:
+    def _check_unchanged(self, inputs: Inputs, n_classes: int) -> None:
+        """Refuse a warm start on examples of another shape or on another number of classes."""
         if inputs.sample_shape != self._sample_shape or n_classes != len(self.classes_):
             was, now = (self._sample_shape, len(self.classes_)), (inputs.sample_shape, n_classes)
             got = Described(f"examples of shape {now[0]} with {now[1]} classes after {was[0]} with {was[1]}")
             fix = "Set warm_start=False to begin anew."
             raise invalid("NetClassifier", "X", "be as in the last fit under warm_start", got=got, fix=fix)
 
-    def _run(self, run: Run, task: Task, *, seed: int) -> Run:
-        """Train, from the last checkpoint of this very fit if there is one."""
+    def _train(self, run: Run, task: Task, *, seed: int) -> Run:
+        """Train to the end, from the last checkpoint of this very fit if there is one."""
         kept = None if self.checkpoint is None else Checkpoints.of(self.checkpoint, run, task, seed=seed)
         if kept is not None:
             kept.restore(run)
-        with listening(self.progress, task) as told:
-            train(run, task, after_step=told, after_epoch=None if kept is None else kept.save)
+        with open_progress(self.progress, task) as listener:
+            train(run, task, after_step=listener, after_epoch=None if kept is None else kept.save)
         return run
-
-    def _training(self) -> Training:
-        names = ("epochs", "batch_size", "lr", "weight_decay", "optimizer", "schedule", "mixup", "augment", "ema")
-        changes = {name: getattr(self, name) for name in names}
-        return resolved("NetClassifier", self.preset, name_of(self.module), changes)
 
     # Inputs
 
-    def _measured(self, X: Any) -> Scale:
-        return Scale.measured(X) if isinstance(X, np.ndarray) and self.module != "ncf" else Scale.none()
+    def _measure_scale(self, X: Any) -> Scale:
+        """Return the scale of an array; indices and the items of a Dataset are taken as they are."""
+        return Scale.measure(X) if isinstance(X, np.ndarray) and self.module != "ncf" else Scale.identity()
 
-    def _inputs(self, X: Any, scale: Scale, device: torch.device) -> Inputs:
+    def _wrap_inputs(self, X: Any, scale: Scale, device: torch.device) -> Inputs:
+        """Return checked examples as batches on a device."""
         if not isinstance(X, np.ndarray):
             return DatasetInputs(items=X, device=str(device))
         if self.module == "ncf":
             return ArrayInputs.of_indices(X, device=str(device))
         return ArrayInputs.of(X, scale=scale, device=str(device))
 
-    def _checked_inputs(self, X: Any) -> Inputs:
+    def _check_inputs(self, X: Any) -> Inputs:
+        """Return examples to predict, in the scale of the fit; refuse examples of another shape."""
         check_is_fitted(self, "module_")
-        X = checked_examples(self, X, reset=False)
-        inputs = self._inputs(X, self._scale, checked_device(self.device))
+        X = check_examples(self, X, reset=False)
+        inputs = self._wrap_inputs(X, self._scale, check_device(self.device))
         if inputs.sample_shape != self._sample_shape:
             got = Described(f"examples of shape {inputs.sample_shape}")
             raise invalid("NetClassifier", "X", f"have examples of shape {self._sample_shape}, as in fit", got=got)
@@ -266,33 +290,33 @@ class NetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sc
     # Prediction
 
     def predict_proba(self, X: Any) -> Floats:
-        """Return class probabilities (n, K), averaged over the views of an example."""
-        inputs = self._checked_inputs(X)
-        return self._averaged(inputs, lambda batch: self.module_(batch).double().softmax(dim=1))
+        """Return class probabilities (n, K), in the order of `classes_`, averaged over the views of an example."""
+        inputs = self._check_inputs(X)
+        return self._average_views(inputs, lambda batch: self.module_(batch).double().softmax(dim=1))
 
-    def predict(self, X: Any) -> npt.NDArray[Any]:
+    def predict(self, X: Any) -> Array:
         """Return the likeliest class of each example."""
         best = self.predict_proba(X).argmax(axis=1)
         return np.asarray(self.classes_[best])
 
-    def hidden_features(self, X: Any) -> npt.NDArray[np.float32]:
+    def hidden_features(self, X: Any) -> Float32s:
         """Return what feeds the last linear layer, float32 (n, width), averaged over the views of an example."""
-        inputs = self._checked_inputs(X)
+        inputs = self._check_inputs(X)
         seen: list[Tensor] = []
-        hook = last_linear(self.module_).register_forward_pre_hook(lambda _module, given: seen.append(given[0]))
+        hook = find_last_linear(self.module_).register_forward_pre_hook(lambda _module, given: seen.append(given[0]))
 
-        def hidden(batch: Tensor) -> Tensor:
+        def run_to_last(batch: Tensor) -> Tensor:
             seen.clear()
             self.module_(batch)
             return seen[-1].flatten(1)
 
         try:
-            return self._averaged(inputs, hidden)
+            return self._average_views(inputs, run_to_last)
         finally:
             hook.remove()
 
-    def _averaged(self, inputs: Inputs, answer: Any) -> npt.NDArray[Any]:
-        """Return the mean answer over views, batch by batch."""
+    def _average_views(self, inputs: Inputs, answer: Any) -> Array:
+        """Return the mean over views of `answer` (a function of a batch), batch by batch."""
         together = ROWS_TOGETHER if len(inputs.sample_shape) == 1 else IMAGES_TOGETHER
         self.module_.eval()
         parts = []
@@ -308,10 +332,10 @@ class NetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sc
         state: dict[str, Any] = super().__getstate__().copy()
         state["progress"] = bool(state["progress"]) and not callable(state["progress"])
         state["checkpoint"] = None if self.checkpoint is None else str(self.checkpoint)
-        return to_arrays(state)
+        return pack_state(state)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(from_arrays(state))
+        super().__setstate__(unpack_state(state))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -319,78 +343,12 @@ class NetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sc
         return tags
 
 
-def checked_examples(learner: BaseEstimator, X: Any, *, reset: bool) -> Any:
-    """Return a Dataset as it is, and anything else as an array: bytes stay bytes, other numbers become float32."""
-    if isinstance(X, Dataset):
-        if len(X) < 1:  # type: ignore[arg-type]  # a Dataset without a length is refused by len
-            raise invalid("NetClassifier", "X", "have examples", got=Described("an empty Dataset"))
-        if learner.module == "ncf":
-            raise invalid("NetClassifier", "X", "be an array of pairs for 'ncf'", got=Described("a Dataset"))
-        return X
-    if getattr(X, "ndim", 2) <= 2:
-        dtype = np.float64 if learner.module == "ncf" else np.float32
-        rows = validate_data(learner, X, dtype=dtype, reset=reset)
-        return rows if learner.module != "ncf" else whole_numbers(rows)
-    array = np.asarray(X)
-    if array.ndim not in (3, 4):
-        got = Described(f"an array with {array.ndim} axes")
-        must = "be rows (n, d), views (n, views, d) or images (n, channels, height, width)"
-        raise invalid("NetClassifier", "X", must, got=got)
-    if array.dtype != np.uint8:
-        array = check_array(array, dtype=np.float32, allow_nd=True, input_name="X", estimator=learner)
-    if reset:
-        learner.n_features_in_ = array.shape[2] if array.ndim == 3 else int(np.prod(array.shape[1:]))
-        learner.__dict__.pop("feature_names_in_", None)
-    return array
-
-
-def whole_numbers(rows: Floats) -> Floats:
-    """Refuse numbers of users and items that are negative or not whole."""
-    wrong = (rows < 0) | (rows != np.floor(rows))
-    if wrong.any():
-        row = int(np.argmax(wrong.any(axis=1)))
-        got = Described(f"{rows[row].tolist()} in row {row}")
-        raise invalid("NetClassifier", "X", "hold user and item numbers 0, 1, 2, ...", got=got)
-    return rows
-
-
-def matrix_for(name: str, values: Any, n: int, n_classes: int) -> Floats:
-    """Return a finite matrix with a row per example and a column per class."""
-    if n_classes < 2:
-        raise invalid("NetClassifier", "classes", "be two or more", got=Described(f"{n_classes}"))
-    matrix = np.asarray(values)
-    if matrix.dtype.kind not in "fiu" or matrix.shape != (n, n_classes):
-        got = Described(f"an array of shape {matrix.shape}")
-        raise invalid("NetClassifier", name, f"have shape ({n}, {n_classes})", got=got)
-    if not np.isfinite(matrix).all():
-        raise invalid("NetClassifier", name, "be finite", got=Described("NaN or infinity"))
-    return matrix
-
-
-def checked_targets(targets: Floats) -> Floats:
-    """Refuse rows that do not sum to one; rounding grows with the largest entry of a signed row."""
-    sums = targets.sum(axis=1, dtype=np.float64)
-    wrong = np.abs(sums - 1.0) > 1e-4 * np.maximum(1.0, np.abs(targets).max(axis=1))  # float32 targets are welcome
-    if wrong.any():
-        row = int(np.argmax(wrong))
-        got = Described(f"a sum of {sums[row]:.9g} in row {row}")
-        raise invalid("NetClassifier", "targets", "have rows that sum to 1", got=got)
-    return targets
-
-
-def checked_likelihood(likelihood: Floats) -> Floats:
-    """Refuse a row that no label explains, and negative chances."""
-    wrong = (likelihood < 0).any(axis=1) | (likelihood.max(axis=1) <= 0)
-    if wrong.any():
-        got = Described(f"row {int(np.argmax(wrong))}")
-        fix = "What was observed has a chance under some label."
-        raise invalid("NetClassifier", "likelihood", "be >= 0 and not all zero in a row", got=got, fix=fix)
-    return likelihood
+# ------------------------------------------------------------------------------------------------------------- progress
 
 
 @contextmanager
-def listening(progress: Any, task: Task) -> Iterator[Listener | None]:
-    """Give what the loop should tell after each step: nothing, the user's callable, or a bar."""
+def open_progress(progress: Any, task: Task) -> Iterator[Listener | None]:
+    """Give what is called after each step: nothing for False, the user's callable, or for True a bar on standard error."""
     if callable(progress):
         yield progress
     elif not isinstance(progress, bool):
@@ -398,21 +356,162 @@ def listening(progress: Any, task: Task) -> Iterator[Listener | None]:
     elif not progress:
         yield None
     else:
-        with bar(task) as told:
-            yield told
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+            line = bar.add_task("training", total=task.epochs * task.steps_per_epoch)
+            yield lambda done, total, loss: bar.update(
+                line, completed=done, total=total, description=f"loss {loss:.4f}"
+            )
 
 
-@contextmanager
-def bar(task: Task) -> Iterator[Listener]:
-    """Draw a bar on the standard error, its numbers refreshed a few times a second."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+# ------------------------------------------------------------------------------------------------- state as plain values
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as shown:
-        line = shown.add_task("training", total=task.epochs * task.steps_per_epoch)
 
-        def told(done: int, total: int, loss: float) -> None:
-            shown.update(line, completed=done, total=total, description=f"loss {loss:.4f}")
+def pack_state(state: dict[str, Any]) -> dict[str, Any]:
+    """Return the state of a `NetClassifier` with its network, scale and settings as plain values and arrays.
 
-        yield told
+    A module of the user's own stays as it is: its code is not ours to name.
+    """
+    packed = dict(state)
+    if isinstance(packed.get("preset"), Training):
+        packed["preset"] = packed["preset"].to_json()
+    if isinstance(packed.get("augment"), Augment):
+        packed["augment"] = {"augment": vars(packed["augment"]).copy()}
+    if "module_" not in state:
+        return packed
+    packed["training_"] = state["training_"].to_json()
+    packed["_scale"] = {"shift": state["_scale"].shift, "factor": state["_scale"].factor}
+    if isinstance(state["module"], str):
+        packed["module_"] = {"hidden": _find_width(state["module_"]), "arrays": get_arrays(state["module_"])}
+    return packed
+
+
+def _find_width(network: nn.Module) -> int:
+    """Return the width that a network of ours was built with: the setting `hidden` may have been changed since."""
+    first = next((part for part in network.modules() if isinstance(part, nn.Linear)), None)
+    return 0 if first is None else int(first.out_features)
+
+
+def unpack_state(packed: dict[str, Any]) -> dict[str, Any]:
+    """Return the state that `pack_state` packed, its network rebuilt and ready to predict."""
+    state = dict(packed)
+    if isinstance(state.get("preset"), dict):
+        state["preset"] = Training.from_json(state["preset"])
+    if isinstance(state.get("augment"), dict):
+        state["augment"] = Augment(**state["augment"]["augment"])
+    if "module_" not in state:
+        return state
+    state["training_"] = Training.from_json(state["training_"])
+    shift = np.asarray(state["_scale"]["shift"], np.float32)
+    state["_scale"] = Scale(shift=shift, factor=float(state["_scale"]["factor"]))
+    if isinstance(state["module_"], dict):
+        state["module_"] = _rebuild_network(state)
+    return state
+
+
+def _rebuild_network(state: dict[str, Any]) -> nn.Module:
+    """Return the network of a state whose `module_` is packed: made anew, then given its arrays."""
+    shape = tuple(state["_sample_shape"])
+    with torch.random.fork_rng(devices=[]):  # first weights are drawn and overwritten: nobody's generator moves
+        network = make_network(
+            state["module"],
+            n_classes=len(state["classes_"]),
+            sample_shape=shape,
+            hidden=state["module_"]["hidden"],
+            dropout=state["dropout"],
+            sizes=tuple(state["_sizes"]),
+        )
+    set_arrays(network, state["module_"]["arrays"])
+    return place_network(network.eval(), sample_shape=shape, device=torch.device(state["device"]))
+
+
+# ---------------------------------------------------------------------------------------------------------------- files
+
+FORMAT = "labeldp network"
+VERSION = 1
+#: Settings that are not written: where the network was trained, from which seed, and who watched.
+LEFT_OUT = ("module", "checkpoint", "progress", "device", "random_state")
+
+
+def save_network(model: Any, path: str | os.PathLike[str]) -> None:
+    """Write a fitted `NetClassifier` to a new npz file: its arrays by name and one line of JSON.
+
+    Of a network of the user's own the file holds the arrays, not the code. A path that is taken is refused, and so are
+    classes that are neither numbers nor text. A file is written whole or not at all.
+    """
+    if not isinstance(model, NetClassifier) or not hasattr(model, "module_"):
+        raise invalid("save_network", "model", "be a fitted NetClassifier", got=Described(type(model).__name__))
+    if model.classes_.dtype.kind == "O":
+        raise invalid("save_network", "model", "have numbers or text as classes", got=Described("other objects"))
+    state = pack_state(dict(vars(model)))
+    settings = {name: state[name] for name in model.get_params(deep=False) if name not in LEFT_OUT}
+    if isinstance(settings["augment"], dict):
+        settings["augment"] = settings["augment"]["augment"]
+    header = {
+        "format": FORMAT,
+        "version": VERSION,
+        "module": model.module if isinstance(model.module, str) else None,
+        "settings": settings,
+        "hidden": _find_width(model.module_) or 1,
+        "factor": state["_scale"]["factor"],
+        "sample_shape": list(state["_sample_shape"]),
+        "sizes": list(state["_sizes"]),
+        "n_features_in": state.get("n_features_in_"),
+        "training": state["training_"],
+        "history": list(state["history_"]),
+    }
+    arrays = {f"module/{name}": array for name, array in get_arrays(model.module_).items()}
+    arrays |= {"classes": model.classes_, "shift": state["_scale"]["shift"]}
+    try:
+        write_arrays(Path(path), arrays, header, new=True)
+    except OSError as error:
+        fix = f"The system says: {error.strerror or error}. Nothing was kept."
+        raise invalid("save_network", "path", "be a new file in an existing folder", got=str(path), fix=fix) from error
+
+
+def load_network(path: str | os.PathLike[str], *, module: Any = None, device: str = "cpu") -> NetClassifier:
+    """Return a network that `save_network` wrote, ready to predict on `device`.
+
+    `module` is the module, or the callable that makes it, of a network that has no name. A file that is damaged, or not
+    one of ours, is a ReleaseError; nothing in a file is run.
+    """
+    place = Path(path)
+    if not place.is_file():
+        raise invalid("load_network", "path", "be an existing file", got=str(place))
+    try:
+        arrays, header = read_arrays(place)
+        if header.get("format") != FORMAT or header.get("version") != VERSION:
+            raise ReleaseError(f"it is {header.get('format')!r}, version {header.get('version')!r}")
+        if header["module"] is None and module is None:
+            fix = "The file holds its arrays; pass the module, or the callable that makes it."
+            raise invalid("load_network", "module", "be given for a network of your own", got=None, fix=fix)
+        check_device(device)
+        settings = dict(header["settings"])
+        if isinstance(settings["augment"], dict):
+            settings["augment"] = {"augment": settings["augment"]}
+        model = NetClassifier(header["module"] if module is None else module, device=device, **settings)
+        model.__setstate__({**vars(model), **_read_fitted(arrays, header)})
+    except LabelDPError as error:
+        raise ReleaseError(f"load_network: {place.name}: {error}") from error
+    except DAMAGE as error:
+        raise ReleaseError(
+            f"load_network: {place} is not a readable network: {error}. Ask its owner for it again."
+        ) from error
+    return model
+
+
+def _read_fitted(arrays: dict[str, Array], header: dict[str, Any]) -> dict[str, Any]:
+    """Return the fitted attributes that a file describes, packed as `pack_state` packs them."""
+    fitted = {
+        "module_": {"hidden": header["hidden"], "arrays": select_section(arrays, "module")},
+        "classes_": arrays["classes"],
+        "training_": header["training"],
+        "history_": tuple(header["history"]),
+        "_scale": {"shift": arrays["shift"], "factor": header["factor"]},
+        "_sample_shape": tuple(header["sample_shape"]),
+        "_sizes": tuple(header["sizes"]),
+    }
+    return fitted if header["n_features_in"] is None else {**fitted, "n_features_in_": header["n_features_in"]}

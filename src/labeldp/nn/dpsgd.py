@@ -10,32 +10,49 @@ is therefore not that of the others: `guarantee_.unit` says which, and tables mu
 >>> model.predict([[-1.0], [1.0]]).tolist(), model.guarantee_.unit.sentence
 (['no', 'yes'], 'one record added or removed')
 
-References: Abadi et al. 2016; Bassily, Smith, Thakurta 2014 (the step size); Yousefpour et al. 2021 (opacus).
+*Training.* In every step each record is in the batch with probability q, independently; the gradients of the batch are cut
+to norm C and summed; N(0, (z C)^2) is added to every coordinate; the sum over q n is the gradient that is followed.
 
-Design notes. Everything of torch and opacus is in `_dpsgd_train.py`, imported by `fit`: a fitted model predicts with
-NumPy alone. The automatic step is D / (G sqrt T) of projected gradient descent with G^2 = C^2 (1 + p (z/B)^2), p the
+*Guarantee.* A step is a Gaussian mechanism of noise multiplier z on a Poisson sample. Its Renyi curve for one record
+added or removed is opacus' `compute_rdp` (Mironov, Talwar, Zhang 2019); steps add up. The curve is the guarantee.
+
+*Step size.* The automatic step is D / (G sqrt T) of projected gradient descent with G^2 = C^2 (1 + p (z/B)^2), p the
 number of parameters: where noise outweighs gradients the step shrinks with sqrt p, as the theory has it.
+
+References: Abadi et al., "Deep Learning with Differential Privacy" (2016); Bassily, Smith, Thakurta, "Private Empirical Risk
+Minimization: Efficient Algorithms and Tight Error Bounds" (2014), for the step size; Mironov, Talwar, Zhang, "Renyi
+Differential Privacy of the Sampled Gaussian Mechanism" (2019); Yousefpour et al., "Opacus" (2021).
+
+Design notes. opacus clips each example's gradient and accounts; the noise is labeldp's own. opacus draws its noise from
+torch's generator, which is not cryptographic, and its `secure_mode` needs a package that is no longer built for current
+torch. So `add_noise` is replaced, and noise and sampling both come from the release's AES key. What remains is floating
+point, and the guarantee says so. opacus is imported by `import_opacus`, when a model is fitted: without the extra the class
+can be named, cloned and documented, and a fitted model predicts with NumPy alone.
 """
 
 from __future__ import annotations
 
-import importlib
 import math
+import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
+import scipy.sparse
+import torch
 from scipy.special import expit, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from labeldp.arrays import Floats
-from labeldp.errors import Described, PrivacyError, invalid
-from labeldp.random import as_key
+from labeldp.arrays import Array, Float64s, Floats, Ints
+from labeldp.errors import Described, PrivacyError, invalid, missing_extra
+from labeldp.guarantee import Guarantee, Unit
+from labeldp.random import BitStream, as_key
 from labeldp.release.labels import box_labels
-from labeldp.release.vectors import curate
+from labeldp.release.vectors import Procedure, curate, normals, uniforms
 from labeldp.validate import check_delta, check_epsilon, check_integer, check_positive
 
 OWNER = "DPSGDClassifier"
@@ -118,54 +135,55 @@ class DPSGDClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         self.label_set = label_set
 
     def fit(self, X: Any, y: Any) -> DPSGDClassifier:
-        """Calibrate, charge, train inside the door, and keep what comes out of it."""
-        training = importlib.import_module("labeldp.nn.dpsgd_train")
+        """Calibrate the noise, charge the ledger, train, and keep the parameters that come out.
+
+        `X` (n, d) may be sparse. Raw labels are seen by `PrivateTraining.run` only, after the ledger agreed to its guarantee.
+        """
+        import_opacus()
         rows = validate_data(self, X, accept_sparse="csr", dtype=[np.float32, np.float64], reset=True)
         labels = box_labels(OWNER, y, n_rows=rows.shape[0], classes=self.classes, label_set=self.label_set)
         key = as_key(OWNER, self.random_state)
-        widths = self._widths(rows.shape[1], labels.n_classes)
-        settings = self._settings(training, rows.shape[0], widths)
-        procedure = training.PrivateTraining(rows=rows, widths=widths, average=bool(self.average), **settings)
+        procedure = self._plan_training(rows, labels.n_classes)
         self._check_budget(procedure.guarantee(n_classes=labels.n_classes, n_examples=len(labels)))
         measured = curate(labels, procedure, rng=key, ledger=self.ledger)
-        self.coefs_, self.intercepts_ = _layers(measured.value, widths)
+        self.coefs_, self.intercepts_ = _split_layers(measured.value, procedure.widths)
         self.classes_ = np.asarray(labels.classes)
         self.guarantee_, self.seeded_ = measured.guarantee, measured.seeded
         self.noise_multiplier_, self.sample_rate_ = procedure.noise_multiplier, procedure.sample_rate
         self.n_steps_, self.learning_rate_ = procedure.steps, procedure.learning_rate
         return self
 
-    def _widths(self, n_features: int, n_classes: int) -> tuple[int, ...]:
-        """Return the widths of all layers; two classes need one score."""
-        middle = [check_integer(OWNER, "hidden", width, least=1) for width in self.hidden]
-        return (n_features, *middle, 1 if n_classes == 2 else n_classes)
-
-    def _settings(self, training: Any, n: int, widths: tuple[int, ...]) -> dict[str, Any]:
-        """Return the sampling, noise and step: functions of the parameters, n and p, never of the data."""
+    def _plan_training(self, rows: Any, n_classes: int) -> PrivateTraining:
+        """Return the procedure: sampling, noise and step are functions of the parameters, n and p, never of the data."""
         epsilon, delta = check_epsilon(OWNER, self.epsilon), check_delta(OWNER, self.delta)
         if epsilon == 0 or (delta == 0 and math.isfinite(epsilon)):
             name = "epsilon" if epsilon == 0 else "delta"
             fix = "Gaussian noise is never pure, and no finite noise says nothing."
             raise invalid(OWNER, name, "be > 0", got=getattr(self, name), fix=fix)
-        epochs = check_integer(OWNER, "epochs", self.epochs, least=1)
+        middle = [check_integer(OWNER, "hidden", width, least=1) for width in self.hidden]
+        widths = (rows.shape[1], *middle, 1 if n_classes == 2 else n_classes)  # two classes need one score
+        n, epochs = rows.shape[0], check_integer(OWNER, "epochs", self.epochs, least=1)
         rate = min(1.0, check_integer(OWNER, "batch_size", self.batch_size, least=1) / n)
         steps = math.ceil(epochs / rate)
-        noise = training.calibrated_noise(epsilon=epsilon, delta=delta, sample_rate=rate, steps=steps)
+        noise = calibrate_noise(epsilon=epsilon, delta=delta, sample_rate=rate, steps=steps)
         bound = check_positive(OWNER, "max_grad_norm", self.max_grad_norm)
-        automatic = self.learning_rate == "auto"
-        step = 1.0 if automatic else check_positive(OWNER, "learning_rate", self.learning_rate)
-        if automatic:
+        if self.learning_rate == "auto":
             size = sum((narrow + 1) * wide for narrow, wide in pairwise(widths))
             step = 2.0 * LARGEST_SCORE / (bound**2 * math.sqrt(steps * (1.0 + size * (noise / (rate * n)) ** 2)))
-        return {
-            "noise_multiplier": noise,
-            "sample_rate": rate,
-            "steps": steps,
-            "max_grad_norm": bound,
-            "learning_rate": step,
-        }
+        else:
+            step = check_positive(OWNER, "learning_rate", self.learning_rate)
+        return PrivateTraining(
+            rows=rows,
+            widths=widths,
+            noise_multiplier=noise,
+            sample_rate=rate,
+            steps=steps,
+            max_grad_norm=bound,
+            learning_rate=step,
+            average=bool(self.average),
+        )
 
-    def _check_budget(self, promise: Any) -> None:
+    def _check_budget(self, promise: Guarantee) -> None:
         """Refuse what the calibration does not meet: the curve decides, not the calibration."""
         spent = promise.epsilon(self.delta)
         if not spent <= self.epsilon:
@@ -190,10 +208,10 @@ class DPSGDClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         second = expit(scores)
         return np.stack([1.0 - second, second], axis=1)
 
-    def predict(self, X: Any) -> npt.NDArray[Any]:
+    def predict(self, X: Any) -> Array:
         """Return the likeliest class of each row."""
         best = self.predict_proba(X).argmax(axis=1)
-        labels: npt.NDArray[Any] = self.classes_[best]
+        labels: Array = self.classes_[best]
         return labels
 
     def __sklearn_tags__(self) -> Any:
@@ -202,7 +220,7 @@ class DPSGDClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         return tags
 
 
-def _layers(flat: Floats, widths: tuple[int, ...]) -> tuple[list[Floats], list[Floats]]:
+def _split_layers(flat: Floats, widths: tuple[int, ...]) -> tuple[list[Floats], list[Floats]]:
     """Return matrices and offsets of each layer from torch's order: (outputs, inputs), then the offsets."""
     matrices, offsets, start = [], [], 0
     for narrow, wide in pairwise(widths):
@@ -210,3 +228,187 @@ def _layers(flat: Floats, widths: tuple[int, ...]) -> tuple[list[Floats], list[F
         offsets.append(flat[start + narrow * wide : start + (narrow + 1) * wide].copy())
         start += (narrow + 1) * wide
     return matrices, offsets
+
+
+# ----------------------------------------------------------------------------------------------------------- accounting
+
+#: Orders of the curve. Whole ones only: opacus sums them without cancellation, where it cuts the series of others off.
+#: The curve is convex, so that few do. Small epsilon has its optimum near 2 log(1/delta)/epsilon: 230 at epsilon 0.1 and
+#: delta 1e-5. Beyond 1020 it overflows.
+ORDERS = (*range(2, 32), *range(32, 64, 4), *(round(64 * 2 ** (k / 4)) for k in range(16)), 1000)
+#: What the logarithm of a sum of positive float64 terms may have lost, and far more: each of its terms is exact to 1e-13.
+ROUNDING = 1e-12
+PUBLIC_SIZE = "the number of records is public: the sampling rate is computed from it"
+POISSON = "each batch is a fresh Poisson sample that is not shown"
+
+
+def import_opacus() -> Any:
+    """Return the package opacus with the parts that are used here; without it raise `MissingExtraError`."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of opacus and torch, about their own insides
+        try:
+            import opacus
+            import opacus.accountants.analysis.rdp
+            import opacus.accountants.utils
+            import opacus.optimizers
+        except ImportError as error:
+            raise missing_extra("opacus", "opacus", OWNER) from error
+    return opacus
+
+
+def renyi_guarantee(*, noise_multiplier: float, sample_rate: float, steps: int) -> Guarantee:
+    """Return the promise of `steps` Gaussian mechanisms on Poisson samples; without noise there is none.
+
+    >>> round(renyi_guarantee(noise_multiplier=1.0, sample_rate=0.01, steps=1000).epsilon(1e-5), 1)
+    2.1
+    """
+    notes = (PUBLIC_SIZE, POISSON)
+    if noise_multiplier == 0:
+        return Guarantee.pure(math.inf, unit=Unit.RECORD_ADD_REMOVE, assumptions=notes)
+    orders, values = _compute_curve(noise_multiplier, sample_rate, steps, ORDERS)
+    return Guarantee.rdp(orders, values, unit=Unit.RECORD_ADD_REMOVE, assumptions=notes)
+
+
+@lru_cache(maxsize=64)
+def _compute_curve(
+    noise_multiplier: float, sample_rate: float, steps: int, asked: tuple[int, ...]
+) -> tuple[list[float], list[float]]:
+    """Return orders and values of opacus' curve at the orders asked for, as far as its numbers can be right.
+
+    A Renyi divergence is positive and grows with its order. Where opacus' numbers overflow into NaN or fall, nothing is
+    used from there on: that only loosens the guarantee. What is used is raised by what rounding may have lost.
+    """
+    compute_rdp = import_opacus().accountants.analysis.rdp.compute_rdp
+    raw = compute_rdp(q=sample_rate, noise_multiplier=noise_multiplier, steps=steps, orders=list(asked))
+    orders: list[float] = []
+    values: list[float] = []
+    for order, value in zip(asked, map(float, raw), strict=True):
+        if not (math.isfinite(value) and value > 0 and (not values or value >= values[-1])):
+            break
+        orders.append(float(order))
+        values.append(value + steps * ROUNDING)
+    if not orders:
+        raise PrivacyError(
+            "DPSGDClassifier: opacus' accountant gives no bound here. Use larger batches or fewer steps."
+        )
+    return orders, values
+
+
+@lru_cache(maxsize=64)
+def calibrate_noise(*, epsilon: float, delta: float, sample_rate: float, steps: int) -> float:
+    """Return opacus' noise multiplier for this budget, to a thousandth of epsilon on its safe side; 0 for infinity."""
+    if math.isinf(epsilon):
+        return 0.0
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that the best order is the last one tried: looser, not wrong
+            found = import_opacus().accountants.utils.get_noise_multiplier(
+                target_epsilon=epsilon - 2 * steps * ROUNDING,
+                target_delta=delta,
+                sample_rate=sample_rate,
+                steps=steps,
+                accountant="rdp",
+                epsilon_tolerance=1e-3 * epsilon,
+                alphas=list(ORDERS),
+            )
+    except ValueError:
+        fix = "Raise epsilon or delta, or ask for fewer epochs."
+        raise invalid(OWNER, "epsilon", "be within the accountant's reach", got=epsilon, fix=fix) from None
+    return float(found)
+
+
+# ------------------------------------------------------------------------------------------------------------- training
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PrivateTraining(Procedure):
+    """DP-SGD on these rows: what `curate` runs on the raw labels, and what it promises.
+
+    `widths` are those of all layers, features first. The other fields are z, q, T, C, the step, and whether the second
+    half of the iterates is averaged.
+    """
+
+    rows: Any
+    widths: tuple[int, ...]
+    noise_multiplier: float
+    sample_rate: float
+    steps: int
+    max_grad_norm: float
+    learning_rate: float
+    average: bool
+
+    def guarantee(self, *, n_classes: int, n_examples: int) -> Guarantee:
+        """Return the Renyi guarantee of all steps; it depends neither on the classes nor on the labels."""
+        return renyi_guarantee(noise_multiplier=self.noise_multiplier, sample_rate=self.sample_rate, steps=self.steps)
+
+    def run(self, codes: Ints, *, n_classes: int, bits: BitStream) -> Float64s:
+        """Train, and return all parameters in one row: the last iterate, or the mean of the second half of them."""
+        targets = torch.as_tensor(codes.astype(np.int64))
+        network = _make_network(self.widths, seed=int(bits.take(1)[0] >> np.uint64(1)))
+        total, kept = torch.zeros(_flatten(network).shape, dtype=torch.float64), 0
+        with warnings.catch_warnings():
+            # opacus hooks modules whose input needs no gradient, which torch remarks upon.
+            warnings.filterwarnings("ignore", message=".*backward hook.*")
+            sampled = import_opacus().GradSampleModule(network, loss_reduction="sum")
+            optimizer = self._make_optimizer(network, bits)
+            for step in range(self.steps):
+                chosen = np.flatnonzero(uniforms(bits, len(targets)) < self.sample_rate)
+                optimizer.zero_grad()
+                scores = _pad_scores(sampled(_take_dense(self.rows, chosen)))
+                loss = torch.nn.functional.cross_entropy(scores, targets[chosen], reduction="sum")
+                loss.backward()  # type: ignore[no-untyped-call]  # torch's own
+                optimizer.step()
+                if 2 * step >= self.steps:
+                    total += _flatten(network)
+                    kept += 1
+        flat: Float64s = (total / kept if self.average else _flatten(network)).numpy()
+        return flat
+
+    def _make_optimizer(self, network: torch.nn.Module, bits: BitStream) -> Any:
+        """Return opacus' optimizer with noise from a stream of the release's key."""
+
+        class KeyedOptimizer(import_opacus().optimizers.DPOptimizer):  # type: ignore[misc]  # opacus has no types
+            def add_noise(self) -> None:
+                """Add N(0, (z C)^2) to each coordinate of the summed gradients; in place of torch's noise."""
+                spread = self.noise_multiplier * self.max_grad_norm
+                for parameter in self.params:
+                    summed = parameter.summed_grad
+                    drawn = normals(bits, summed.numel()).reshape(summed.shape)
+                    parameter.grad = (summed + torch.as_tensor(spread * drawn, dtype=summed.dtype)).view_as(parameter)
+
+        return KeyedOptimizer(
+            torch.optim.SGD(network.parameters(), lr=self.learning_rate),
+            noise_multiplier=self.noise_multiplier,
+            max_grad_norm=self.max_grad_norm,
+            expected_batch_size=self.sample_rate * self.rows.shape[0],
+            loss_reduction="mean",
+        )
+
+
+def _make_network(widths: tuple[int, ...], *, seed: int) -> torch.nn.Module:
+    """Return layers of these widths with ReLU between; a single layer starts at zero, others from a public seed."""
+    generator = torch.Generator().manual_seed(seed)
+    layers: list[torch.nn.Module] = []
+    for narrow, wide in pairwise(widths):
+        layer = torch.nn.Linear(narrow, wide)
+        with torch.no_grad():
+            layer.weight.normal_(0.0, math.sqrt(2.0 / narrow) if len(widths) > 2 else 0.0, generator=generator)
+            layer.bias.zero_()
+        layers += [layer, torch.nn.ReLU()]
+    return torch.nn.Sequential(*layers[:-1])
+
+
+def _take_dense(rows: Any, chosen: Ints) -> torch.Tensor:
+    """Return the chosen rows as a float32 tensor: sparse features are dense one batch at a time."""
+    batch = rows[chosen]
+    return torch.as_tensor(np.asarray(batch.toarray() if scipy.sparse.issparse(batch) else batch, np.float32))
+
+
+def _pad_scores(scores: torch.Tensor) -> torch.Tensor:
+    """Return a column per class: the single score of two classes is that of the second, the first has 0."""
+    return torch.cat([torch.zeros_like(scores), scores], dim=1) if scores.shape[1] == 1 else scores
+
+
+def _flatten(network: torch.nn.Module) -> torch.Tensor:
+    """Return all parameters, in order, as one float64 row."""
+    return torch.cat([part.detach().reshape(-1) for part in network.parameters()]).double()

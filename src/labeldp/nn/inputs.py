@@ -1,4 +1,4 @@
-"""Examples on their way into a network: rows, views, images, indices or a Dataset, one batch at a time.
+"""What a network is given: examples (rows, views, images, indices or a Dataset), one batch at a time, and their targets.
 
 | X | meaning | what is done to it |
 |---|---|---|
@@ -16,14 +16,13 @@
 [[-0.632..., -1.264...], [0.632..., 1.264...]]
 
 Design notes. One spread and not one per column: features such as those of PCA carry their importance in their scale. Bytes
-stay bytes until a batch is taken, and no standardised copy of the data is kept. None of this looks at labels.
-
-From what the user calls a network to a network: a name, a module (copied) or a factory, checked against the data.
+stay bytes until a batch is taken, and no standardised copy of the data is kept. None of this looks at labels. The scale is
+a function of all features, so it is measured once, in the fit, and kept with the network. What comes from the user is
+checked first, by the functions at the end of this file; the classes in front take it as it is.
 """
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import warnings
 from collections.abc import Sequence
@@ -31,12 +30,13 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 import torch
-from torch import Tensor, nn
+from sklearn.utils.validation import check_array, validate_data
+from torch import Tensor
+from torch.utils.data import Dataset
 
+from labeldp.arrays import Array, Float32s, Floats
 from labeldp.errors import Described, invalid
-from labeldp.nn.models import MODELS, build, check_sample
 
 #: Rows that means and spread are taken over, evenly spaced: more would change the third digit and cost seconds.
 SAMPLE = 8192
@@ -60,24 +60,31 @@ class Inputs(Protocol):
     def __len__(self) -> int: ...
 
     def batch(self, rows: Tensor, *, view: int | None = None) -> Tensor:
-        """Return the examples of these rows; without a `view`, each view takes an equal share of the batch."""
+        """Return the examples of these rows on the device of the inputs.
+
+        With several views, `view` names the one to take; without it, each view takes an equal share of the batch.
+        """
         ...
 
-    def update(self, digest: hashlib.blake2b) -> None:
-        """Add what is in here to a fingerprint."""
+    def update_digest(self, digest: hashlib.blake2b) -> None:
+        """Add the examples to the fingerprint of a run."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Scale:
-    """Subtract `shift` (per column or channel), multiply by `factor`."""
+    """How arrays are standardised: subtract `shift` (per column or channel), multiply by `factor`."""
 
-    shift: npt.NDArray[np.float32]
+    shift: Float32s
     factor: float
 
     @classmethod
-    def measured(cls, X: npt.NDArray[Any]) -> Scale:
-        """Return the means of columns (rows, views) or channels (images) and one over the spread about them."""
+    def measure(cls, X: Array) -> Scale:
+        """Return the scale that standardises X.
+
+        `shift` holds the means of columns (rows, views) or channels (images). `factor` is one over the spread of all
+        numbers about these means, or 1 where nothing varies. At most about two times `SAMPLE` examples are read.
+        """
         X = X[:: max(1, len(X) // SAMPLE)]
         kept = -1 if X.ndim < 4 else 1
         axes = tuple(axis for axis in range(X.ndim) if axis != kept % X.ndim)
@@ -90,14 +97,18 @@ class Scale:
         return cls(shift=mean.reshape(shape).astype(np.float32), factor=float(1 / spread) if spread > 0 else 1.0)
 
     @classmethod
-    def none(cls) -> Scale:
+    def identity(cls) -> Scale:
         """Return the scale that changes nothing."""
         return cls(shift=np.zeros(1, np.float32), factor=1.0)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ArrayInputs:
-    """Examples of an array in memory (or mapped from disk), standardised batch by batch."""
+    """Examples of an array in memory (or mapped from disk), standardised batch by batch.
+
+    `tensor` shares the memory of the array, the views of an example in consecutive rows. `whole` marks whole numbers that
+    index an embedding and are handed over as they are.
+    """
 
     tensor: Tensor
     shift: Tensor
@@ -106,20 +117,19 @@ class ArrayInputs:
     whole: bool = False
 
     @classmethod
-    def of(cls, X: npt.NDArray[Any], *, scale: Scale | None = None, device: str = "cpu") -> ArrayInputs:
-        """Return the inputs of an array; without a scale, its own."""
-        scale = Scale.measured(X) if scale is None else scale
+    def of(cls, X: Array, *, scale: Scale | None = None, device: str = "cpu") -> ArrayInputs:
+        """Return the inputs of an array (n, d), (n, views, d) or (n, channels, height, width); without a scale, its own."""
+        scale = Scale.measure(X) if scale is None else scale
         views = X.shape[1] if X.ndim == 3 else 1
         flat = X.reshape(len(X) * views, *X.shape[2:]) if X.ndim == 3 else X
-        return cls(
-            tensor=shared(flat), shift=torch.from_numpy(scale.shift).to(device), factor=scale.factor, views=views
-        )
+        shift = torch.from_numpy(scale.shift).to(device)
+        return cls(tensor=share_memory(flat), shift=shift, factor=scale.factor, views=views)
 
     @classmethod
-    def of_indices(cls, X: npt.NDArray[Any], *, device: str = "cpu") -> ArrayInputs:
-        """Return whole numbers, which nothing is done to."""
+    def of_indices(cls, X: Array, *, device: str = "cpu") -> ArrayInputs:
+        """Return the inputs of whole numbers, which nothing is done to."""
         here = torch.zeros(1, device=device)
-        return cls(tensor=shared(X.astype(np.int64)), shift=here, factor=1.0, views=1, whole=True)
+        return cls(tensor=share_memory(X.astype(np.int64)), shift=here, factor=1.0, views=1, whole=True)
 
     def __len__(self) -> int:
         return len(self.tensor) // self.views
@@ -135,7 +145,7 @@ class ArrayInputs:
         return self.views
 
     def batch(self, rows: Tensor, *, view: int | None = None) -> Tensor:
-        """Return standardised examples on the device."""
+        """Return standardised examples on the device; images in the order of memory that convolutions prefer."""
         if self.views > 1:
             # Rows come in random order, so that equal shares by position give each example a random view.
             of = torch.arange(len(rows)) * self.views // len(rows) if view is None else view
@@ -147,8 +157,8 @@ class ArrayInputs:
         values.mul_(self.factor)
         return values.contiguous(memory_format=torch.channels_last) if values.ndim == 4 else values
 
-    def update(self, digest: hashlib.blake2b) -> None:
-        """Add all examples to a fingerprint."""
+    def update_digest(self, digest: hashlib.blake2b) -> None:
+        """Add all examples, their shape and their scale to a fingerprint."""
         digest.update(repr((self.views, tuple(self.tensor.shape), str(self.tensor.dtype), self.factor)).encode())
         for low in range(0, len(self.tensor), CHUNK):
             digest.update(self.tensor[low : low + CHUNK].contiguous().numpy().data)
@@ -167,7 +177,7 @@ class DatasetInputs:
     @property
     def sample_shape(self) -> tuple[int, ...]:
         """The shape of the first item."""
-        return tuple(first_part(self.items[0]).shape)
+        return tuple(take_input(self.items[0]).shape)
 
     @property
     def n_views(self) -> int:
@@ -175,122 +185,109 @@ class DatasetInputs:
         return 1
 
     def batch(self, rows: Tensor, *, view: int | None = None) -> Tensor:
-        """Return the items of these rows, stacked, on the device."""
-        stacked = torch.stack([first_part(self.items[row]) for row in rows.tolist()])
+        """Return the items of these rows, stacked, as floats on the device; there is one view only."""
+        stacked = torch.stack([take_input(self.items[row]) for row in rows.tolist()])
         return (stacked.float() if not stacked.is_floating_point() else stacked).to(self.device)
 
-    def update(self, digest: hashlib.blake2b) -> None:
-        """Add the number of items and the ends to a fingerprint: a Dataset may be larger than memory."""
+    def update_digest(self, digest: hashlib.blake2b) -> None:
+        """Add the number of items, the first and the last to a fingerprint: a Dataset may be larger than memory."""
         digest.update(str(len(self)).encode())
         for row in (0, len(self) - 1):
-            digest.update(first_part(self.items[row]).contiguous().numpy().tobytes())
+            digest.update(take_input(self.items[row]).contiguous().numpy().tobytes())
 
 
-def first_part(item: Any) -> Tensor:
-    """Return the input of an item that may carry more."""
+def take_input(item: Any) -> Tensor:
+    """Return the input of a Dataset's item: the item itself, or its first part where it carries a label or more."""
     part = item[0] if isinstance(item, Sequence) else item
     return part if isinstance(part, Tensor) else torch.as_tensor(np.asarray(part))
 
 
-def shared(array: npt.NDArray[Any]) -> Tensor:
+def share_memory(array: Array) -> Tensor:
     """Return a tensor on the memory of an array; it is only read, so a read-only array is fine."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
         return torch.from_numpy(np.ascontiguousarray(array))
 
 
-def name_of(module: Any) -> str | None:
-    """Return the name of a network by name, None for the user's own."""
-    return module if isinstance(module, str) else None
+# --------------------------------------------------------------------------------------------------------------- checks
 
 
-def made(
-    module: Any, *, n_classes: int, sample_shape: tuple[int, ...], hidden: int, dropout: float, sizes: tuple[int, ...]
-) -> nn.Module:
-    """Return a new network; torch's generator decides its first weights unless it is a module, which keeps its own."""
-    if isinstance(module, str):
-        return build(
-            module, n_classes=n_classes, sample_shape=sample_shape, hidden=hidden, dropout=dropout, sizes=sizes
-        )
-    if isinstance(module, nn.Module):
-        return copy.deepcopy(module)
-    network = module(n_classes=n_classes, sample_shape=sample_shape) if callable(module) else None
-    if not isinstance(network, nn.Module):
-        names = ", ".join(repr(name) for name in MODELS)
-        got = module if network is None else Described(f"a callable that returns {type(network).__name__}")
-        fix = f"Names are {names}; a callable takes n_classes and sample_shape."
-        raise invalid(
-            "NetClassifier", "module", "be a name, a torch module or a callable that makes one", got=got, fix=fix
-        )
-    return network
+def check_examples(learner: Any, X: Any, *, reset: bool) -> Any:
+    """Return the examples of a `NetClassifier` in a form that `ArrayInputs` or `DatasetInputs` takes, or refuse them.
 
-
-def check_module(module: Any) -> None:
-    """Refuse a name that is not known before anything else is looked at."""
-    if isinstance(module, str) and module not in MODELS:
-        check_sample(module, ())
-
-
-def checked_network(network: nn.Module, inputs: Inputs, *, n_classes: int) -> nn.Module:
-    """Return the network if it answers two examples with one logit per class."""
-    logits = tried(network, inputs.batch(torch.arange(min(2, len(inputs))), view=0))
-    if logits.ndim != 2 or logits.shape[1] != n_classes:
-        got = Described(f"an output of shape {tuple(logits.shape)}")
-        fix = "The last layer has one output per class, and no softmax."
-        raise invalid("NetClassifier", "module", f"return (n, {n_classes}) logits", got=got, fix=fix)
-    return network
-
-
-def tried(network: nn.Module, batch: Tensor) -> Tensor:
-    """Return what a network says to a batch, its complaints in our words."""
-    network.eval()
-    try:
-        with torch.no_grad():
-            answer = network(batch)
-    except (RuntimeError, ValueError, IndexError, TypeError) as error:
-        first = str(error).splitlines()[0] if str(error) else type(error).__name__
-        got = Described(f"examples of shape {tuple(batch.shape[1:])}")
-        raise invalid("NetClassifier", "X", "be what the module takes", got=got, fix=f"It says: {first}") from error
-    if not isinstance(answer, Tensor):
-        fix = "Wrap it so that it returns the logits alone."
-        raise invalid("NetClassifier", "module", "return a tensor", got=type(answer).__name__, fix=fix)
-    return answer
-
-
-def last_linear(network: nn.Module) -> nn.Linear:
-    """Return the last linear layer, in the order in which the network was put together."""
-    found = [part for part in network.modules() if isinstance(part, nn.Linear)]
-    if not found:
-        fix = "Hidden features are what feeds the last nn.Linear."
-        raise invalid("NetClassifier", "module", "have a linear layer", got=type(network).__name__, fix=fix)
-    return found[-1]
-
-
-def placed(network: nn.Module, *, sample_shape: tuple[int, ...], device: torch.device) -> nn.Module:
-    """Return the network on its device; for images in the order of memory that convolutions on a CPU prefer.
-
-    The order decides how sums are rounded, so a network that was stored gets it back.
+    A Dataset is returned as it is. Anything else becomes an array: bytes stay bytes, other numbers become float32, and the
+    pairs of "ncf" are whole numbers >= 0. With `reset`, which a fit sets, the learner remembers `n_features_in_`; without
+    it, rows must have as many columns as then.
     """
-    network = network.to(device)
-    if len(sample_shape) != 3:
-        return network
-    ordered: nn.Module = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's stubs
-    return ordered
+    if isinstance(X, Dataset):
+        if len(X) < 1:  # type: ignore[arg-type]  # a Dataset without a length is refused by len
+            raise invalid("NetClassifier", "X", "have examples", got=Described("an empty Dataset"))
+        if learner.module == "ncf":
+            raise invalid("NetClassifier", "X", "be an array of pairs for 'ncf'", got=Described("a Dataset"))
+        return X
+    if getattr(X, "ndim", 2) <= 2:
+        dtype = np.float64 if learner.module == "ncf" else np.float32
+        rows = validate_data(learner, X, dtype=dtype, reset=reset)
+        if learner.module == "ncf":
+            _check_indices(rows)
+        return rows
+    array = np.asarray(X)
+    if array.ndim not in (3, 4):
+        got = Described(f"an array with {array.ndim} axes")
+        must = "be rows (n, d), views (n, views, d) or images (n, channels, height, width)"
+        raise invalid("NetClassifier", "X", must, got=got)
+    if array.dtype != np.uint8:
+        array = check_array(array, dtype=np.float32, allow_nd=True, input_name="X", estimator=learner)
+    if reset:
+        learner.n_features_in_ = array.shape[2] if array.ndim == 3 else int(np.prod(array.shape[1:]))
+        learner.__dict__.pop("feature_names_in_", None)
+    return array
 
 
-def checked_device(device: Any) -> torch.device:
-    """Return a device that is there."""
-    try:
-        chosen = torch.device(device)
-    except (RuntimeError, TypeError) as error:
-        fix = "For example 'cpu' or 'cuda'."
-        raise invalid("NetClassifier", "device", "be a torch device", got=device, fix=fix) from error
-    there = {
-        "cpu": True,
-        "cuda": torch.cuda.is_available() and (chosen.index or 0) < torch.cuda.device_count(),
-        "mps": torch.backends.mps.is_available(),
-    }
-    if not there.get(chosen.type, False):
-        fix = "This torch sees no such device here; use device='cpu'."
-        raise invalid("NetClassifier", "device", "be present", got=str(device), fix=fix)
-    return chosen
+def _check_indices(rows: Floats) -> None:
+    """Refuse numbers of users and items that are negative or not whole."""
+    wrong = (rows < 0) | (rows != np.floor(rows))
+    if wrong.any():
+        row = int(np.argmax(wrong.any(axis=1)))
+        got = Described(f"{rows[row].tolist()} in row {row}")
+        raise invalid("NetClassifier", "X", "hold user and item numbers 0, 1, 2, ...", got=got)
+
+
+def check_targets(targets: Any, *, n: int, n_classes: int) -> Floats:
+    """Return soft targets (n, K) whose rows sum to one; entries may be negative. Refuse anything else."""
+    matrix = _check_matrix("targets", targets, n=n, n_classes=n_classes)
+    sums = matrix.sum(axis=1, dtype=np.float64)
+    # float32 targets are welcome, and rounding grows with the largest entry of a signed row.
+    wrong = np.abs(sums - 1.0) > 1e-4 * np.maximum(1.0, np.abs(matrix).max(axis=1))
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        got = Described(f"a sum of {sums[row]:.9g} in row {row}")
+        raise invalid("NetClassifier", "targets", "have rows that sum to 1", got=got)
+    return matrix
+
+
+def check_likelihood(likelihood: Any, *, n: int, n_classes: int) -> Floats:
+    """Return the chances (n, K) of what was observed under each label.
+
+    Negative chances are refused, and a row of zeros: no label explains what was observed there.
+    """
+    matrix = _check_matrix("likelihood", likelihood, n=n, n_classes=n_classes)
+    wrong = (matrix < 0).any(axis=1) | (matrix.max(axis=1) <= 0)
+    if wrong.any():
+        got = Described(f"row {int(np.argmax(wrong))}")
+        fix = "What was observed has a chance under some label."
+        raise invalid("NetClassifier", "likelihood", "be >= 0 and not all zero in a row", got=got, fix=fix)
+    return matrix
+
+
+def _check_matrix(name: str, values: Any, *, n: int, n_classes: int) -> Floats:
+    """Return a finite matrix with a row per example and a column per class."""
+    if n_classes < 2:
+        raise invalid("NetClassifier", "classes", "be two or more", got=Described(f"{n_classes}"))
+    matrix = np.asarray(values)
+    if matrix.dtype.kind not in "fiu" or matrix.shape != (n, n_classes):
+        got = Described(f"an array of shape {matrix.shape}")
+        raise invalid("NetClassifier", name, f"have shape ({n}, {n_classes})", got=got)
+    if not np.isfinite(matrix).all():
+        raise invalid("NetClassifier", name, "be finite", got=Described("NaN or infinity"))
+    return matrix

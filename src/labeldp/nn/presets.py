@@ -1,30 +1,23 @@
-"""Settings of training: what `None` in a `NetClassifier` stands for, on a CPU and in the paper.
+"""How a network is trained: the settings, what `None` in a `NetClassifier` stands for, and how images are changed.
 
 >>> cpu_preset("mlp").optimizer, cpu_preset("mlp").batch_size
 ('adamw', 256)
 >>> paper = paper_preset("cifar10", epsilon=2.0, stages=2)
 >>> paper.module, paper.stages, paper.mixup, paper.training.schedule
 ('resnet18', (0.7, 0.3), (8.0, 8.0), 'piecewise')
+>>> parse_augment("example", "crop,flip")
+Augment(crop=0.125, flip=True, cutout=0.0)
 
 References: Ghazi, Golowich, Kumar, Manurangsi, Zhang, "Deep Learning with Label Differential Privacy" (2021), supplement,
-sections B (training) and E (hyperparameters).
+sections B (training) and E (hyperparameters); DeVries, Taylor, "Improved Regularization of Convolutional Neural Networks
+with Cutout" (2017).
 
 Design notes. The paper's l2 coefficient of 1e-4 is taken as the optimizer's weight decay. It prints a batch size of 265 for
 28 x 28 images; it is kept. Mixup, the first stage's share and the temperature stand at epsilon 1, 2, 4 and 8 and are
 interpolated between them, constant outside. The ratings network is "trained similarly" to CIFAR's: its peak rate is that
 of CIFAR-100, scaled with the batch, which is our reading.
 
-Random changes of images that keep what they show: crop, mirror, cutout, on whole batches.
-
->>> as_augment("example", "crop,flip")
-Augment(crop=0.125, flip=True, cutout=0.0)
->>> import torch
->>> Augment(crop=0.25, cutout=0.5)(torch.zeros(2, 1, 8, 8)).shape
-torch.Size([2, 1, 8, 8])
-
-References: DeVries, Taylor, "Improved Regularization of Convolutional Neural Networks with Cutout" (2017).
-
-Design notes. Sizes are shares of the side, so that one setting serves 28 and 32 pixels. A crop is a shift: the border is
+Sizes of augmentation are shares of the side, so that one setting serves 28 and 32 pixels. A crop is a shift: the border is
 repeated, which is background where there is one. What cutout removes becomes 0, the mean of standardised images. Random
 numbers come from torch's generator of the CPU, whose state a checkpoint keeps.
 """
@@ -42,10 +35,27 @@ from torch.nn import functional
 from labeldp.errors import invalid, nearest
 from labeldp.validate import check_choice, check_epsilon, check_integer, check_positive, check_real
 
+OPTIMIZERS = ("adamw", "sgd")
+SCHEDULES = ("linear", "piecewise", "constant")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Augment:
-    """Shift by up to `crop` of the side, mirror half of the images, blank a square of `cutout` of the side."""
+    """Random changes of images that keep what they show, on whole batches.
+
+    Parameters
+    ----------
+    crop : float
+        Each image is shifted by up to this share of the side, in both directions. 0 for none.
+    flip : bool
+        Whether half of the images are mirrored left to right. Not for digits and letters.
+    cutout : float
+        A square of this share of the side is blanked in each image. 0 for none.
+
+    >>> import torch
+    >>> Augment(crop=0.25, cutout=0.5)(torch.zeros(2, 1, 8, 8)).shape
+    torch.Size([2, 1, 8, 8])
+    """
 
     crop: float = 0.0
     flip: bool = False
@@ -57,79 +67,40 @@ class Augment:
     def __call__(self, images: Tensor) -> Tensor:
         """Return changed images (n, channels, height, width)."""
         if self.flip:
-            images = mirrored(images)
+            images = mirror_half(images)
         if self.crop:
-            images = shifted(images, most=max(1, round(self.crop * images.shape[3])))
+            images = shift_images(images, most=max(1, round(self.crop * images.shape[3])))
         if self.cutout:
-            images = blanked(images, side=max(1, round(self.cutout * images.shape[3])))
+            images = blank_squares(images, side=max(1, round(self.cutout * images.shape[3])))
         return images
-
-
-#: What a name in a list of names stands for: the paper's "standard data augmentations" at 32 pixels.
-NAMED: dict[str, dict[str, Any]] = {"crop": {"crop": 0.125}, "flip": {"flip": True}, "cutout": {"cutout": 0.5}}
-
-
-def as_augment(owner: str, value: Any) -> Augment:
-    """Return an `Augment` from one, or from names such as "crop,flip,cutout"; "" is none."""
-    if isinstance(value, Augment):
-        for name in ("crop", "cutout"):
-            if not 0 <= check_real(owner, f"augment.{name}", getattr(value, name)) < 1:
-                raise invalid(owner, f"augment.{name}", "be in [0, 1)", got=getattr(value, name))
-        return value
-    names = [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else [repr(value)]
-    merged: dict[str, Any] = {}
-    for name in names:
-        if name not in NAMED:
-            raise invalid(owner, "augment", "be an Augment or names", got=value, fix=nearest(name, NAMED))
-        merged.update(NAMED[name])
-    return Augment(**merged)
-
-
-def mirrored(images: Tensor) -> Tensor:
-    """Return the images, each mirrored left to right with probability one half."""
-    turn = torch.rand(len(images)).lt(0.5).to(images.device)
-    return torch.where(turn[:, None, None, None], images.flip(3), images)
-
-
-def shifted(images: Tensor, *, most: int) -> Tensor:
-    """Return the images, each moved by up to `most` pixels each way."""
-    height, width = images.shape[2:]
-    padded = functional.pad(images, (most,) * 4, mode="replicate")
-    windows = padded.unfold(2, height, 1).unfold(3, width, 1)
-    down, right = (torch.randint(2 * most + 1, (len(images),)).to(images.device) for _ in range(2))
-    return windows[torch.arange(len(images), device=images.device), :, down, right]
-
-
-def blanked(images: Tensor, *, side: int) -> Tensor:
-    """Return the images, each with a square around a random pixel set to 0; the square may reach over the border."""
-    inside = []
-    for axis in (2, 3):
-        size = images.shape[axis]
-        low = torch.randint(size, (len(images), 1)) - side // 2
-        at = torch.arange(size)
-        inside.append((at >= low) & (at < low + side))
-    hole = (inside[0][:, :, None] & inside[1][:, None, :])[:, None].to(images.device)
-    return images.masked_fill(hole, 0.0)
-
-
-OPTIMIZERS = ("adamw", "sgd")
-SCHEDULES = ("linear", "piecewise", "constant")
-
-#: Where the paper tuned, and what it found there.
-PAPER_EPSILONS = (1.0, 2.0, 4.0, 8.0)
-FIRST_SHARE = (0.8, 0.7, 0.6, 0.6)
-TEMPERATURE = (0.6, 0.5, 0.5, 0.5)
-FIRST_MIXUP = (16.0, 8.0, 8.0, 4.0)
-LATER_MIXUP = (8.0, 8.0, 4.0, 4.0)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Training:
     """How a network is trained.
 
-    `epochs` passes, and more where those would be fewer than `least_steps` steps (small tables). `warm_up` is the share of
-    the steps in which the rate grows from 0 to `lr`. `mixup` is the alpha of Beta(alpha, alpha), 0 for none; `ema` the
-    decay of an average of the weights that predicts in their place, 0 for none.
+    Parameters
+    ----------
+    epochs : int
+        Passes over the data; more where those would be fewer than `least_steps` steps (small tables).
+    batch_size : int
+        The most examples in a step.
+    lr, weight_decay : float
+        The peak of the learning rate, and the decay of the weights as the optimizer understands it.
+    optimizer : {"adamw", "sgd"}
+        sgd has momentum 0.9.
+    schedule : {"linear", "piecewise", "constant"}
+        The rate after the warm-up: a line to 0, a tenth at 30, 60 and 90% of the run, or the peak all along.
+    warm_up : float
+        The share of the steps in which the rate grows from 0 to `lr`.
+    mixup : float
+        alpha of Beta(alpha, alpha); 0 for none.
+    augment : Augment
+        Changes of images; the empty one changes nothing.
+    ema : float
+        Decay of a moving average of the weights that predicts in their place; 0 for none.
+    least_steps : int
+        See `epochs`.
     """
 
     epochs: int
@@ -144,8 +115,8 @@ class Training:
     ema: float = 0.0
     least_steps: int = 0
 
-    def checked(self, owner: str) -> Training:
-        """Return these settings if each makes sense."""
+    def check(self, owner: str) -> Training:
+        """Return these settings if each makes sense; `owner` is who the error names."""
         check_integer(owner, "epochs", self.epochs, least=1)
         check_integer(owner, "batch_size", self.batch_size, least=2, fix="BatchNorm needs two examples to compare.")
         check_positive(owner, "lr", self.lr)
@@ -161,12 +132,21 @@ class Training:
                 raise invalid(owner, name, "be in [0, 1)", got=value)
         return self
 
-    def passes(self, steps_per_epoch: int) -> int:
-        """Return the number of epochs for a data set of this many steps."""
+    def count_epochs(self, steps_per_epoch: int) -> int:
+        """Return the number of epochs for a data set of this many steps: `epochs`, or enough for `least_steps`."""
         return max(self.epochs, -(-self.least_steps // steps_per_epoch))
 
+    def to_json(self) -> dict[str, Any]:
+        """Return the settings as JSON values; `from_json` reads them."""
+        return asdict(self)
 
-#: The rates and lengths that RECIPES measured for the MLP; the others are plain choices that train in minutes.
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> Training:
+        """Return the settings that `to_json` wrote."""
+        return cls(**{**values, "augment": Augment(**values["augment"])})
+
+
+#: Rates and lengths at which each network by name trains in minutes on one core.
 CPU = {
     "mlp": Training(epochs=6, batch_size=256, lr=3e-3, weight_decay=1e-2, least_steps=300),
     "small-cnn": Training(epochs=5, batch_size=128, lr=3e-3, weight_decay=1e-2, least_steps=200),
@@ -174,6 +154,33 @@ CPU = {
     "inception": Training(epochs=3, batch_size=128, lr=1e-3, weight_decay=1e-2),
     "ncf": Training(epochs=6, batch_size=4096, lr=3e-3, weight_decay=1e-2, least_steps=200),
 }
+
+
+def cpu_preset(module: str | None) -> Training:
+    """Return the settings that train a network by name on a CPU; any other network gets the small CNN's."""
+    return CPU.get(module or "small-cnn", CPU["small-cnn"])
+
+
+@dataclass(frozen=True, kw_only=True)
+class PaperPreset:
+    """The paper's run of one data set at one epsilon: network, shares of the stages, temperature, mixup of each stage.
+
+    `NetClassifier(preset.module, preset=preset.training)` with `mixup` set per stage is its network.
+    """
+
+    module: str
+    stages: tuple[float, ...]
+    temperature: float
+    mixup: tuple[float, ...]
+    training: Training
+
+
+#: Where the paper tuned, and what it found there.
+PAPER_EPSILONS = (1.0, 2.0, 4.0, 8.0)
+FIRST_SHARE = (0.8, 0.7, 0.6, 0.6)
+TEMPERATURE = (0.6, 0.5, 0.5, 0.5)
+FIRST_MIXUP = (16.0, 8.0, 8.0, 4.0)
+LATER_MIXUP = (8.0, 8.0, 4.0, 4.0)
 
 PAPER_AUGMENT = Augment(crop=0.125, flip=True, cutout=0.5)
 _GREY = Training(
@@ -198,47 +205,45 @@ PAPER: dict[str, tuple[str, Training]] = {
 PAPER_FOR = {"resnet18": "cifar10", "ncf": "movielens-1m"}
 
 
-@dataclass(frozen=True, kw_only=True)
-class PaperPreset:
-    """The paper's run of one data set at one epsilon: network, shares of the stages, temperature, mixup of each stage.
-
-    `NetClassifier(preset.module, preset=preset.training)` with `mixup` set per stage is its network.
-    """
-
-    module: str
-    stages: tuple[float, ...]
-    temperature: float
-    mixup: tuple[float, ...]
-    training: Training
-
-
-def cpu_preset(module: str | None) -> Training:
-    """Return the settings that train on a CPU; a network that is not one of ours gets the small CNN's."""
-    return CPU.get(module or "small-cnn", CPU["small-cnn"])
-
-
 def paper_preset(data: str, *, epsilon: float, stages: int = 2) -> PaperPreset:
-    """Return the paper's settings for a data set, an epsilon and a number of stages."""
+    """Return the paper's settings for a data set.
+
+    Parameters
+    ----------
+    data : {"mnist", "fashion-mnist", "kmnist", "cifar10", "cifar100", "movielens-1m"}
+        One of the paper's data sets. It decides the network too.
+    epsilon : float
+        The budget of the labels. Between the paper's 1, 2, 4 and 8 the tuned numbers are interpolated; below and above
+        they are those of 1 and 8.
+    stages : int
+        The first stage takes the share that the paper tuned, the others share the rest equally.
+    """
     check_choice("paper_preset", "data", data, tuple(PAPER))
     budget = check_epsilon("paper_preset", epsilon)
     count = check_integer("paper_preset", "stages", stages, least=1, most=100)
+
+    def interpolate(tuned: tuple[float, ...]) -> float:
+        return float(np.interp(budget, PAPER_EPSILONS, tuned))
+
     module, training = PAPER[data]
-    first = 1.0 if count == 1 else round(_between(FIRST_SHARE, budget), 6)
+    first = 1.0 if count == 1 else round(interpolate(FIRST_SHARE), 6)
     later = () if count == 1 else (round((1 - first) / (count - 1), 6),) * (count - 1)
-    alphas = (_between(FIRST_MIXUP, budget), *(_between(LATER_MIXUP, budget),) * (count - 1))
+    alphas = (interpolate(FIRST_MIXUP), *(interpolate(LATER_MIXUP),) * (count - 1))
     return PaperPreset(
         module=module,
         stages=(first, *later),
-        temperature=_between(TEMPERATURE, budget),
+        temperature=interpolate(TEMPERATURE),
         mixup=alphas,
         training=replace(training, mixup=alphas[0]),
     )
 
 
-def resolved(owner: str, preset: Any, module: str | None, changes: dict[str, Any]) -> Training:
-    """Return the preset with every setting that is not None in its place.
+def resolve_training(owner: str, preset: Any, module: str | None, changes: dict[str, Any]) -> Training:
+    """Return the settings of a fit, checked: the preset, with every change that is not None in its place.
 
     A preset is "cpu", "paper" (the settings of the data set that the network was made for, mixup 8) or a `Training`.
+    `module` is the name of the network, None for the user's own. A change of `epochs` is meant as it is said: it also sets
+    `least_steps` to 0.
     """
     if isinstance(preset, Training):
         base = preset
@@ -248,16 +253,54 @@ def resolved(owner: str, preset: Any, module: str | None, changes: dict[str, Any
         base = replace(PAPER[PAPER_FOR.get(module or "", "fashion-mnist")][1], mixup=8.0)
     given = {name: value for name, value in changes.items() if value is not None}
     if "augment" in given:
-        given["augment"] = as_augment(owner, given["augment"])
+        given["augment"] = parse_augment(owner, given["augment"])
     if "epochs" in given:
-        given["least_steps"] = 0  # who says how many passes, means it
-    return replace(base, **given).checked(owner)
+        given["least_steps"] = 0
+    return replace(base, **given).check(owner)
 
 
-def plain(training: Training) -> dict[str, Any]:
-    """Return the settings as JSON values."""
-    return asdict(training)
+#: What a name in a list of names stands for: the paper's "standard data augmentations" at 32 pixels.
+NAMED: dict[str, dict[str, Any]] = {"crop": {"crop": 0.125}, "flip": {"flip": True}, "cutout": {"cutout": 0.5}}
 
 
-def _between(values: tuple[float, ...], epsilon: float) -> float:
-    return float(np.interp(epsilon, PAPER_EPSILONS, values))
+def parse_augment(owner: str, value: Any) -> Augment:
+    """Return an `Augment` from one, checked, or from names such as "crop,flip,cutout"; "" is none."""
+    if isinstance(value, Augment):
+        for name in ("crop", "cutout"):
+            if not 0 <= check_real(owner, f"augment.{name}", getattr(value, name)) < 1:
+                raise invalid(owner, f"augment.{name}", "be in [0, 1)", got=getattr(value, name))
+        return value
+    names = [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else [repr(value)]
+    sizes: dict[str, Any] = {}
+    for name in names:
+        if name not in NAMED:
+            raise invalid(owner, "augment", "be an Augment or names", got=value, fix=nearest(name, NAMED))
+        sizes.update(NAMED[name])
+    return Augment(**sizes)
+
+
+def mirror_half(images: Tensor) -> Tensor:
+    """Return the images, each mirrored left to right with probability one half."""
+    turn = torch.rand(len(images)).lt(0.5).to(images.device)
+    return torch.where(turn[:, None, None, None], images.flip(3), images)
+
+
+def shift_images(images: Tensor, *, most: int) -> Tensor:
+    """Return the images, each moved by up to `most` pixels each way; the border is repeated."""
+    height, width = images.shape[2:]
+    padded = functional.pad(images, (most,) * 4, mode="replicate")
+    windows = padded.unfold(2, height, 1).unfold(3, width, 1)
+    down, right = (torch.randint(2 * most + 1, (len(images),)).to(images.device) for _ in range(2))
+    return windows[torch.arange(len(images), device=images.device), :, down, right]
+
+
+def blank_squares(images: Tensor, *, side: int) -> Tensor:
+    """Return the images, each with a square around a random pixel set to 0; the square may reach over the border."""
+    inside = []
+    for axis in (2, 3):
+        size = images.shape[axis]
+        low = torch.randint(size, (len(images), 1)) - side // 2
+        at = torch.arange(size)
+        inside.append((at >= low) & (at < low + side))
+    hole = (inside[0][:, :, None] & inside[1][:, None, :])[:, None].to(images.device)
+    return images.masked_fill(hole, 0.0)

@@ -1,14 +1,12 @@
-"""The loop that trains a network: take a batch, change and mix it, step, and tell whoever listens.
+"""The loop that trains a network: take a batch, change and mix it, follow the gradient of a loss, report each step.
 
-Everything random (order, mixup, augmentation, dropout) comes from torch's own generators, seeded for the run and put back
-afterwards, so that the run is a function of its seed and a checkpoint is two generator states and some arrays.
+>>> import torch
+>>> z = torch.tensor([[1.0, 0.0]])
+>>> value, gradient = forward_loss(z, torch.tensor([[1.0, 0.0]]))
+>>> bool(torch.isclose(value, -z.log_softmax(1)[0, 0])), [round(float(g), 4) for g in gradient[0]]
+(True, [-0.2689, 0.2689])
 
-Mixup [Zhang et al. 2018] replaces inputs by keep x_i + (1 - keep) x_j and the loss by the same mixture of losses, keep drawn
-from Beta(alpha, alpha) for each batch; j is the example before i in the batch, whose order is random.
-
-What a network is trained to explain, as a value and a gradient in the logits.
-
-With logits z, p = softmax(z) and B examples in a batch (all means over the batch):
+*Losses.* With logits z, p = softmax(z) and B examples in a batch (all means over the batch):
 
     plain     -log p_y                           gradient p - e_y
     soft      -sum_k q_k log p_k, sum_k q_k = 1   gradient p - q           (posterior targets, and signed unbiased ones)
@@ -17,22 +15,17 @@ With logits z, p = softmax(z) and B examples in a batch (all means over the batc
 The forward loss is log sum exp(z) - log sum exp(z + log l). Both sums share one exponential: with e = exp(z - max z) it is
 log sum e - log sum e l, and r = e l / sum e l. Where every e_k with l_k > 0 underflows, the logarithms are used instead.
 
->>> import torch
->>> z = torch.tensor([[1.0, 0.0]])
->>> value, gradient = forward_loss(z, torch.tensor([[1.0, 0.0]]))
->>> bool(torch.isclose(value, -z.log_softmax(1)[0, 0])), [round(float(g), 4) for g in gradient[0]]
-(True, [-0.2689, 0.2689])
+*Mixup* [Zhang et al. 2018] replaces inputs by keep x_i + (1 - keep) x_j and the loss by the same mixture of losses, keep
+drawn from Beta(alpha, alpha) for each batch; j is the example before i in the batch, whose order is random. For targets
+that is the mixed target, for a likelihood it is the mixed log-likelihood.
+
+References: Zhang, Cisse, Dauphin, Lopez-Paz, "mixup: Beyond Empirical Risk Minimization" (2018); Patrini, Rozza, Menon,
+Nock, Qu, "Making Deep Neural Networks Robust to Label Noise" (2017), for the forward loss.
 
 Design notes. The gradient in the logits is written out and handed to `backward`: half the work of recording the loss, and
-the forward loss costs what cross entropy costs. Mixup adds the losses of the two evidences with weights lam, 1 - lam: for
-targets that is the mixed target, for a likelihood it is the mixed log-likelihood.
-
-The learning rate over a run, as a share of its peak.
-
->>> [round(share_of_peak("linear", at, warm_up=0.1), 2) for at in (0.0, 0.05, 0.1, 0.55, 1.0)]
-[0.0, 0.5, 1.0, 0.5, 0.0]
->>> [round(share_of_peak("piecewise", at, warm_up=0.15), 3) for at in (0.15, 0.3, 0.6, 0.95)]
-[1.0, 0.1, 0.01, 0.001]
+the forward loss costs what cross entropy costs. Everything random (order, mixup, augmentation, dropout) comes from torch's
+own generators, seeded for the run and put back afterwards, so that the run is a function of its seed and a checkpoint is
+two generator states and some arrays.
 """
 
 from __future__ import annotations
@@ -59,7 +52,11 @@ MOMENTUM = 0.9
 
 @dataclass(kw_only=True)
 class Run:
-    """Where a run has come to; `average` is the moving average of the weights, if there is one."""
+    """A run and how far it has come.
+
+    `module` is trained by `optimizer`; `average` is the moving average of its weights, if the settings ask for one.
+    `epoch` counts the epochs done and `history` holds the mean loss of each.
+    """
 
     module: nn.Module
     optimizer: torch.optim.Optimizer
@@ -69,13 +66,44 @@ class Run:
 
     @property
     def result(self) -> nn.Module:
-        """The network that predicts."""
+        """The network that predicts: the average where there is one."""
         return self.module if self.average is None else self.average
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class Evidence:
+    """What is known about the labels of all examples: `values` has a row per example, `kind` says what it means.
+
+    | kind | a row of `values` |
+    |---|---|
+    | "plain" | the code of the label |
+    | "weighted" | the code and the weight of the example, as floats |
+    | "soft" | a target for each class; the row sums to one, entries may be negative |
+    | "forward" | Pr[what was observed given label k], for each class k |
+    """
+
+    kind: str
+    values: Tensor
+    n_classes: int
+
+    def loss(self, logits: Tensor, rows: Tensor, *, keep: float = 1.0) -> tuple[Tensor, Tensor]:
+        """Return the mean loss of a batch and its gradient in the logits.
+
+        `rows` are the examples of the batch. With `keep` below 1 the evidence of each example counts with weight `keep`,
+        and that of the one before it in the batch with weight 1 - `keep`: the second half of mixup.
+        """
+        function = LOSSES[self.kind]
+        batch = self.values.index_select(0, rows).to(logits.device)
+        value, gradient = function(logits, batch)
+        if keep >= 1.0:
+            return value, gradient
+        other_value, other_gradient = function(logits, batch.roll(1, 0))
+        return torch.lerp(other_value, value, keep), torch.lerp(other_gradient, gradient, keep)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Task:
-    """What a run works on."""
+    """What a run works on: examples, what is known about their labels, and the settings."""
 
     inputs: Inputs
     evidence: Evidence
@@ -90,30 +118,27 @@ class Task:
     @property
     def epochs(self) -> int:
         """The number of passes over the data."""
-        return self.training.passes(self.steps_per_epoch)
+        return self.training.count_epochs(self.steps_per_epoch)
 
 
 @contextmanager
-def seeded(seed: int, device: torch.device) -> Iterator[None]:
-    """Seed torch's generators, and put them back as they were at the end."""
+def seed_torch(seed: int, device: torch.device) -> Iterator[None]:
+    """Seed torch's generators inside the `with`, and put them back as they were at its end."""
     devices = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices=devices):
         torch.manual_seed(seed)
         yield
 
 
-def start(module: nn.Module, training: Training) -> Run:
-    """Return a run that has done nothing yet: a fresh optimizer on the module's weights."""
-    average = copy.deepcopy(module) if training.ema else None
-    return Run(module=module, optimizer=optimizer_of(module, training), average=average)
-
-
-def optimizer_of(module: nn.Module, training: Training) -> torch.optim.Optimizer:
-    """Return the optimizer that the settings name."""
+def start_run(module: nn.Module, training: Training) -> Run:
+    """Return a run that has done nothing yet: a fresh optimizer on those of the module's weights that are trained."""
     weights = [weight for weight in module.parameters() if weight.requires_grad]
+    optimizer: torch.optim.Optimizer
     if training.optimizer == "adamw":
-        return torch.optim.AdamW(weights, lr=training.lr, weight_decay=training.weight_decay)
-    return torch.optim.SGD(weights, lr=training.lr, momentum=MOMENTUM, weight_decay=training.weight_decay)
+        optimizer = torch.optim.AdamW(weights, lr=training.lr, weight_decay=training.weight_decay)
+    else:
+        optimizer = torch.optim.SGD(weights, lr=training.lr, momentum=MOMENTUM, weight_decay=training.weight_decay)
+    return Run(module=module, optimizer=optimizer, average=copy.deepcopy(module) if training.ema else None)
 
 
 def train(
@@ -123,14 +148,18 @@ def train(
     after_step: Listener | None = None,
     after_epoch: Callable[[Run], None] | None = None,
 ) -> None:
-    """Train from where the run is to the end."""
+    """Train from where the run is to the end, and leave `run.result` in evaluation mode.
+
+    `after_step` is called after each step, `after_epoch` with the run after each epoch: an exception that they raise ends
+    the run. A loss that is not finite is an error; the weights are then those before the step.
+    """
     total = task.epochs * task.steps_per_epoch
     run.module.train()
     while run.epoch < task.epochs:
         done = run.epoch * task.steps_per_epoch
         losses = []
-        for number, (rows, keep) in enumerate(batches(task), start=done):
-            losses.append(step(run, task, rows, keep=keep, done=(number + 0.5) / total, number=number))
+        for number, (rows, keep) in enumerate(draw_batches(task), start=done):
+            losses.append(take_step(run, task, rows, keep=keep, done=(number + 0.5) / total, number=number))
             if after_step is not None:
                 after_step(number + 1, total, losses[-1])
         run.epoch += 1
@@ -140,16 +169,20 @@ def train(
     run.result.eval()
 
 
-def batches(task: Task) -> list[tuple[Tensor, float]]:
-    """Return the rows of each batch of an epoch, sizes as equal as can be, and how much mixup keeps of each example."""
+def draw_batches(task: Task) -> list[tuple[Tensor, float]]:
+    """Return the batches of an epoch: the rows of each, sizes as equal as can be, and how much mixup keeps of an example."""
     order, count = torch.randperm(len(task.inputs)), task.steps_per_epoch
     alpha = task.training.mixup
     keeps = torch.distributions.Beta(alpha, alpha).sample((count,)).tolist() if alpha else [1.0] * count
     return list(zip(torch.tensor_split(order, count), keeps, strict=True))
 
 
-def step(run: Run, task: Task, rows: Tensor, *, keep: float, done: float, number: int) -> float:
-    """Take one step and return the loss before it."""
+def take_step(run: Run, task: Task, rows: Tensor, *, keep: float, done: float, number: int) -> float:
+    """Take one step and return the loss before it.
+
+    `done` in [0, 1] is the place in the run, which decides the rate; `number` counts steps from 0 over the whole run. The
+    moving average forgets faster in its first steps: its decay is at most (1 + number) / (10 + number).
+    """
     training = task.training
     rate = training.lr * share_of_peak(training.schedule, done, warm_up=training.warm_up)
     for group in run.optimizer.param_groups:
@@ -157,21 +190,55 @@ def step(run: Run, task: Task, rows: Tensor, *, keep: float, done: float, number
     inputs = task.inputs.batch(rows)
     if training.augment and inputs.ndim == 4:
         inputs = training.augment(inputs)
-    logits = mixed_logits(run.module, inputs, keep=keep)
+    logits = mix_logits(run.module, inputs, keep=keep)
     loss, gradient = task.evidence.loss(logits.detach(), rows, keep=keep)
     value = float(loss)
     if not math.isfinite(value):
-        raise not_finite(value, epoch=run.epoch, step=number)
+        raise _describe_divergence(value, epoch=run.epoch, step=number)
     run.optimizer.zero_grad(set_to_none=True)
     logits.backward(gradient)  # type: ignore[no-untyped-call]  # torch leaves it untyped
     run.optimizer.step()
     if run.average is not None:
-        follow(run.average, run.module, decay=min(training.ema, (1 + number) / (10 + number)))
+        update_average(run.average, run.module, decay=min(training.ema, (1 + number) / (10 + number)))
     return value
 
 
-def mixed_logits(module: nn.Module, inputs: Tensor, *, keep: float) -> Tensor:
-    """Return the logits of inputs, each mixed with the one before it; numbers are mixed after their embedding."""
+def _describe_divergence(value: float, *, epoch: int, step: int) -> LabelDPError:
+    """Return the error for a loss that is not a number."""
+    got = Described(f"{value} in epoch {epoch + 1}, step {step + 1}")
+    fix = "Lower lr, or look for extreme values in X. The last checkpoint, if there is one, is as it was."
+    return invalid("NetClassifier", "loss", "stay finite", got=got, fix=fix)
+
+
+#: Where the paper's piecewise constant rate falls by ten.
+FALLS = (0.3, 0.6, 0.9)
+
+
+def share_of_peak(schedule: str, done: float, *, warm_up: float) -> float:
+    """Return the learning rate as a share of its peak at `done` in [0, 1] of the run.
+
+    Every schedule rises linearly in the first `warm_up` of the run. Then "linear" is a line to 0, "piecewise" falls to a
+    tenth at 30, 60 and 90% of the run, and "constant" stays.
+
+    >>> [round(share_of_peak("linear", at, warm_up=0.1), 2) for at in (0.0, 0.05, 0.1, 0.55, 1.0)]
+    [0.0, 0.5, 1.0, 0.5, 0.0]
+    >>> [round(share_of_peak("piecewise", at, warm_up=0.15), 3) for at in (0.15, 0.3, 0.6, 0.95)]
+    [1.0, 0.1, 0.01, 0.001]
+    """
+    if done < warm_up:
+        return done / warm_up
+    if schedule == "linear":
+        return (1 - done) / (1 - warm_up)
+    if schedule == "piecewise":
+        return float(0.1 ** sum(done >= fall for fall in FALLS))
+    return 1.0
+
+
+def mix_logits(module: nn.Module, inputs: Tensor, *, keep: float) -> Tensor:
+    """Return the logits of inputs, each mixed with the one before it in the batch; `keep` 1 mixes nothing.
+
+    Whole numbers (users and items) cannot be mixed: a module with `embed` and `head` is mixed between the two.
+    """
     if keep >= 1.0:
         logits: Tensor = module(inputs)
         return logits
@@ -186,8 +253,11 @@ def mixed_logits(module: nn.Module, inputs: Tensor, *, keep: float) -> Tensor:
 
 
 @torch.no_grad()
-def follow(average: nn.Module, module: nn.Module, *, decay: float) -> None:
-    """Move the average towards the module: average <- decay average + (1 - decay) module; counts are copied."""
+def update_average(average: nn.Module, module: nn.Module, *, decay: float) -> None:
+    """Move the average towards the module: average <- decay average + (1 - decay) module.
+
+    BatchNorm's statistics are averaged like weights; its counts, which are whole numbers, are copied.
+    """
     for kept, new in zip(average.state_dict().values(), module.state_dict().values(), strict=True):
         if kept.is_floating_point():
             kept.lerp_(new, 1 - decay)
@@ -195,12 +265,7 @@ def follow(average: nn.Module, module: nn.Module, *, decay: float) -> None:
             kept.copy_(new)
 
 
-def not_finite(value: float, *, epoch: int, step: int) -> LabelDPError:
-    """Return the error for a loss that is not a number."""
-    got = Described(f"{value} in epoch {epoch + 1}, step {step + 1}")
-    fix = "Lower lr, or look for extreme values in X. The last checkpoint, if there is one, is as it was."
-    return invalid("NetClassifier", "loss", "stay finite", got=got, fix=fix)
-
+# --------------------------------------------------------------------------------------------------------------- losses
 
 #: (logits, evidence of the batch) -> mean loss, its gradient in the logits
 Loss = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
@@ -210,7 +275,7 @@ LEAST_SUM = 1e-30
 
 
 def plain_loss(logits: Tensor, codes: Tensor) -> tuple[Tensor, Tensor]:
-    """Return cross entropy with the codes of labels."""
+    """Return cross entropy with the codes of labels (n,), and its gradient."""
     logarithms = torch.log_softmax(logits, dim=1)
     at = codes[:, None]
     value = -logarithms.gather(1, at).mean()
@@ -218,15 +283,27 @@ def plain_loss(logits: Tensor, codes: Tensor) -> tuple[Tensor, Tensor]:
     return value, gradient.div_(len(logits))
 
 
+def weighted_loss(logits: Tensor, evidence: Tensor) -> tuple[Tensor, Tensor]:
+    """Return weighted cross entropy and its gradient; `evidence` (n, 2) holds codes and weights, both as floats."""
+    logarithms = torch.log_softmax(logits, dim=1)
+    at, weights = evidence[:, :1].long(), evidence[:, 1:]
+    value = -(logarithms.gather(1, at) * weights).sum() / len(logits)
+    gradient = logarithms.exp_().mul_(weights).scatter_add_(1, at, -weights.to(logits.dtype))
+    return value, gradient.div_(len(logits))
+
+
 def soft_loss(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-    """Return cross entropy with targets whose rows sum to one; entries may be negative."""
+    """Return cross entropy with targets (n, K) whose rows sum to one, and its gradient; entries may be negative."""
     logarithms = torch.log_softmax(logits, dim=1)
     value = -(logarithms * targets).sum() / len(logits)
     return value, logarithms.exp_().sub_(targets).div_(len(logits))
 
 
 def forward_loss(logits: Tensor, likelihood: Tensor) -> tuple[Tensor, Tensor]:
-    """Return -log of the chance of what was observed; `likelihood` (n, K) is that chance under each label."""
+    """Return -log of the chance of what was observed, and its gradient.
+
+    `likelihood` (n, K) is that chance under each label; a row has at least one positive entry.
+    """
     mass = (logits - logits.amax(dim=1, keepdim=True)).exp_()
     explained = mass * likelihood
     total, reached = mass.sum(dim=1, keepdim=True), explained.sum(dim=1, keepdim=True)
@@ -238,19 +315,10 @@ def forward_loss(logits: Tensor, likelihood: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _forward_by_logarithms(logits: Tensor, likelihood: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the same without underflow, for two exponentials."""
+    """Return the same without underflow, for the price of two exponentials."""
     explained = logits + likelihood.log()
     value = (torch.logsumexp(logits, dim=1) - torch.logsumexp(explained, dim=1)).mean()
     gradient = torch.softmax(logits, dim=1).sub_(torch.softmax(explained, dim=1))
-    return value, gradient.div_(len(logits))
-
-
-def weighted_loss(logits: Tensor, evidence: Tensor) -> tuple[Tensor, Tensor]:
-    """Return weighted cross entropy; `evidence` (n, 2) holds codes and weights, both as floats."""
-    logarithms = torch.log_softmax(logits, dim=1)
-    at, weights = evidence[:, :1].long(), evidence[:, 1:]
-    value = -(logarithms.gather(1, at) * weights).sum() / len(logits)
-    gradient = logarithms.exp_().mul_(weights).scatter_add_(1, at, -weights.to(logits.dtype))
     return value, gradient.div_(len(logits))
 
 
@@ -260,37 +328,3 @@ LOSSES: dict[str, Loss] = {
     "soft": soft_loss,
     "forward": forward_loss,
 }
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Evidence:
-    """What is known about the labels of all examples: `values` has a row per example, `kind` says what it means."""
-
-    kind: str
-    values: Tensor
-    n_classes: int
-
-    def loss(self, logits: Tensor, rows: Tensor, *, keep: float = 1.0) -> tuple[Tensor, Tensor]:
-        """Return loss and gradient for a batch; below 1, `keep` mixes each example with the one before it in the batch."""
-        function = LOSSES[self.kind]
-        batch = self.values.index_select(0, rows).to(logits.device)
-        value, gradient = function(logits, batch)
-        if keep >= 1.0:
-            return value, gradient
-        other_value, other_gradient = function(logits, batch.roll(1, 0))
-        return torch.lerp(other_value, value, keep), torch.lerp(other_gradient, gradient, keep)
-
-
-#: Where the paper's piecewise constant rate falls by ten.
-FALLS = (0.3, 0.6, 0.9)
-
-
-def share_of_peak(schedule: str, done: float, *, warm_up: float) -> float:
-    """Return the rate at `done` in [0, 1] of the run: a linear rise in all, then a line to 0, steps by ten, or a constant."""
-    if done < warm_up:
-        return done / warm_up
-    if schedule == "linear":
-        return (1 - done) / (1 - warm_up)
-    if schedule == "piecewise":
-        return float(0.1 ** sum(done >= fall for fall in FALLS))
-    return 1.0

@@ -1,32 +1,29 @@
-"""`BYOL`: features of small images by self-supervision, trainable on a CPU, without a label.
+"""Features of examples that no label was looked at for: learned by self-supervision (`BYOL`) or computed by a module
+that the user brings, such as a pretrained encoder (`ModuleFeatures`).
 
-Two random views of an image go through an online network (encoder, projector, predictor) and a target network (encoder,
-projector). The online network predicts the target's projection of the other view,
+Under label privacy the features are public, so a representation made from them alone costs no budget. Both are scikit-learn
+transformers and stand in front of any learner.
+
+>>> import numpy as np, torch
+>>> images = np.random.default_rng(0).uniform(size=(12, 1, 8, 8)).astype(np.float32)
+>>> BYOL(width=2, epochs=1, batch_size=4).fit_transform(images).shape
+(12, 16)
+>>> ModuleFeatures(torch.nn.Flatten()).fit_transform(images).shape
+(12, 64)
+
+*BYOL.* Two random views of an image go through an online network (encoder, projector, predictor) and a target network
+(encoder, projector). The online network predicts the target's projection of the other view,
 
     loss = 2 - 2 cos(predictor(online(v)), target(v')) + the same with v and v' exchanged,
 
 and only it is trained; the target follows as a moving average, target <- tau target + (1 - tau) online, with tau rising from
-`decay` to 1 along half a cosine. Without the predictor and the slow target the constant answer would be a solution.
-
->>> import numpy as np
->>> images = np.random.default_rng(0).uniform(size=(12, 1, 8, 8)).astype(np.float32)
->>> BYOL(width=2, epochs=1, batch_size=4).fit_transform(images).shape
-(12, 16)
+`decay` to 1 along half a cosine. Without the predictor and the slow target the constant answer would be a solution. Views
+are a random window (a share of the side, resized), its mirror image, brightness and contrast.
 
 References: Grill et al., "Bootstrap Your Own Latent" (2020).
 
-Design notes. Views are a random window (a share of the side, resized), its mirror image, brightness and contrast. Labels are
-never asked for, so under label privacy the features cost nothing.
-
-Features from a network that the user brings: any torch module, such as a pretrained encoder, as a transformer.
-
->>> import numpy as np, torch
->>> images = np.zeros((3, 1, 4, 4), np.float32)
->>> ModuleFeatures(torch.nn.Flatten()).fit_transform(images).shape
-(3, 16)
-
-Design notes. The module is only evaluated: what it was trained on, and under which promise, is for whoever brings it to
-know. Standardisation belongs in front of it (`torch.nn.Sequential`); bytes come as floats 0..255.
+Design notes. A brought module is only evaluated: what it was trained on, and under which promise, is for whoever brings it
+to know. If its training saw the labels that are to be protected, the privacy statement of what follows does not hold.
 """
 
 from __future__ import annotations
@@ -38,7 +35,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_random_state
@@ -47,59 +43,48 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.data import Dataset
 
+from labeldp.arrays import Array, Float32s
 from labeldp.errors import Described, invalid
-from labeldp.nn.inputs import ArrayInputs, DatasetInputs, Inputs, Scale, checked_device, tried
-from labeldp.nn.models import small_cnn
-from labeldp.nn.training import follow, seeded
+from labeldp.nn.inputs import ArrayInputs, DatasetInputs, Inputs, Scale
+from labeldp.nn.models import check_device, small_cnn, try_network
+from labeldp.nn.training import seed_torch, update_average
 from labeldp.validate import check_integer, check_positive, check_real
 
 
-@dataclass(frozen=True, kw_only=True)
-class Views:
-    """How a random view is made: windows of `least_window` to 1 of the side, brightness and contrast off by so much.
-
-    Brightness is in standard deviations of the pixels, contrast a share.
-    """
-
-    least_window: float = 0.6
-    flip: bool = True
-    brightness: float = 0.4
-    contrast: float = 0.4
-
-    def __call__(self, images: Tensor) -> Tensor:
-        """Return one random view of each image."""
-        n, device = len(images), images.device
-        side = torch.empty(n).uniform_(self.least_window, 1.0)
-        centre = (2 * torch.rand(n, 2) - 1) * (1 - side)[:, None]
-        sign = torch.where(torch.rand(n) < 0.5, -1.0, 1.0) if self.flip else torch.ones(n)
-        window = torch.zeros(n, 2, 3)
-        window[:, 0, 0], window[:, 1, 1], window[:, :, 2] = side * sign, side, centre
-        grid = functional.affine_grid(window.to(device), list(images.shape), align_corners=False)
-        seen = functional.grid_sample(images, grid, padding_mode="border", align_corners=False)
-        factor = 1 + self.contrast * (2 * torch.rand(n, 1, 1, 1) - 1)
-        offset = self.brightness * (2 * torch.rand(n, 1, 1, 1) - 1)
-        changed: Tensor = seen * factor.to(device) + offset.to(device)
-        return changed
-
-
 class BYOL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]  # untyped
-    """Bootstrap-your-own-latent features.
+    """Features of small images by self-supervision (bootstrap your own latent), trainable on a CPU, without a label.
 
     Parameters
     ----------
     width : int
         Width of the small convolutional encoder; features have 8 times as many columns.
     hidden, projection : int
-        Of the projector and the predictor.
-    epochs, batch_size, lr, weight_decay : training with AdamW, linear warm-up over a tenth, then half a cosine.
+        Width of the hidden layer, and of the output, of the projector and the predictor.
+    epochs, batch_size, lr, weight_decay
+        Training with AdamW, linear warm-up over a tenth of the steps, then half a cosine. `epochs=0` leaves the first
+        weights: random features.
     decay : float
         First decay of the target network.
-    least_window, flip, brightness, contrast : the random views. No flips for digits and letters.
-    device, random_state, progress (callable (done, total, loss), optional)
+    least_window : float
+        A view shows a window of between this share and all of the side.
+    flip : bool
+        Whether views are mirrored, and features averaged over an image and its mirror image. Not for digits and letters.
+    brightness, contrast : float
+        How much views differ: brightness in standard deviations of the pixels, contrast as a share.
+    device : str
+        "cpu", "cuda", ...
+    random_state : int or numpy RandomState
+        Seed of first weights, order and views. Not a privacy matter.
+    progress : callable (steps done, steps in all, loss), optional
 
     Attributes
     ----------
-    encoder_ : the online encoder;  history_ : mean loss of each epoch
+    encoder_ : torch.nn.Module
+        The online encoder, in evaluation mode.
+    history_ : tuple of float
+        The mean loss of each epoch, between 0 and 8.
+    sample_shape_ : tuple of int
+        The shape of an image.
     """
 
     def __init__(
@@ -138,20 +123,21 @@ class BYOL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
         self.progress = progress
 
     def fit(self, X: Any, y: Any = None) -> BYOL:
-        """Learn from images (n, channels, height, width); `y` is not looked at. `epochs=0` leaves the first weights."""
-        images = checked_images(X)
-        self._checked()
-        device = checked_device(self.device)
-        scale = Scale.measured(images)
+        """Learn from images (n, channels, height, width), bytes or floats, of at least 8 x 8; `y` is not looked at."""
+        images = check_images(X)
+        self._check_settings()
+        device = check_device(self.device)
+        scale = Scale.measure(images)
         inputs = ArrayInputs.of(images, scale=scale, device=str(device))
-        with seeded(int(check_random_state(self.random_state).randint(2**31)), device):
-            pair = Pair.made(images.shape[1], width=self.width, hidden=self.hidden, projection=self.projection)
+        with seed_torch(int(check_random_state(self.random_state).randint(2**31)), device):
+            pair = Pair.make(images.shape[1], width=self.width, hidden=self.hidden, projection=self.projection)
             history = self._train(pair.to(device), inputs)
         self.encoder_, self.history_, self._scale = pair.online[0].eval(), tuple(history), scale
         self.sample_shape_ = tuple(images.shape[1:])
         return self
 
-    def _checked(self) -> None:
+    def _check_settings(self) -> None:
+        """Refuse settings out of their range."""
         for name, least in (("width", 1), ("hidden", 1), ("projection", 1), ("epochs", 0), ("batch_size", 2)):
             check_integer("BYOL", name, getattr(self, name), least=least)
         check_positive("BYOL", "lr", self.lr)
@@ -173,33 +159,58 @@ class BYOL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
                 for group in optimizer.param_groups:
                     group["lr"] = self.lr * min(part / 0.1, 0.5 * (1 + math.cos(math.pi * part)))
                 images = inputs.batch(rows)
-                losses.append(pair.step(look(images), look(images), optimizer, decay=rising(self.decay, part)))
+                losses.append(pair.step(look(images), look(images), optimizer, decay=raise_decay(self.decay, part)))
                 done += 1
                 if self.progress is not None:
                     self.progress(done, total, losses[-1])
             history.append(math.fsum(losses) / len(losses))
         return history
 
-    def transform(self, X: Any) -> npt.NDArray[np.float32]:
+    def transform(self, X: Any) -> Float32s:
         """Return features, float32 (n, 8 width), averaged over an image and its mirror image where flips are views."""
         check_is_fitted(self, "encoder_")
-        images = checked_images(X)
+        images = check_images(X)
         if images.shape[1:] != self.sample_shape_:
             got = Described(f"images of shape {images.shape[1:]}")
             raise invalid("BYOL", "X", f"be images of shape {self.sample_shape_}, as in fit", got=got)
-        inputs = ArrayInputs.of(images, scale=self._scale, device=str(checked_device(self.device)))
+        inputs = ArrayInputs.of(images, scale=self._scale, device=str(check_device(self.device)))
         parts = []
         with torch.inference_mode():
             for rows in torch.split(torch.arange(len(inputs)), 512):
                 batch = inputs.batch(rows)
                 features = self.encoder_(batch)
                 parts.append((features + self.encoder_(batch.flip(3))) / 2 if self.flip else features)
-        answer: npt.NDArray[np.float32] = torch.cat(parts).cpu().numpy()
+        answer: Float32s = torch.cat(parts).cpu().numpy()
         return answer
 
     @property
     def _n_features_out(self) -> int:
         return 8 * int(self.width)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Views:
+    """How a random view of an image is made; the fields are those of `BYOL`."""
+
+    least_window: float = 0.6
+    flip: bool = True
+    brightness: float = 0.4
+    contrast: float = 0.4
+
+    def __call__(self, images: Tensor) -> Tensor:
+        """Return one random view of each image."""
+        n, device = len(images), images.device
+        side = torch.empty(n).uniform_(self.least_window, 1.0)
+        centre = (2 * torch.rand(n, 2) - 1) * (1 - side)[:, None]
+        sign = torch.where(torch.rand(n) < 0.5, -1.0, 1.0) if self.flip else torch.ones(n)
+        window = torch.zeros(n, 2, 3)
+        window[:, 0, 0], window[:, 1, 1], window[:, :, 2] = side * sign, side, centre
+        grid = functional.affine_grid(window.to(device), list(images.shape), align_corners=False)
+        seen = functional.grid_sample(images, grid, padding_mode="border", align_corners=False)
+        factor = 1 + self.contrast * (2 * torch.rand(n, 1, 1, 1) - 1)
+        offset = self.brightness * (2 * torch.rand(n, 1, 1, 1) - 1)
+        changed: Tensor = seen * factor.to(device) + offset.to(device)
+        return changed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -211,48 +222,48 @@ class Pair:
     target: nn.Sequential
 
     @classmethod
-    def made(cls, channels: int, *, width: int, hidden: int, projection: int) -> Pair:
-        """Return new networks, the target equal to the online one."""
+    def make(cls, channels: int, *, width: int, hidden: int, projection: int) -> Pair:
+        """Return new networks for images of so many channels, the target equal to the online one."""
         layers = list(small_cnn(channels, n_classes=2, width=width).children())[:-1]
-        online = nn.Sequential(nn.Sequential(*layers), _two_layers(8 * width, hidden, projection))
+        online = nn.Sequential(nn.Sequential(*layers), _make_head(8 * width, hidden, projection))
         target = copy.deepcopy(online).requires_grad_(requires_grad=False)
-        return cls(online=online, predictor=_two_layers(projection, hidden, projection), target=target)
+        return cls(online=online, predictor=_make_head(projection, hidden, projection), target=target)
 
     def to(self, device: torch.device) -> Pair:
-        """Move all networks; convolutions in the order of memory that is fast on a CPU."""
+        """Move all networks to a device."""
         for network in (self.online, self.predictor, self.target):
             network.to(device)
         return self
 
     def step(self, first: Tensor, second: Tensor, optimizer: torch.optim.Optimizer, *, decay: float) -> float:
-        """Train on two views of a batch, let the target follow, and return the loss."""
+        """Take one step on two views of a batch, let the target follow with this decay, and return the loss before it."""
         both = torch.cat([first, second])
         with torch.no_grad():
             aims = self.target(both).chunk(2)
         guesses = self.predictor(self.online(both)).chunk(2)
-        loss = disagreement(guesses[0], aims[1]) + disagreement(guesses[1], aims[0])
+        loss = compare_directions(guesses[0], aims[1]) + compare_directions(guesses[1], aims[0])
         value = float(loss.detach())
         if not math.isfinite(value):
             raise invalid("BYOL", "loss", "stay finite", got=Described(str(value)), fix="Lower lr.")
         optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
         optimizer.step()
-        follow(self.target, self.online, decay=decay)
+        update_average(self.target, self.online, decay=decay)
         return value
 
 
-def disagreement(guess: Tensor, aim: Tensor) -> Tensor:
-    """Return the mean of 2 - 2 cos between rows."""
+def compare_directions(guess: Tensor, aim: Tensor) -> Tensor:
+    """Return the mean over rows of 2 - 2 cos(guess, aim): 0 where they point the same way, 4 where they are opposite."""
     return 2 - 2 * functional.cosine_similarity(guess, aim, dim=1).mean()
 
 
-def rising(decay: float, part: float) -> float:
-    """Return the decay at a part of the run: from `decay` to 1 along half a cosine."""
+def raise_decay(decay: float, part: float) -> float:
+    """Return the target's decay when this part of the run in [0, 1] is done: from `decay` to 1 along half a cosine."""
     return 1 - (1 - decay) * (math.cos(math.pi * part) + 1) / 2
 
 
-def checked_images(X: Any) -> npt.NDArray[Any]:
-    """Return images (n, channels, height, width), bytes or float32."""
+def check_images(X: Any) -> Array:
+    """Return images (n, channels, height, width) as bytes or float32; refuse other shapes and sides below 8."""
     images = np.asarray(X)
     if images.ndim != 4 or min(images.shape[2:], default=0) < 8 or len(images) < 2:
         got = Described(f"an array of shape {images.shape}")
@@ -260,11 +271,12 @@ def checked_images(X: Any) -> npt.NDArray[Any]:
         raise invalid("BYOL", "X", must, got=got)
     if images.dtype == np.uint8:
         return images
-    checked: npt.NDArray[Any] = check_array(images, dtype=np.float32, allow_nd=True, input_name="X")
+    checked: Array = check_array(images, dtype=np.float32, allow_nd=True, input_name="X")
     return checked
 
 
-def _two_layers(width: int, hidden: int, out: int) -> nn.Sequential:
+def _make_head(width: int, hidden: int, out: int) -> nn.Sequential:
+    """Return the two layers that the projector and the predictor each are."""
     return nn.Sequential(
         nn.Linear(width, hidden), nn.BatchNorm1d(hidden), nn.ReLU(inplace=True), nn.Linear(hidden, out)
     )
@@ -272,6 +284,9 @@ def _two_layers(width: int, hidden: int, out: int) -> nn.Sequential:
 
 class ModuleFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]  # untyped
     """What a module returns for each example, flat.
+
+    Examples are arrays (numbers, one example after the other) or a torch Dataset. Nothing is standardised: that belongs in
+    front of the module (`torch.nn.Sequential`). Bytes come as floats 0..255. Arrays with three axes are images of one channel.
 
     Parameters
     ----------
@@ -281,6 +296,11 @@ class ModuleFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         Examples that it sees together.
     device : str
         Where it runs.
+
+    Attributes
+    ----------
+    sample_shape_ : tuple of int
+        The shape of one example.
     """
 
     def __init__(self, module: Any, *, batch_size: int = 256, device: str = "cpu") -> None:
@@ -290,25 +310,28 @@ class ModuleFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
     def fit(self, X: Any, y: Any = None) -> ModuleFeatures:
         """Find out how many features come out; nothing is learned and `y` is not looked at."""
-        inputs = self._inputs(X)
+        inputs = self._wrap_inputs(X)
         self.sample_shape_ = inputs.sample_shape
-        self._n_features_out = self._features(inputs, torch.arange(1)).shape[1]
+        self._n_features_out = self._compute_features(inputs, torch.arange(1)).shape[1]
         return self
 
-    def transform(self, X: Any) -> npt.NDArray[np.float32]:
+    def transform(self, X: Any) -> Float32s:
         """Return features, float32 (n, width)."""
         check_is_fitted(self, "sample_shape_")
-        inputs = self._inputs(X)
+        inputs = self._wrap_inputs(X)
         if inputs.sample_shape != self.sample_shape_:
             got = Described(f"examples of shape {inputs.sample_shape}")
             raise invalid("ModuleFeatures", "X", f"have examples of shape {self.sample_shape_}, as in fit", got=got)
         together = check_integer("ModuleFeatures", "batch_size", self.batch_size, least=1)
-        return np.concatenate([self._features(inputs, r) for r in torch.split(torch.arange(len(inputs)), together)])
+        return np.concatenate(
+            [self._compute_features(inputs, r) for r in torch.split(torch.arange(len(inputs)), together)]
+        )
 
-    def _inputs(self, X: Any) -> Inputs:
+    def _wrap_inputs(self, X: Any) -> Inputs:
+        """Return checked examples as batches."""
         if not isinstance(self.module, nn.Module):
             raise invalid("ModuleFeatures", "module", "be a torch module", got=type(self.module).__name__)
-        device = str(checked_device(self.device))
+        device = str(check_device(self.device))
         if isinstance(X, Dataset):
             return DatasetInputs(items=X, device=device)
         array = np.asarray(X)
@@ -318,10 +341,11 @@ class ModuleFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         array = array if array.dtype == np.uint8 else array.astype(np.float32)
         if array.ndim == 3:  # one channel: three axes would mean views
             array = array[:, None]
-        return ArrayInputs.of(array, scale=Scale.none(), device=device)
+        return ArrayInputs.of(array, scale=Scale.identity(), device=device)
 
-    def _features(self, inputs: Inputs, rows: torch.Tensor) -> npt.NDArray[np.float32]:
-        module = self.module.to(checked_device(self.device))
-        answer = tried(module, inputs.batch(rows))
-        features: npt.NDArray[np.float32] = answer.flatten(1).float().cpu().numpy()
+    def _compute_features(self, inputs: Inputs, rows: torch.Tensor) -> Float32s:
+        """Return the module's answer to these rows, flat."""
+        module = self.module.to(check_device(self.device))
+        answer = try_network(module, inputs.batch(rows))
+        features: Float32s = answer.flatten(1).float().cpu().numpy()
         return features
