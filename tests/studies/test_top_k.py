@@ -69,12 +69,14 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     days = tuple(str(np.datetime64(subject.FIRST_DAY) + day) for day in range(40))
     series = StateCases(days=days, states=tuple(f"s{i:02}" for i in range(30)), totals=totals)
     monkeypatch.setattr(subject, "us_covid", lambda _: series)
-    monkeypatch.setattr(subject, "USERS", (200, 500))
+    monkeypatch.setattr(subject, "USERS", (500,))
+    monkeypatch.setattr(subject, "USERS_KS", (50,))
     monkeypatch.setattr(subject, "KS", (50,))
     monkeypatch.setattr(subject, "EPSILONS", (0.4,))
-    monkeypatch.setattr(subject, "GROUP_DAYS", 3)
+    monkeypatch.setattr(subject, "GROUPS", 1)
+    monkeypatch.setattr(subject, "GROUP_DAYS", 2)
     monkeypatch.setattr(subject, "N_BINS", 1_500)
-    monkeypatch.setattr(subject, "BINS_KS", (10, 100))
+    monkeypatch.setattr(subject, "BINS_KS", (10,))
 
 
 def test_a_small_run_has_every_table_and_plot(monkeypatch: pytest.MonkeyPatch):
