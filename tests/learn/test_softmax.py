@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from functools import partial
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from labeldp import RandomizedResponse, privatize
 from labeldp.errors import LabelDPError
 from labeldp.learn import SoftmaxRegression
-from labeldp.learn import softmax as _softmax
+from labeldp.softmax import SoftmaxObjective, sum_forward, sum_soft, sum_targets
 
 
 @parametrize_with_checks([SoftmaxRegression(), SoftmaxRegression(fit_intercept=False, warm_start=True)])
@@ -59,26 +60,40 @@ def objectives():
     soft = generator.dirichlet(np.ones(4), 30)
     signed = 3.0 * np.eye(4)[generator.integers(0, 4, 30)] - 0.5
     weights = generator.uniform(0.1, 2.0, 30)
-    model = SoftmaxRegression(l2=0.1)
-    plain = SoftmaxRegression(l2=0.1, fit_intercept=False)
     likelihood = generator.uniform(0.0, 1.0, (30, 4))
     likelihood[:5, 2] = 0.0
     with np.errstate(divide="ignore"):
         logs = np.ascontiguousarray(np.log(likelihood).T)
-    nothing = np.zeros((30, 4))
     one = np.ones(30)
     hot = scipy.sparse.csr_matrix((weights, (np.arange(30), np.arange(30) % 4)), shape=(30, 4))
+    offsets = generator.standard_normal((4, 30))
     return {
-        "soft": _softmax._soft_objective(model._problem(X, soft), one),
-        "signed": _softmax._soft_objective(model._problem(X, signed), one),
-        "weighted": _softmax._soft_objective(model._problem(X, hot, total=weights.sum()), weights),
-        "forward": _softmax._forward_objective(model._problem(X, nothing), logs),
-        "sparse": _softmax._soft_objective(model._problem(scipy.sparse.csr_matrix(X), soft), one),
-        "no intercept": _softmax._soft_objective(plain._problem(X, soft), one),
+        "soft": soft_objective(X, soft, one),
+        "signed": soft_objective(X, signed, one),
+        "weighted": soft_objective(X, hot, weights),
+        "offsets": soft_objective(X, soft, one, offsets=offsets),
+        "forward": forward_objective(X, logs),
+        "sparse": soft_objective(scipy.sparse.csr_matrix(X), soft, one),
+        "no intercept": soft_objective(X, soft, one, intercept=False),
     }
 
 
-@pytest.mark.parametrize("kind", ["soft", "signed", "weighted", "forward", "sparse", "no intercept"])
+def soft_objective(X, targets, weights, *, l2=0.1, intercept=True, offsets=None):
+    return SoftmaxObjective(
+        curved=partial(sum_soft, X, weights=weights, offsets=offsets),
+        linear=sum_targets(X, targets, intercept=intercept),
+        total=float(weights.sum()),
+        l2=l2,
+        intercept=intercept,
+    )
+
+
+def forward_objective(X, logs, *, l2=0.1):
+    linear = np.zeros((len(logs), X.shape[1] + 1))
+    return SoftmaxObjective(curved=partial(sum_forward, X, logarithms=logs), linear=linear, total=float(len(X)), l2=l2)
+
+
+@pytest.mark.parametrize("kind", ["soft", "signed", "weighted", "offsets", "forward", "sparse", "no intercept"])
 def test_the_gradient_is_the_slope_of_the_loss(kind):
     objective = objectives()[kind]
     theta = np.random.default_rng(4).standard_normal((4, 6))
@@ -102,12 +117,10 @@ def test_the_loss_is_the_one_in_the_docstring():
     )
     z = X @ theta[:, :2].T + theta[:, 2]
     direct = np.mean(np.log(np.exp(z).sum(axis=1)) - (q * z).sum(axis=1)) + 0.05 * (theta[:, :2] ** 2).sum()
-    problem = SoftmaxRegression(l2=0.1)._problem(X, q)
-    assert _softmax._soft_objective(problem, np.ones(7))(theta.reshape(-1))[0] == pytest.approx(direct, rel=1e-12)
+    assert soft_objective(X, q, np.ones(7))(theta.reshape(-1))[0] == pytest.approx(direct, rel=1e-12)
     p = np.exp(z) / np.exp(z).sum(axis=1, keepdims=True)
     direct = np.mean(-np.log((p * q).sum(axis=1))) + 0.05 * (theta[:, :2] ** 2).sum()
-    problem = SoftmaxRegression(l2=0.1)._problem(X, np.zeros_like(q))
-    forward = _softmax._forward_objective(problem, np.ascontiguousarray(np.log(q).T))
+    forward = forward_objective(X, np.ascontiguousarray(np.log(q).T))
     assert forward(theta.reshape(-1))[0] == pytest.approx(direct, rel=1e-12)
 
 
@@ -115,9 +128,8 @@ def test_the_loss_is_the_one_in_the_docstring():
 def test_forward_does_not_underflow_at_huge_logits(dtype):
     X = np.array([[1.0], [-1.0]], dtype)
     logs = np.array([[0.0, -np.inf], [-np.inf, 0.0]], dtype)
-    problem = SoftmaxRegression(l2=0.0)._problem(X, np.zeros((2, 2), dtype))
     theta = np.array([[-1e4, 0.0], [1e4, 0.0]])  # sure of the wrong label of both rows: each loses 2e4
-    loss, gradient = _softmax._forward_objective(problem, logs)(theta.reshape(-1))
+    loss, gradient = forward_objective(X, logs, l2=0.0)(theta.reshape(-1))
     assert loss == 2e4
     assert gradient.reshape(2, 2)[:, 0].tolist() == [-1.0, 1.0]
 

@@ -183,7 +183,7 @@ def _predict_labelled(model: Path, table: Path, label: str) -> tuple[Any, Any, A
     """Return the model's classes and probabilities, and the labels; rows without a label are refused."""
     from labeldp.data import label_profile, open_table
     from labeldp.learn.saved import load_model
-    from labeldp.learn.tables import decoded_column, read_columns
+    from labeldp.learn.tables import decode_column, read_columns
 
     fitted = load_model(model)
     if labels_of(fitted):
@@ -200,7 +200,7 @@ def _predict_labelled(model: Path, table: Path, label: str) -> tuple[Any, Any, A
         fix = "Score on rows with a label."
         raise invalid(label, "label", "have no missing values", got=Described(f"{missing:,} missing"), fix=fix)
     whole = read_columns(source, [*wanted, label])
-    return fitted.classes_, fitted.predict_proba(whole.select(wanted)), decoded_column(whole[label])
+    return fitted.classes_, fitted.predict_proba(whole.select(wanted)), decode_column(whole[label])
 
 
 def _exact(classes: Any, chances: Any, labels: Any) -> dict[str, Any]:

@@ -113,7 +113,8 @@ def train(
 
     From a release directory no label and no budget is needed. From a table, its labels are privatized inside at
     --epsilon; with --save-release others can train the same model from that directory alone. The model takes raw
-    tables: it scales numbers and encodes text itself.
+    tables: it scales numbers and encodes text itself. Softmax regression reads a long table in batches; the other
+    estimators, and --prior cluster, need it in memory.
 
     [bold]Examples[/bold]
 
@@ -175,11 +176,12 @@ class _Owner:
 
 def _from_release(directory: Path, shape: dict[str, str], *, drop: list[str]) -> tuple[Any, dict[str, Any]]:
     from labeldp.engines import open_released_table
-    from labeldp.learn.tables import feature_columns, read_columns, table_classifier
+    from labeldp.learn.tables import TableRows, feature_columns, read_columns, table_classifier
 
     source, release = open_released_table(directory)
     columns = feature_columns(source, label=None, leave_out=drop)
-    features = read_columns(source, columns)
+    size = _batch_rows(source, shape["estimator"])
+    features = read_columns(source, columns) if size is None else TableRows(source, columns, batch_rows=size)
     model = table_classifier(**shape, epsilon=release.guarantee.epsilon(), columns=columns)  # type: ignore[arg-type]
     model.fit_release(features, release)
     return model, {"source": str(directory), "label": release.label_column, "rows": len(release), "features": columns}
@@ -203,6 +205,7 @@ def _from_table(
         missing=owner.missing,
         row_ids=owner.row_ids,
         label_set=name_label_set(owner.label_set, source.path, owner.label),
+        batch_rows=None if prior is not None else _batch_rows(source, shape["estimator"]),
     )
     if keep is not None:
         check_saving(keep, classes=labelled.labels.classes, columns=labelled.features.column_names, owner="train")
@@ -220,6 +223,18 @@ def _from_table(
         replace(model.release_, label_column=owner.label).save(keep, features=labelled.features)
     used = {"source": str(source.path), "label": owner.label, "rows": len(labelled.labels), "features": columns}
     return model, {**used, "dropped": labelled.dropped, "release": None if keep is None else str(keep)}
+
+
+def _batch_rows(source: Any, estimator: str) -> int | None:
+    """Return the size of the batches to train in, or None to train in memory.
+
+    A table of one batch fits into memory; so must one for an estimator that sees all rows at once, and for a prior that
+    clusters them. Softmax regression reads a longer table batch by batch, in each step of its solver.
+    """
+    from labeldp.data.tables import BATCH_ROWS
+    from labeldp.learn.tables import is_longer
+
+    return BATCH_ROWS if estimator == Estimator.softmax.value and is_longer(source, BATCH_ROWS) else None
 
 
 def _prior(choice: PriorChoice, clusters: int | None) -> Any:

@@ -1,11 +1,9 @@
 """Training on a released table without holding it: batches for `partial_fit`, sums over pieces for softmax regression.
 
-Softmax regression needs the labels once: with soft targets q_i (the channel's unbiased ones) and logits z_i = W x_i + b,
-
-    n loss(W, b) = sum_i log sum_k exp(z_ik) - <W, sum_i q_i x_i'> - <b, sum_i q_i> + n l2 / 2 ||W||^2,
-
-so that the labels enter through the sums of q_i x_i' and q_i alone, a statistic of K (d + 1) numbers. Each step of L-BFGS
-is one more pass over the features, as sums that pieces give and a tree adds up.
+Softmax regression needs the labels once: with soft targets q_i (the channel's unbiased ones) they enter the loss through the
+sums of q_i x_i' and q_i alone, a statistic of K (d + 1) numbers. Each step of L-BFGS is one more pass over the features, as
+sums that pieces give and a tree adds up. Loss, gradient and solver are those of `labeldp.softmax`, which
+`labeldp.SoftmaxRegression` uses too.
 
 Design notes. Released labels cost nothing to use again. Codes and candidate sets of the release are in memory here, a few
 bytes a row; features never are.
@@ -40,7 +38,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from labeldp.arrays import Float64s
+from labeldp.arrays import Floats
 from labeldp.data.tables import Place, TableSource, UrlPath, open_table
 from labeldp.engines.beliefs import one_thread
 from labeldp.engines.engine import Engine, Here
@@ -49,6 +47,7 @@ from labeldp.errors import Described, invalid, missing_extra
 from labeldp.guarantee import Guarantee
 from labeldp.release import Release, load_release
 from labeldp.release.files import RESERVED, read_manifest
+from labeldp.softmax import SoftmaxObjective, Sums, add_sums, minimise, sum_soft, sum_targets
 from labeldp.validate import check_choice, check_integer
 
 OWNER = "train_released"
@@ -109,20 +108,20 @@ def train_released(
     features.require(*names)
     if not names:
         raise invalid(OWNER, "columns", "name features", got=Described("none"), fix="The table has no numeric columns.")
-    pieces = _pieces(features, release, names)
+    pieces = _cut_pieces(features, release, names)
     rounds = check_integer(OWNER, "epochs", epochs, least=1)
     size = check_integer(OWNER, "batch_rows", batch_rows, least=1)
     if hasattr(estimator, "partial_fit"):
-        return _by_batches(estimator, pieces, epochs=rounds, size=size)
+        return _fit_batches(estimator, pieces, epochs=rounds, size=size)
     if not (hasattr(estimator, "fit_targets") and hasattr(estimator, "l2")):
         fix = "Use SoftmaxRegression(), SGDClassifier() or GaussianNB()."
         got = type(estimator).__name__
         raise invalid(OWNER, "estimator", "have `partial_fit`, or be a SoftmaxRegression", got=got, fix=fix)
     with opened_engine(engine, client=client, scheduler=scheduler, workers=workers) as carrier:
-        return _softmax(estimator, pieces, carrier, size=size)
+        return _fit_softmax(estimator, pieces, carrier, size=size)
 
 
-def _pieces(features: TableSource, release: Release, columns: tuple[str, ...]) -> list[_Piece]:
+def _cut_pieces(features: TableSource, release: Release, columns: tuple[str, ...]) -> list[_Piece]:
     """Cut the release as its files are."""
     spans = spans_of(features)
     ends = [0, *itertools.accumulate(span.rows or 0 for span in spans)]
@@ -137,7 +136,7 @@ def _pieces(features: TableSource, release: Release, columns: tuple[str, ...]) -
     return pieces
 
 
-def _by_batches(estimator: Any, pieces: Sequence[_Piece], *, epochs: int, size: int) -> Any:
+def _fit_batches(estimator: Any, pieces: Sequence[_Piece], *, epochs: int, size: int) -> Any:
     classes = np.asarray(pieces[0].release.classes)
     for _ in range(epochs):
         for piece in pieces:
@@ -146,67 +145,47 @@ def _by_batches(estimator: Any, pieces: Sequence[_Piece], *, epochs: int, size: 
     return estimator
 
 
-def _softmax(estimator: Any, pieces: Sequence[_Piece], engine: Engine, *, size: int) -> Any:
-    """Minimise by L-BFGS; each value and gradient is a sum over the pieces."""
-    from scipy.optimize import minimize
-
+def _fit_softmax(estimator: Any, pieces: Sequence[_Piece], engine: Engine, *, size: int) -> Any:
+    """Fit a SoftmaxRegression on unbiased targets; each value and gradient is a sum over the pieces."""
     classes = np.asarray(pieces[0].release.classes)
     shape = (len(classes), len(pieces[0].columns) + 1)
-    linear, total = engine.reduced(functools.partial(_linear, size=size), _added, pieces)
+    limit = check_integer(OWNER, "max_iter", estimator.max_iter, least=1)
+    total, linear = engine.reduced(functools.partial(_sum_targets, size=size), _add, pieces)
     if not estimator.fit_intercept:
         linear[:, -1] = 0.0
     bare = [replace(piece, release=None) for piece in pieces]  # the labels have done their part
 
-    def objective(flat: Float64s) -> tuple[float, Float64s]:
-        theta = flat.reshape(shape)
-        gradient, curved = engine.reduced(functools.partial(_curved, theta=theta, size=size), _added, bare)
-        if not estimator.fit_intercept:
-            gradient[:, -1] = 0.0
-        gradient = (gradient - linear) / total
-        gradient[:, :-1] += estimator.l2 * theta[:, :-1]
-        penalty = 0.5 * estimator.l2 * float((theta[:, :-1] ** 2).sum())
-        return (curved - float((linear * theta).sum())) / total + penalty, gradient.reshape(-1)
+    def curved(theta: Floats) -> Sums:
+        sums: Sums = engine.reduced(functools.partial(_sum_soft, theta=theta, size=size), _add, bare)
+        return sums
 
-    limit = check_integer(OWNER, "max_iter", estimator.max_iter, least=1)
-    options = {"maxiter": limit, "maxfun": 2 * limit + 20, "gtol": estimator.tol, "ftol": 0.0}
-    found = minimize(objective, np.zeros(shape).reshape(-1), jac=True, method="L-BFGS-B", options=options)
-    theta = found.x.reshape(shape)
-    estimator.classes_, estimator.n_iter_ = classes, int(found.nit)
+    objective = SoftmaxObjective(
+        curved=curved, linear=linear, total=total, l2=estimator.l2, intercept=estimator.fit_intercept
+    )
+    theta, estimator.n_iter_ = minimise(objective, np.zeros(shape), max_iter=limit, tol=estimator.tol)
+    estimator.classes_, estimator.n_features_in_ = classes, shape[1] - 1
     estimator.coef_, estimator.intercept_ = theta[:, :-1].copy(), theta[:, -1].copy()
-    estimator.n_features_in_ = shape[1] - 1
     return estimator
 
 
-def _linear(piece: _Piece, *, size: int) -> tuple[Float64s, float]:
-    """Return a piece's sums of q x' beside those of q, and its rows."""
+def _sum_targets(piece: _Piece, *, size: int) -> Sums:
+    """Return the number of a piece's rows, and its sums of q x' beside those of q."""
     release = piece.release
-    total = np.zeros((release.n_classes, len(piece.columns) + 1))
+    linear = np.zeros((release.n_classes, len(piece.columns) + 1))
     with one_thread():
         for matrix, rows in piece.batches(size):
             channel = release.channel if release.channel.n_examples is None else release.channel.take(rows)
-            targets = channel.unbiased_targets(release.codes[rows])
-            total[:, :-1] += targets.T @ matrix
-            total[:, -1] += targets.sum(axis=0)
-    return total, float(len(release))
+            linear += sum_targets(matrix, channel.unbiased_targets(release.codes[rows]))
+    return float(len(release)), linear
 
 
-def _curved(piece: _Piece, *, theta: Float64s, size: int) -> tuple[Float64s, float]:
-    """Return a piece's sums of p x' beside those of p, and of the log-sums of its logits."""
-    gradient, value = np.zeros_like(theta), 0.0
+def _sum_soft(piece: _Piece, *, theta: Floats, size: int) -> Sums:
+    """Return a piece's sums of the log-sums of its logits, and of their gradient."""
     with one_thread():
-        for matrix, _ in piece.batches(size):
-            logits = matrix @ theta[:, :-1].T + theta[:, -1]
-            peak = logits.max(axis=1, keepdims=True)
-            mass = np.exp(logits - peak)
-            sums = mass.sum(axis=1, keepdims=True)
-            mass /= sums
-            value += float((np.log(sums) + peak).sum())
-            gradient[:, :-1] += mass.T @ matrix
-            gradient[:, -1] += mass.sum(axis=0)
-    return gradient, value
+        return add_sums((sum_soft(matrix, theta, np.ones(len(matrix))) for matrix, _ in piece.batches(size)), theta)
 
 
-def _added(first: tuple[Float64s, float], second: tuple[Float64s, float]) -> tuple[Float64s, float]:
+def _add(first: Sums, second: Sums) -> Sums:
     return first[0] + second[0], first[1] + second[1]
 
 

@@ -299,7 +299,8 @@ class LabelPrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         """Return the features as the last step wants them; transformers are fitted here and never see a label."""
         if transformer is None:
             return check_rows(self, X, inner=settings.estimator, reset=True)
-        validate_data(self, X, skip_check_array=True, reset=True)
+        # Rows that come in batches (`labeldp.learn.tables.TableRows`) show the names of their columns in a header.
+        validate_data(self, getattr(X, "header", X), skip_check_array=True, reset=True)
         return transformer.fit_transform(X)
 
     def _features(self, X: Any) -> Any:

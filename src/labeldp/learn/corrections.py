@@ -38,6 +38,7 @@ from sklearn.utils.validation import has_fit_parameter, validate_data
 from labeldp.arrays import Floats
 from labeldp.channel import FiniteChannel
 from labeldp.errors import Described, invalid
+from labeldp.softmax import RowBatches
 
 CORRECTIONS = ("auto", "forward", "posterior", "em", "unbiased", "none")
 #: Soft targets below this weight are not replicated: they cost a row and say nothing.
@@ -137,6 +138,11 @@ def split_pipeline(estimator: BaseEstimator) -> tuple[Pipeline | None, BaseEstim
             fix = f"Leave out `{name}` ({type(step).__name__}): transformers see features alone."
             raise invalid("LabelPrivateClassifier", "estimator", "transform without labels", got=name, fix=fix)
     return (Pipeline(steps[:-1]) if len(steps) > 1 else None), steps[-1][1]
+
+
+def take_rows(X: Any, rows: npt.NDArray[Any]) -> Any:
+    """Return some rows of the features, whatever holds them; of `RowBatches` nothing is read yet."""
+    return X.take(rows) if isinstance(X, RowBatches) else _safe_indexing(X, rows)
 
 
 def check_rows(learner: BaseEstimator, X: Any, *, inner: Any, reset: bool) -> Any:

@@ -1,17 +1,4 @@
-"""`SoftmaxRegression`: multinomial logistic regression on L-BFGS that takes soft, corrected or unseen targets.
-
-Rows of a soft target sum to one and may be negative (the channel's unbiased targets are). With logits z = x W + b,
-
-    loss = log sum_k exp(z_k) - sum_k q_k z_k,       gradient in z = p - q,
-
-which is convex in W whatever q is. The targets enter through X'Q alone, computed once, so that a step costs two
-products with X and no more than ordinary logistic regression. With a likelihood column l_k = T[k, o] instead of a
-target, the forward loss is
-
-    loss = -log sum_k p_k l_k = log sum_k exp(z_k) - log sum_k exp(z_k + log l_k),
-    gradient in z = softmax(z) - softmax(z + log l),
-
-a difference of two log-sums, so that no probability underflows, however large the logits.
+"""`SoftmaxRegression`: multinomial logistic regression on L-BFGS that takes plain labels, soft targets or likelihoods.
 
 >>> import numpy as np
 >>> X = np.array([[-1.0], [1.0]])
@@ -19,19 +6,23 @@ a difference of two log-sums, so that no probability underflows, however large t
 >>> model.predict([[-2.0], [3.0]]).tolist()
 ['no', 'yes']
 
-Design notes. Logits are kept as (K, n): sums over a few classes then run along contiguous rows, several times faster
-than along short ones. Parameters are float64, products with X are in the precision of X.
+The losses, their gradients and the solver are those of `labeldp.softmax`. Rows of a soft target sum to one and may be
+negative: the channel's unbiased targets are, and the loss stays convex. A likelihood says how probable what was observed is
+under each label; the forward loss then needs no guess of the label at all.
+
+Features may be dense, sparse, or `labeldp.softmax.RowBatches`: rows that are read in batches in each step of the solver,
+so that only one batch is in memory. The answer is the same up to the order of sums: both end where no entry of the
+gradient exceeds `tol`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import scipy.optimize
 import scipy.sparse
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
@@ -39,9 +30,16 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from labeldp.arrays import Floats
 from labeldp.errors import Described, invalid
+from labeldp.softmax import (
+    RowBatches,
+    SoftmaxObjective,
+    minimise,
+    softmax,
+    sum_forward,
+    sum_soft,
+    sum_targets,
+)
 from labeldp.validate import check_integer, check_positive, check_real
-
-Objective = Callable[[Floats], tuple[float, Floats]]
 
 
 class SoftmaxRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
@@ -79,59 +77,76 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> SoftmaxRegression:
         """Fit on plain labels."""
-        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32])
+        if isinstance(X, RowBatches):
+            X, y = self._check_features(X), np.asarray(y)
+        else:
+            X, y = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32])
         check_classification_targets(y)
         classes, codes = np.unique(y, return_inverse=True)
         if len(classes) < 2:
             raise invalid("SoftmaxRegression", "y", "have two classes or more", got=Described(f"{len(classes)} class"))
-        weights = _check_sample_weight(sample_weight, X, dtype=X.dtype, ensure_non_negative=True)
+        weights = _check_weights(sample_weight, X)
         one_hot = scipy.sparse.csr_matrix((weights, (np.arange(len(codes)), codes)), shape=(len(codes), len(classes)))
-        return self._minimise(X, classes, _soft_objective(self._problem(X, one_hot, total=weights.sum()), weights))
+        return self._minimise(X, classes, self._soft_objective(X, one_hot, weights, total=weights.sum()))
 
     def fit_targets(self, X: Any, targets: Any, *, classes: Sequence[Any]) -> SoftmaxRegression:
         """Fit on soft targets (n, K): rows sum to one; entries may be negative."""
-        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32])
-        matrix = _checked_targets(_rows_for("targets", targets, X, len(classes))).astype(X.dtype, copy=False)
+        X = self._check_features(X)
+        matrix = _check_targets(_check_rows("targets", targets, X, len(classes))).astype(X.dtype, copy=False)
         weights = np.ones(X.shape[0], X.dtype)
-        return self._minimise(X, np.asarray(classes), _soft_objective(self._problem(X, matrix), weights))
+        return self._minimise(X, np.asarray(classes), self._soft_objective(X, matrix, weights, total=X.shape[0]))
 
     def fit_likelihood(self, X: Any, likelihood: Any, *, classes: Sequence[Any]) -> SoftmaxRegression:
         """Fit the forward loss: `likelihood` (n, K) is Pr[what was observed | label k]."""
-        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32])
-        matrix = _checked_likelihood(_rows_for("likelihood", likelihood, X, len(classes)))
+        X = self._check_features(X)
+        matrix = _check_likelihood(_check_rows("likelihood", likelihood, X, len(classes)))
         with np.errstate(divide="ignore"):  # a label that is ruled out has log 0 = -inf, and exp of it is 0 again
             logarithms = np.ascontiguousarray(np.log(matrix).T, dtype=X.dtype)
-        problem = self._problem(X, np.zeros((X.shape[0], len(classes)), X.dtype))
-        return self._minimise(X, np.asarray(classes), _forward_objective(problem, logarithms))
+        return self._minimise(X, np.asarray(classes), self._forward_objective(X, logarithms))
 
-    def _problem(self, X: Any, targets: Any, *, total: float | None = None) -> Problem:
-        """Return what a step needs; the targets are there as X'Q and the sums of Q."""
-        linear = np.empty((targets.shape[1], X.shape[1] + 1))
-        linear[:, :-1] = _transposed_product(targets, X)
-        linear[:, -1] = np.asarray(targets.sum(axis=0, dtype=np.float64)).reshape(-1) if self.fit_intercept else 0.0
-        count = float(X.shape[0] if total is None else total)
-        return Problem(X=X, linear=linear, total=count, l2=self.l2, intercept=self.fit_intercept)
+    def _check_features(self, X: Any) -> Any:
+        if isinstance(X, RowBatches):
+            self.n_features_in_ = X.shape[1]
+            return X
+        return validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32])
 
-    def _minimise(self, X: Any, classes: npt.NDArray[Any], objective: Objective) -> SoftmaxRegression:
+    def _soft_objective(self, X: Any, targets: Any, weights: Floats, *, total: float) -> SoftmaxObjective:
+        """Return the loss of soft targets, dense or sparse, that are multiplied by the weights already."""
+        return SoftmaxObjective(
+            curved=partial(sum_soft, X, weights=weights),
+            linear=sum_targets(X, targets, intercept=self.fit_intercept),
+            total=float(total),
+            l2=self.l2,
+            intercept=self.fit_intercept,
+        )
+
+    def _forward_objective(self, X: Any, logarithms: Floats) -> SoftmaxObjective:
+        """Return the forward loss; `logarithms` (K, n) are those of the likelihoods."""
+        return SoftmaxObjective(
+            curved=partial(sum_forward, X, logarithms=logarithms),
+            linear=np.zeros((len(logarithms), X.shape[1] + 1)),
+            total=float(X.shape[0]),
+            l2=self.l2,
+            intercept=self.fit_intercept,
+        )
+
+    def _minimise(self, X: Any, classes: npt.NDArray[Any], objective: SoftmaxObjective) -> SoftmaxRegression:
         check_positive("SoftmaxRegression", "tol", self.tol)
         if check_real("SoftmaxRegression", "l2", self.l2) < 0:
             raise invalid("SoftmaxRegression", "l2", "be >= 0", got=self.l2)
         limit = check_integer("SoftmaxRegression", "max_iter", self.max_iter, least=1)
         start = self._start(X.shape[1], len(classes))
-        options = {"maxiter": limit, "maxfun": 2 * limit + 20, "gtol": self.tol, "ftol": 0.0, "maxcor": 10}
-        found = scipy.optimize.minimize(objective, start, jac=True, method="L-BFGS-B", options=options)
-        theta = found.x.reshape(len(classes), X.shape[1] + 1)
+        theta, self.n_iter_ = minimise(objective, start, max_iter=limit, tol=self.tol)
         self.classes_ = classes
         self.coef_ = theta[:, :-1].copy()
         self.intercept_ = theta[:, -1].copy()
-        self.n_iter_ = int(found.nit)
         return self
 
     def _start(self, n_features: int, n_classes: int) -> Floats:
         theta = np.zeros((n_classes, n_features + 1))
         if self.warm_start and getattr(self, "coef_", np.empty(0)).shape == (n_classes, n_features):
             theta[:, :-1], theta[:, -1] = self.coef_, self.intercept_
-        return theta.reshape(-1)
+        return theta
 
     def decision_function(self, X: Any) -> Floats:
         """Return the logits; for two classes the difference, as scikit-learn has it."""
@@ -140,9 +155,14 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
 
     def _logits(self, X: Any) -> Floats:
         check_is_fitted(self)
+        if isinstance(X, RowBatches):
+            logits = np.empty((len(X), len(self.classes_)))
+            for positions, matrix in X.batches():
+                logits[positions] = matrix @ self.coef_.T + self.intercept_
+            return logits
         X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
-        logits: Floats = X @ self.coef_.T + self.intercept_
-        return logits
+        answer: Floats = X @ self.coef_.T + self.intercept_
+        return answer
 
     def predict_proba(self, X: Any) -> Floats:
         """Return class probabilities (n, K)."""
@@ -160,14 +180,19 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         return tags
 
 
-def softmax(logits: Floats) -> Floats:
-    """Return exp(z) / sum exp(z) along rows, without overflow."""
-    shifted = np.exp(logits - logits.max(axis=1, keepdims=True))
-    answer: Floats = shifted / shifted.sum(axis=1, keepdims=True)
+def _check_weights(sample_weight: Any, X: Any) -> Floats:
+    """Return one weight per row, in the precision of X; one for each, if none are given."""
+    if isinstance(X, RowBatches):
+        weights = np.ones(len(X), X.dtype) if sample_weight is None else np.asarray(sample_weight, X.dtype)
+        if weights.shape != (len(X),) or not np.isfinite(weights).all() or (weights < 0).any():
+            got = Described(f"an array of shape {weights.shape}")
+            raise invalid("SoftmaxRegression", "sample_weight", "be one number >= 0 per row", got=got)
+        return weights
+    answer: Floats = _check_sample_weight(sample_weight, X, dtype=X.dtype, ensure_non_negative=True)
     return answer
 
 
-def _rows_for(name: str, values: Any, X: Any, n_classes: int) -> Floats:
+def _check_rows(name: str, values: Any, X: Any, n_classes: int) -> Floats:
     matrix = np.asarray(values)
     if matrix.dtype.kind not in "fiu" or matrix.shape != (X.shape[0], n_classes):
         got = Described(f"an array of shape {matrix.shape}")
@@ -177,7 +202,7 @@ def _rows_for(name: str, values: Any, X: Any, n_classes: int) -> Floats:
     return matrix
 
 
-def _checked_targets(targets: Floats) -> Floats:
+def _check_targets(targets: Floats) -> Floats:
     """Refuse rows that do not sum to one; rounding grows with the largest entry of a signed row."""
     sums = targets.sum(axis=1, dtype=np.float64)
     wrong = np.abs(sums - 1.0) > 1e-4 * np.maximum(1.0, np.abs(targets).max(axis=1))  # float32 targets are welcome
@@ -188,7 +213,7 @@ def _checked_targets(targets: Floats) -> Floats:
     return targets
 
 
-def _checked_likelihood(likelihood: Floats) -> Floats:
+def _check_likelihood(likelihood: Floats) -> Floats:
     """Refuse a row that no label explains, and negative chances."""
     wrong = (likelihood < 0).any(axis=1) | (likelihood.max(axis=1) <= 0)
     if wrong.any():
@@ -196,87 +221,3 @@ def _checked_likelihood(likelihood: Floats) -> Floats:
         fix = "What was observed has a chance under some label."
         raise invalid("SoftmaxRegression", "likelihood", "be >= 0 and not all zero in a row", got=got, fix=fix)
     return likelihood
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Problem:
-    """What a step of the solver needs besides the loss: the loss is [curved(theta) - <linear, theta>] / total + penalty.
-
-    theta is (K, d + 1), its last column the intercepts; `linear` is (X'Q)' beside the column sums of Q.
-    """
-
-    X: Any
-    linear: Floats
-    total: float
-    l2: float
-    intercept: bool
-
-    def logits(self, theta: Floats) -> Floats:
-        """Return (K, n) logits in the precision of X."""
-        weights = theta[:, :-1].astype(self.X.dtype, copy=False)
-        logits = _dense(self.X @ weights.T).T.copy() if scipy.sparse.issparse(self.X) else weights @ self.X.T
-        logits += theta[:, -1:].astype(self.X.dtype)
-        answer: Floats = logits
-        return answer
-
-    def finished(self, theta: Floats, curved: float, residual: Floats) -> tuple[float, Floats]:
-        """Return the mean loss with its penalty, and the gradient, flat; `residual` is d curved / d logits."""
-        gradient = np.empty_like(theta)
-        gradient[:, :-1] = _transposed_product(residual.T, self.X)
-        gradient[:, -1] = residual.sum(axis=1, dtype=np.float64) if self.intercept else 0.0
-        gradient -= self.linear
-        gradient /= self.total
-        gradient[:, :-1] += self.l2 * theta[:, :-1]
-        penalty = 0.5 * self.l2 * float((theta[:, :-1] ** 2).sum())
-        return (curved - float((self.linear * theta).sum())) / self.total + penalty, gradient.reshape(-1)
-
-
-def _transposed_product(rows: Any, X: Any) -> Floats:
-    """Return rows' X, dense, for (n, K) rows; a sparse X is never made dense.
-
-    (X' rows)' and not rows' X: for a few long rows, OpenBLAS with two threads was measured 25 times slower the other way.
-    """
-    if scipy.sparse.issparse(rows):
-        return _dense(rows.T @ X)
-    return _dense(X.T @ rows).T
-
-
-def _dense(product: Any) -> Floats:
-    answer: Floats = product.toarray() if scipy.sparse.issparse(product) else np.asarray(product)
-    return answer
-
-
-def _soft_objective(problem: Problem, weights: Floats) -> Objective:
-    """Return loss and gradient for soft targets: the curved part is the weighted log-sum of the logits."""
-
-    def objective(flat: Floats) -> tuple[float, Floats]:
-        theta = flat.reshape(problem.linear.shape)
-        mass, height = _normalised(problem.logits(theta))
-        mass *= weights
-        return problem.finished(theta, float(height @ weights.astype(np.float64)), mass)
-
-    return objective
-
-
-def _forward_objective(problem: Problem, logarithms: Floats) -> Objective:
-    """Return loss and gradient of -log sum_k p_k l_k, `logarithms` (K, n) those of l."""
-
-    def objective(flat: Floats) -> tuple[float, Floats]:
-        theta = flat.reshape(problem.linear.shape)
-        logits = problem.logits(theta)
-        explained, reached = _normalised(logits + logarithms)
-        mass, height = _normalised(logits)
-        mass -= explained
-        return problem.finished(theta, float((height - reached).sum()), mass)
-
-    return objective
-
-
-def _normalised(logits: Floats) -> tuple[Floats, Floats]:
-    """Return the softmax of each column, in place, and the logs of the sums in float64."""
-    peak = logits.max(axis=0)
-    logits -= peak
-    np.exp(logits, out=logits)
-    total = logits.sum(axis=0)
-    logits /= total
-    return logits, np.log(total, dtype=np.float64) + peak

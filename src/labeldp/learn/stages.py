@@ -37,13 +37,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator, clone
-from sklearn.utils import _safe_indexing
 
 from labeldp.arrays import Codes, Floats
 from labeldp.channel import CandidateChannel, FiniteChannel, join_channels
 from labeldp.errors import Described, PrivacyError, invalid
 from labeldp.guarantee import Guarantee, Unit
-from labeldp.learn.corrections import CORRECTIONS, choose_correction, fit_released, fit_soft, split_pipeline
+from labeldp.learn.corrections import CORRECTIONS, choose_correction, fit_released, fit_soft, split_pipeline, take_rows
 from labeldp.learn.softmax import SoftmaxRegression
 from labeldp.mechanisms import MeasuringMechanism, Mechanism, RRWithPrior
 from labeldp.priors import PriorTable, model_probabilities, tempered
@@ -155,7 +154,7 @@ def train_in_stages(
         known = mix_with_uniform(table.probabilities(rows))
         if training.model is None:
             return Belief(rows, known, known)
-        return Belief(rows, known, _model_prior(training.model, _safe_indexing(X, rows), settings))
+        return Belief(rows, known, _model_prior(training.model, take_rows(X, rows), settings))
 
     def release(number: int, belief: Belief) -> tuple[Codes, FiniteChannel]:
         return draw(number, belief.rows, belief.prior)
@@ -218,7 +217,7 @@ def _train_stage(training: Training, X: Any, settings: Settings, *, final: bool)
     beliefs = [part.known if settings.correction == "forward" else part.prior for part in kept]
     training.model = fit_released(
         _next_estimator(training.model, settings, number=number, final=final),
-        _safe_indexing(X, rows),
+        take_rows(X, rows),
         codes=np.concatenate([part.codes for part in kept]),
         channel=_join_parts(kept),
         prior=np.concatenate(beliefs),
@@ -287,7 +286,7 @@ def _drop_unlikely(part: Part, training: Training, X: Any, settings: Settings) -
     if not settings.filter_earlier or not isinstance(newest, CandidateChannel):
         return part
     allowed = math.ceil(float(np.mean(newest.sizes)))
-    scores = model_probabilities(training.model, _safe_indexing(X, part.rows), settings.classes)
+    scores = model_probabilities(training.model, take_rows(X, part.rows), settings.classes)
     mine = np.take_along_axis(scores, part.codes[:, None].astype(np.intp), axis=1)
     return part.take(np.flatnonzero((scores > mine).sum(axis=1) < allowed))
 

@@ -1,17 +1,18 @@
-"""Raw tables as features: a label-free transformer that a saved model carries, so that it predicts from a raw table.
+"""Raw tables as features: an encoder that a saved model carries, tables too long for memory, and classifiers by name.
 
 >>> import pyarrow as pa
 >>> train = pa.table({"age": [20, 40], "sex": ["f", "m"]})
 >>> TableEncoder().fit(train).transform(pa.table({"sex": ["m", None], "age": [30, None]})).tolist()
 [[0.0, 0.0, 1.0], [0.0, 0.0, 0.0]]
 
-Design notes. It never sees a label. Numbers, booleans and dates are centred and scaled; text becomes a column per
-category, the most frequent ones apart and the rest as one. Columns are found by name, so their order does not matter
-and columns that were not there before are ignored. Everything it learns is plain lists and numbers: skops stores it.
+`TableEncoder` never sees a label. Numbers, booleans and dates are centred and scaled; text becomes a column per category,
+the most frequent ones apart and the rest as one. Columns are found by name, so their order does not matter and columns
+that were not there before are ignored. Everything it learns is plain lists and numbers: skops stores it.
 
-An owner's table on its way to training: features as a table, labels in their box, checked before anything is spent.
+`read_labelled` is an owner's table on its way to training: features as a table, labels in their box, checked before
+anything is spent.
 
->>> import pyarrow as pa, tempfile, pathlib
+>>> import tempfile, pathlib
 >>> from labeldp.data import open_table, write_table
 >>> folder = tempfile.TemporaryDirectory()
 >>> path = pathlib.Path(folder.name) / "clinic.parquet"
@@ -21,13 +22,22 @@ An owner's table on its way to training: features as a table, labels in their bo
 >>> read_labelled(open_table(path), label="ill").labels
 <SensitiveLabels 'ill': 4 labels of 2 classes, contents hidden>
 >>> folder.cleanup()
+
+*Tables longer than a batch.* `TableRows` is the features of a table on disk, read in batches of `BATCH_ROWS` as often as
+needed. `TableEncoder` learns from it in one pass (means and variances of batches are combined, counts added), and encodes
+it batch by batch; `SoftmaxRegression` takes that as `labeldp.softmax.RowBatches`. So `LabelPrivateClassifier` trains on it as
+on a table in memory: the same released labels, and the same model up to the order of sums (both end where no entry of the
+gradient exceeds the solver's tolerance). One batch of features is in memory at a time; labels, their channels and
+an array of n K numbers are in memory as always.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -39,12 +49,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from labeldp.arrays import Float32s
 from labeldp.data import TableSource, check_label, check_row_ids, label_profile
+from labeldp.data.tables import BATCH_ROWS
 from labeldp.errors import Described, invalid, nearest
 from labeldp.learn.classifier import LabelPrivateClassifier
 from labeldp.learn.softmax import SoftmaxRegression
 from labeldp.learn.stages import TEMPERATURE, interpolate_default
 from labeldp.priors import Prior
 from labeldp.release import SensitiveLabels
+from labeldp.softmax import RowBatches
 from labeldp.validate import check_integer
 
 #: Enough for every country of Adult; thousands of codes would make the features wide and empty.
@@ -75,35 +87,125 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # sc
         self.columns = columns
 
     def fit(self, X: Any, y: None = None) -> TableEncoder:
-        """Learn means, scales and categories from the features; `y` is there for pipelines and is not looked at."""
-        table = as_table(X)
+        """Learn means, scales and categories from the features; `y` is there for pipelines and is not looked at.
+
+        `X` is a table, a data frame that speaks Arrow, or `TableRows`, which is read once.
+        """
         most = check_integer("TableEncoder", "max_categories", self.max_categories, least=2)
-        names = list(table.column_names if self.columns is None else self.columns)
-        require(table, names)
+        numbers: dict[str, Moments | None] = {}
+        words: dict[str, Counter[str]] = {}
+        names: list[str] = []
+        for table in _read_tables(X):
+            names = names or list(table.column_names if self.columns is None else self.columns)
+            require(table, names)
+            for name in names:
+                column = to_plain(name, table[name])
+                if pa.types.is_string(column.type):
+                    words.setdefault(name, Counter()).update(count_words(column))
+                elif column.null_count < len(column):
+                    numbers[name] = join_moments(numbers.get(name), measure_moments(name, column))
         self.feature_names_in_ = np.asarray(names, dtype=object)
         self.n_features_in_ = len(names)
-        self.numbers_: dict[str, list[float]] = {}
+        self.numbers_: dict[str, list[float]] = {name: to_location(numbers[name]) for name in names if name in numbers}
         self.categories_: dict[str, list[str]] = {}
         self.rest_: dict[str, bool] = {}
-        for name in names:
-            column = plain(name, table[name])
-            if pa.types.is_string(column.type):
-                self.categories_[name], self.rest_[name] = frequent(column, most)
-            elif column.null_count < len(column):
-                self.numbers_[name] = location(name, column)
+        for name in (name for name in names if name in words):
+            self.categories_[name], self.rest_[name] = choose_categories(words[name], most)
         if not self.numbers_ and not self.categories_:
             raise invalid("TableEncoder", "X", "have features", got=Described("no column with values"))
         return self
 
-    def transform(self, X: Any) -> Float32s:
-        """Return the features as float32, numbers first and then categories, in the order of `feature_names_in_`."""
+    def transform(self, X: Any) -> Any:
+        """Return the features as float32, numbers first and then categories, in the order of `feature_names_in_`.
+
+        Of `TableRows` they come as `RowBatches`: each batch is encoded when it is read.
+        """
         check_is_fitted(self, "numbers_")
+        if isinstance(X, TableRows):
+            return EncodedRows(self, X)
         table = as_table(X)
         require(table, [*self.numbers_, *self.categories_])
-        blocks = [scaled(name, plain(name, table[name]), *facts) for name, facts in self.numbers_.items()]
+        blocks = [scale_numbers(name, to_plain(name, table[name]), *facts) for name, facts in self.numbers_.items()]
         for name, words in self.categories_.items():
-            blocks.append(indicators(plain(name, table[name]).cast(pa.string()), words, rest=self.rest_[name]))
+            blocks.append(mark_categories(to_plain(name, table[name]).cast(pa.string()), words, rest=self.rest_[name]))
         return np.hstack(blocks)
+
+
+class TableRows:
+    """Some columns of a table on disk, row for row with its labels, read in batches as often as they are asked for.
+
+    Parameters
+    ----------
+    source : TableSource
+        The table.
+    columns : sequence of names
+        The features.
+    keep : array of bool, optional
+        Which rows of the table there are: those with a label. By default all.
+    n_rows : int, optional
+        The rows of the table, where the source does not know it (CSV) and `keep` does not say it.
+    batch_rows : int
+        The most rows in memory.
+    """
+
+    def __init__(
+        self,
+        source: TableSource,
+        columns: Sequence[str],
+        *,
+        keep: npt.NDArray[np.bool_] | None = None,
+        n_rows: int | None = None,
+        batch_rows: int = BATCH_ROWS,
+    ) -> None:
+        self.column_names = list(columns)
+        self._source, self._keep, self._batch_rows = source, keep, batch_rows
+        count = source.rows if n_rows is None else n_rows
+        total = int(keep.sum()) if keep is not None else int(count or 0)
+        self.shape = (total, len(self.column_names))
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    @property
+    def header(self) -> Any:
+        """A table of these columns without rows: what scikit-learn reads the names of the features off."""
+        return pa.schema([self._source.schema.field(name) for name in self.column_names]).empty_table()
+
+    def batches(self) -> Iterator[tuple[slice, Any]]:
+        """Yield the positions of some rows and their columns as a table, in order."""
+        read = start = 0
+        for batch in self._source.batches(columns=self.column_names, batch_rows=self._batch_rows):
+            table = pa.Table.from_batches([batch])
+            if self._keep is not None:
+                table = table.filter(pa.array(self._keep[read : read + batch.num_rows]))
+            read += batch.num_rows
+            if table.num_rows:
+                yield slice(start, start + table.num_rows), table
+                start += table.num_rows
+
+
+class EncodedRows(RowBatches):
+    """The rows of a table as a fitted `TableEncoder` encodes them, batch by batch."""
+
+    def __init__(self, encoder: TableEncoder, rows: TableRows) -> None:
+        marks = sum(len(words) + encoder.rest_[name] for name, words in encoder.categories_.items())
+        self.shape = (len(rows), len(encoder.numbers_) + marks)
+        self.dtype = np.dtype(np.float32)
+        self._encoder, self._rows = encoder, rows
+
+    def batches(self) -> Iterator[tuple[slice, Any]]:
+        """Read, encode and yield one batch after the other."""
+        for positions, table in self._rows.batches():
+            yield positions, self._encoder.transform(table)
+
+
+def _read_tables(X: Any) -> Iterator[Any]:
+    """Yield the batches of `TableRows`, or a table as it is."""
+    if isinstance(X, TableRows):
+        for _, table in X.batches():
+            yield table
+    else:
+        yield as_table(X)
 
 
 def as_table(X: Any) -> Any:
@@ -126,11 +228,11 @@ def require(table: Any, names: Sequence[str]) -> None:
             raise invalid("TableEncoder", "X", f"have the feature column {name!r}", got=Described("none"), fix=fix)
 
 
-def plain(name: str, column: Any) -> Any:
+def to_plain(name: str, column: Any) -> Any:
     """Return a column as text or float64; nested and binary columns are refused."""
     kind = column.type
     if pa.types.is_dictionary(kind):
-        return plain(name, column.cast(kind.value_type))
+        return to_plain(name, column.cast(kind.value_type))
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return column.cast(pa.string())
     if pa.types.is_temporal(kind):
@@ -144,17 +246,41 @@ def plain(name: str, column: Any) -> Any:
     raise invalid("TableEncoder", name, "be numbers, text, booleans or dates", got=Described(str(kind)), fix=fix)
 
 
-def location(name: str, column: Any) -> list[float]:
-    """Return mean and standard deviation of the values that are there; a constant column has scale 1."""
-    values = finite(name, column)
+class Moments(NamedTuple):
+    """How many numbers there are, their mean and their variance."""
+
+    size: int
+    mean: float
+    variance: float
+
+
+def measure_moments(name: str, column: Any) -> Moments | None:
+    """Return count, mean and variance of the values that are there; None if all are NaN."""
+    values = to_numbers(name, column)
     there = values[~np.isnan(values)]
-    if not len(there):
+    return Moments(len(there), float(there.mean()), float(there.var())) if len(there) else None
+
+
+def join_moments(first: Moments | None, second: Moments | None) -> Moments | None:
+    """Return the moments of two sets of numbers together (Chan, Golub, LeVeque 1979): no sum of squares cancels."""
+    if first is None or second is None:
+        return first if second is None else second
+    size = first.size + second.size
+    apart, share = second.mean - first.mean, second.size / size
+    squares = first.variance * first.size + second.variance * second.size
+    squares += apart * apart * first.size * share
+    return Moments(size, first.mean + apart * share, squares / size)
+
+
+def to_location(found: Moments | None) -> list[float]:
+    """Return mean and standard deviation; a constant column has scale 1, one of NaN alone mean 0 too."""
+    if found is None:
         return [0.0, 1.0]
-    scale = float(there.std())
-    return [float(there.mean()), scale if scale > 0 else 1.0]
+    scale = math.sqrt(found.variance)
+    return [found.mean, scale if scale > 0 else 1.0]
 
 
-def finite(name: str, column: Any) -> npt.NDArray[np.float64]:
+def to_numbers(name: str, column: Any) -> npt.NDArray[np.float64]:
     """Return float64 with NaN for what is missing; infinity is refused."""
     values: npt.NDArray[np.float64] = (
         column.to_numpy(zero_copy_only=False) if isinstance(column, pa.Array) else column.to_numpy()
@@ -166,24 +292,28 @@ def finite(name: str, column: Any) -> npt.NDArray[np.float64]:
     return values
 
 
-def scaled(name: str, column: Any, mean: float, scale: float) -> Float32s:
+def scale_numbers(name: str, column: Any, mean: float, scale: float) -> Float32s:
     """Return one centred and scaled column; what is missing becomes the mean, which is 0."""
     if pa.types.is_string(column.type):
         fix = "It held numbers when the model was trained."
         raise invalid("TableEncoder", name, "be numbers", got=Described("text"), fix=fix)
-    answer = (finite(name, column) - mean) / scale
+    answer = (to_numbers(name, column) - mean) / scale
     return np.nan_to_num(answer, nan=0.0).astype(np.float32)[:, None]
 
 
-def frequent(column: Any, most: int) -> tuple[list[str], bool]:
+def count_words(column: Any) -> dict[str, int]:
+    """Return how often each word of a text column occurs; missing ones are not counted."""
+    return {pair["values"].as_py(): pair["counts"].as_py() for pair in pc.value_counts(column.drop_null())}
+
+
+def choose_categories(counts: Mapping[str, int], most: int) -> tuple[list[str], bool]:
     """Return the categories that get a column, sorted, and whether the others share one."""
-    counts = [(-pair["counts"].as_py(), pair["values"].as_py()) for pair in pc.value_counts(column.drop_null())]
-    counts.sort()
-    kept = counts if len(counts) <= most else counts[: most - 1]
-    return sorted(word for _, word in kept), len(kept) < len(counts)
+    order = sorted((-count, word) for word, count in counts.items())
+    kept = order if len(order) <= most else order[: most - 1]
+    return sorted(word for _, word in kept), len(kept) < len(order)
 
 
-def indicators(column: Any, words: list[str], *, rest: bool) -> Float32s:
+def mark_categories(column: Any, words: list[str], *, rest: bool) -> Float32s:
     """Return a column of zeros and ones per category, and one for all others if there were others."""
     codes = pc.index_in(column, value_set=pa.array(words, pa.string()))
     other = len(words) if rest else -1
@@ -251,7 +381,7 @@ def named_estimator(name: str) -> BaseEstimator:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LabelledTable:
-    """Features with their boxed labels; `dropped` rows had no label."""
+    """Features (a table, or `TableRows`) with their boxed labels; `dropped` rows had no label."""
 
     features: Any = field(repr=False)
     labels: SensitiveLabels
@@ -270,6 +400,18 @@ def read_columns(source: TableSource, columns: Sequence[str]) -> Any:
     return pa.Table.from_batches(source.batches(columns=list(columns)), schema=schema)
 
 
+def is_longer(source: TableSource, rows: int) -> bool:
+    """Whether a table has more than so many rows; a CSV is read until it has."""
+    if source.rows is not None:
+        return source.rows > rows
+    seen = 0
+    for batch in source.batches(columns=source.names[:1]):
+        seen += batch.num_rows
+        if seen > rows:
+            return True
+    return False
+
+
 def read_labelled(
     source: TableSource,
     *,
@@ -279,27 +421,35 @@ def read_labelled(
     missing: str = "error",
     row_ids: str | None = None,
     label_set: str | None = None,
+    batch_rows: int | None = None,
 ) -> LabelledTable:
-    """Read a table after the same checks as a release: missing labels, lone values, constants, repeated row ids."""
+    """Read a table after the same checks as a release: missing labels, lone values, constants, repeated row ids.
+
+    With `batch_rows` the features stay on disk, as `TableRows` with batches of that size; labels and row ids are read.
+    """
     away = [*leave_out, *([row_ids] if row_ids else [])]
     columns = feature_columns(source, label=label, leave_out=away)
     check_label(label_profile(source, label), missing=missing, classes=classes)
     if row_ids:
         check_row_ids(source, row_ids)
-    table = read_columns(source, [*columns, label, *([row_ids] if row_ids else [])])
+    table = read_columns(source, [*(columns if batch_rows is None else []), label, *([row_ids] if row_ids else [])])
     absent = pc.is_null(table[label], nan_is_null=True)
-    dropped = int(pc.sum(absent).as_py() or 0)
+    dropped, n_rows = int(pc.sum(absent).as_py() or 0), table.num_rows
     if dropped:
         table = table.filter(pc.invert(absent))
     boxed = SensitiveLabels(
-        decoded_column(table[label]),
+        decode_column(table[label]),
         classes=classes,
         name=label if label_set is None else label_set,
         row_ids=table[row_ids].to_pylist() if row_ids else None,
     )
-    return LabelledTable(features=table.select(columns), labels=boxed, dropped=dropped)
+    if batch_rows is None:
+        return LabelledTable(features=table.select(columns), labels=boxed, dropped=dropped)
+    keep = ~absent.to_numpy() if dropped else None
+    features = TableRows(source, columns, keep=keep, n_rows=n_rows, batch_rows=batch_rows)
+    return LabelledTable(features=features, labels=boxed, dropped=dropped)
 
 
-def decoded_column(column: Any) -> Any:
+def decode_column(column: Any) -> Any:
     """Return a dictionary column as plain values: its dictionary was read off the labels, and says so that way."""
     return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column

@@ -34,6 +34,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import io
+import itertools
 import json
 import math
 import os
@@ -80,7 +81,8 @@ def save_release(
     """Write a release into a new directory; an existing one is refused.
 
     `features`, an Arrow table with a row per example, makes it a table's release, all that others need to train the same
-    model: its columns stand beside the label column, which the release must know (`Release.label_column`).
+    model: its columns stand beside the label column, which the release must know (`Release.label_column`). Features that
+    come in batches (`batches()` yields slices of the examples and their Arrow tables) are written so.
     """
     names = () if features is None else tuple(features.column_names)
     check_saving(directory, classes=release.classes, columns=names, owner=owner)
@@ -89,9 +91,12 @@ def save_release(
             owner, "label_column", "be known beside features", got=None, fix="Set it with dataclasses.replace."
         )
     with stage_directory(directory, owner=owner) as partial:
-        table = _label_table(release, features)
-        write_parquet(table, partial / LABELS)
-        finish_release(release, partial, label_files={LABELS: file_facts(partial / LABELS)}, n_examples=len(release))
+        if hasattr(features, "batches"):
+            facts = _stream_labels(release, features, partial)
+        else:
+            write_parquet(_label_table(release, features), partial / LABELS)
+            facts = file_facts(partial / LABELS)
+        finish_release(release, partial, label_files={LABELS: facts}, n_examples=len(release))
 
 
 def check_saving(directory: Any, *, classes: tuple[Hashable, ...], columns: Sequence[str] = (), owner: str) -> None:
@@ -332,6 +337,21 @@ def _label_table(release: Release, features: Any) -> pa.Table:
         extras = {"output": pa.array(release.codes), **extras}
     mark = "" if features is None else RESERVED
     return pa.table({**columns, **{mark + name: column for name, column in extras.items()}})
+
+
+def _stream_labels(release: Release, features: Any, partial: Any) -> dict[str, Any]:
+    """Write labels.parquet batch by batch, and return its facts; a release has an example, so there is a batch."""
+    tables = (_label_table(release.take(positions), table) for positions, table in features.batches())
+    first = next(tables)
+    stream = LabelsStream(partial, first.schema)
+    try:
+        for table in itertools.chain([first], tables):
+            for batch in table.combine_chunks().to_batches():
+                stream.write(batch)
+        return stream.close()
+    except BaseException:
+        stream.abandon()
+        raise
 
 
 def flush_directory(path: Path) -> None:

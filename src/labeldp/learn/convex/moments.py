@@ -46,20 +46,20 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import scipy.linalg
-import scipy.optimize
 import scipy.sparse
-from scipy.special import logsumexp
 
 from labeldp.arrays import Floats, Int64s
 from labeldp.errors import Described, invalid
 from labeldp.guarantee import Guarantee
 from labeldp.loss import ZCDP
 from labeldp.release import Query, Sensitivity
+from labeldp.softmax import SoftmaxObjective, minimise, sum_soft
 from labeldp.validate import check_probability_rows
 
 #: Penalties tried, relative to the mean eigenvalue of G.
@@ -168,21 +168,12 @@ def solve_softmax(rows: Any, moments: Floats, offsets: Floats, *, l2: float, max
 
     `l2` is against the sum over examples. The solver stops at a gradient of 1e-6 per example.
     """
-    shape = moments.shape
-    scale = 1.0 / rows.shape[0]
-
-    def objective(flat: Floats) -> tuple[float, Floats]:
-        weights = flat.reshape(shape)
-        scores = np.asarray(rows @ weights.T) + offsets
-        heights = logsumexp(scores, axis=1)
-        shares = np.exp(scores - heights[:, None])
-        gradient = np.asarray(rows.T @ shares).T - moments + l2 * weights
-        total = float(heights.sum()) - float(np.vdot(moments, weights)) + 0.5 * l2 * float(flat @ flat)
-        return scale * total, scale * gradient.reshape(-1)
-
-    options = {"maxiter": max_iter, "gtol": 1e-6, "ftol": 1e-10}
-    found = scipy.optimize.minimize(objective, np.zeros(moments.size), jac=True, method="L-BFGS-B", options=options)
-    weights: Floats = found.x.reshape(shape)
+    n = rows.shape[0]
+    linear = np.column_stack([moments, np.zeros(len(moments))])  # no intercepts: a constant is a feature like any other
+    curved = partial(sum_soft, rows, weights=np.ones(n), offsets=np.ascontiguousarray(offsets.T))
+    objective = SoftmaxObjective(curved=curved, linear=linear, total=float(n), l2=l2 / n, intercept=False)
+    theta, _ = minimise(objective, np.zeros(linear.shape), max_iter=max_iter, tol=1e-6)
+    weights: Floats = theta[:, :-1]
     return weights
 
 

@@ -1,0 +1,251 @@
+r"""Linear softmax models by L-BFGS: one loss, one gradient and one solver, for a whole matrix or one batch after another.
+
+Let z = W x + b be the K logits of a row. Two losses are known here.
+
+*Soft targets* q, whose entries sum to one and may be negative (a channel's unbiased targets are):
+
+    loss = log sum_k exp(z_k) - sum_k q_k z_k,       gradient in z = softmax(z) - q,
+
+convex in W whatever q is. The targets enter through sums of q x' and of q alone, computed once, so that a step costs two
+products with X, and labels are needed in one pass only.
+
+*Likelihoods* l_k = Pr[what was observed | label k], the forward loss:
+
+    loss = -log sum_k p_k l_k = log sum_k exp(z_k) - log sum_k exp(z_k + log l_k),
+    gradient in z = softmax(z) - softmax(z + log l),
+
+a difference of two log-sums, so that no probability underflows, however large the logits. It is not convex: where the
+solver ends depends on where it starts.
+
+What is minimised is the mean over rows plus l2 / 2 ||W||^2, the intercepts b free. Value and gradient are sums over rows,
+so rows may come in batches (`RowBatches`), or from pieces of a table that an engine carries: whoever has the sums makes a
+`SoftmaxObjective` and calls `minimise`.
+
+>>> import numpy as np
+>>> X, targets = np.array([[-1.0], [1.0]]), np.array([[1.2, -0.2], [0.0, 1.0]])
+>>> objective = SoftmaxObjective(
+...     curved=lambda theta: sum_soft(X, theta, np.ones(2)), linear=sum_targets(X, targets), total=2.0, l2=0.1
+... )
+>>> theta, steps = minimise(objective, np.zeros((2, 2)), max_iter=100, tol=1e-6)
+>>> bool(theta[1, 0] > theta[0, 0])
+True
+
+Design notes. Parameters are theta (K, d + 1), the last column the intercepts, in float64; products with X are in the precision
+of X. Logits are kept as (K, n): sums over a few classes then run along contiguous rows, several times faster than along
+short ones. A whole matrix is one batch, so both ways are one code.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.optimize
+import scipy.sparse
+
+from labeldp.arrays import Floats, Ints
+
+#: The sum over some rows of the curved part of the loss, and of its gradient (K, d + 1).
+Sums = tuple[float, Floats]
+
+
+class RowBatches(abc.ABC):
+    """Rows of features that are read in batches, from the start, as often as they are asked for.
+
+    `shape` is (rows, features) and `dtype` the precision of the batches.
+    """
+
+    shape: tuple[int, int]
+    dtype: Any
+
+    @abc.abstractmethod
+    def batches(self) -> Iterator[tuple[Any, Any]]:
+        """Yield the positions of some rows (a slice or an index array) and their matrix, until each row came once."""
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def take(self, rows: Any) -> RowBatches:
+        """Return some of the rows, each at most once, in the order of `rows`; nothing is read yet."""
+        return _SomeRows(self, np.arange(len(self))[rows])
+
+
+class _SomeRows(RowBatches):
+    """Rows of another source, in any order: each batch of the source gives those that fall into it."""
+
+    def __init__(self, source: RowBatches, rows: Ints) -> None:
+        self.shape = (len(rows), source.shape[1])
+        self.dtype = source.dtype
+        self._source = source
+        self._order = np.argsort(rows, kind="stable")
+        self._sorted = rows[self._order]
+
+    def batches(self) -> Iterator[tuple[Any, Any]]:
+        """Yield what each batch of the source has of these rows."""
+        everything = np.arange(len(self._source))
+        for positions, matrix in self._source.batches():
+            inside = np.flatnonzero(np.isin(everything[positions], self._sorted))
+            wanted = everything[positions][inside]
+            found = self._order[np.searchsorted(self._sorted, wanted)]
+            if len(found):
+                yield found, matrix[inside]
+
+
+def read_batches(X: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield positions and matrices: those of `RowBatches`, or a whole matrix as one batch."""
+    if isinstance(X, RowBatches):
+        yield from X.batches()
+    else:
+        yield slice(None), X
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SoftmaxObjective:
+    """Mean loss and penalty: [curved(theta) - <linear, theta>] / total + l2 / 2 ||W||^2. Call it with a flat theta.
+
+    Parameters
+    ----------
+    curved : theta -> (value, gradient)
+        The sum over all rows of what is curved in the loss, and its gradient in theta: `sum_soft` or `sum_forward`.
+    linear : array of shape (K, d + 1)
+        `sum_targets`: the targets' part, zero for the forward loss.
+    total : float
+        The number of rows, or the sum of their weights.
+    l2 : float
+        Weight of the squared norm of W.
+    intercept : bool
+        Whether there are intercepts; without, their gradient is zero and they stay where they start.
+    """
+
+    curved: Callable[[Floats], Sums]
+    linear: Floats
+    total: float
+    l2: float
+    intercept: bool = True
+
+    def __call__(self, flat: Floats) -> tuple[float, Floats]:
+        """Return the value, and the gradient as a flat vector."""
+        theta = flat.reshape(self.linear.shape)
+        curved, gradient = self.curved(theta)
+        if not self.intercept:
+            gradient[:, -1] = 0.0
+        gradient -= self.linear
+        gradient /= self.total
+        gradient[:, :-1] += self.l2 * theta[:, :-1]
+        penalty = 0.5 * self.l2 * float((theta[:, :-1] ** 2).sum())
+        return (curved - float((self.linear * theta).sum())) / self.total + penalty, gradient.reshape(-1)
+
+
+def minimise(
+    objective: Callable[[Floats], tuple[float, Floats]], start: Floats, *, max_iter: int, tol: float
+) -> tuple[Floats, int]:
+    """Return where L-BFGS ends, in the shape of `start`, and its iterations.
+
+    It stops when no entry of the gradient exceeds `tol`, after `max_iter` iterations, or when rounding leaves no way down.
+    """
+    options = {"maxiter": max_iter, "maxfun": 2 * max_iter + 20, "gtol": tol, "ftol": 0.0, "maxcor": 10}
+    found = scipy.optimize.minimize(objective, start.reshape(-1), jac=True, method="L-BFGS-B", options=options)
+    theta: Floats = found.x.reshape(start.shape)
+    return theta, int(found.nit)
+
+
+def sum_targets(X: Any, targets: Any, *, intercept: bool = True) -> Floats:
+    """Return the sums of q x' beside those of q, (K, d + 1); `targets` (n, K) may be sparse. Without intercept, 0 for them."""
+    whole: Floats | None = None
+    for positions, matrix in read_batches(X):
+        part = targets if isinstance(positions, slice) and positions == slice(None) else targets[positions]
+        linear = np.empty((targets.shape[1], X.shape[1] + 1))
+        linear[:, :-1] = _transposed_product(part, matrix)
+        linear[:, -1] = np.asarray(part.sum(axis=0, dtype=np.float64)).reshape(-1) if intercept else 0.0
+        whole = linear if whole is None else whole + linear
+    return np.zeros((targets.shape[1], X.shape[1] + 1)) if whole is None else whole
+
+
+def sum_soft(X: Any, theta: Floats, weights: Floats, *, offsets: Floats | None = None) -> Sums:
+    """Return the sums over rows of weight * log sum_k exp(z_k + offset_k) and of its gradient; `offsets` are (K, 1 or n)."""
+
+    def sums() -> Iterator[Sums]:
+        for positions, matrix in read_batches(X):
+            scales = weights[positions]
+            logits = compute_logits(matrix, theta)
+            if offsets is not None:
+                logits += offsets if offsets.shape[1] == 1 else offsets[:, positions]
+            mass, height = normalise_columns(logits)
+            mass *= scales
+            yield float(height @ scales.astype(np.float64)), _slopes(matrix, mass)
+
+    return add_sums(sums(), theta)
+
+
+def sum_forward(X: Any, theta: Floats, logarithms: Floats) -> Sums:
+    """Return the sums over rows of -log sum_k p_k l_k and of its gradient, `logarithms` (K, n) those of l."""
+
+    def sums() -> Iterator[Sums]:
+        for positions, matrix in read_batches(X):
+            logits = compute_logits(matrix, theta)
+            explained, reached = normalise_columns(logits + logarithms[:, positions])
+            mass, height = normalise_columns(logits)
+            mass -= explained
+            yield float((height - reached).sum()), _slopes(matrix, mass)
+
+    return add_sums(sums(), theta)
+
+
+def add_sums(sums: Iterable[Sums], theta: Floats) -> Sums:
+    """Return the sums of several batches or pieces as one; zero if there are none."""
+    whole: Sums | None = None
+    for value, slopes in sums:
+        whole = (value, slopes) if whole is None else (whole[0] + value, whole[1] + slopes)
+    return (0.0, np.zeros_like(theta)) if whole is None else whole
+
+
+def compute_logits(X: Any, theta: Floats) -> Floats:
+    """Return (K, n) logits of a matrix in its precision."""
+    weights = theta[:, :-1].astype(X.dtype, copy=False)
+    logits = _dense(X @ weights.T).T.copy() if scipy.sparse.issparse(X) else weights @ X.T
+    logits += theta[:, -1:].astype(X.dtype)
+    answer: Floats = logits
+    return answer
+
+
+def normalise_columns(logits: Floats) -> tuple[Floats, Floats]:
+    """Return the softmax of each column, in place, and the logs of the sums in float64."""
+    peak = logits.max(axis=0)
+    logits -= peak
+    np.exp(logits, out=logits)
+    total = logits.sum(axis=0)
+    logits /= total
+    return logits, np.log(total, dtype=np.float64) + peak
+
+
+def softmax(logits: Floats) -> Floats:
+    """Return exp(z) / sum exp(z) along rows, without overflow."""
+    shifted = np.exp(logits - logits.max(axis=1, keepdims=True))
+    answer: Floats = shifted / shifted.sum(axis=1, keepdims=True)
+    return answer
+
+
+def _slopes(X: Any, residual: Floats) -> Floats:
+    """Return the gradient in theta, (K, d + 1), of a sum over rows whose gradient in the logits is `residual` (K, n)."""
+    slopes = np.empty((residual.shape[0], X.shape[1] + 1))
+    slopes[:, :-1] = _transposed_product(residual.T, X)
+    slopes[:, -1] = residual.sum(axis=1, dtype=np.float64)
+    return slopes
+
+
+def _transposed_product(rows: Any, X: Any) -> Floats:
+    """Return rows' X, dense, for (n, K) rows; a sparse X is never made dense.
+
+    (X' rows)' and not rows' X: for a few long rows, OpenBLAS with two threads was measured 25 times slower the other way.
+    """
+    if scipy.sparse.issparse(rows):
+        return _dense(rows.T @ X)
+    return _dense(X.T @ rows).T
+
+
+def _dense(product: Any) -> Floats:
+    answer: Floats = product.toarray() if scipy.sparse.issparse(product) else np.asarray(product)
+    return answer
