@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,11 +15,13 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
-from typer.testing import CliRunner
+import typer.main
 
 from labeldp.cli import app
 
 N_TRAIN, N_TEST = 600, 200
+#: Made once: typer's own runner makes all commands anew for each line, which takes longer than most of them run.
+COMMAND = typer.main.get_command(app)
 
 
 def people(n: int, seed: int) -> pa.Table:
@@ -39,12 +44,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def run() -> Callable[..., Any]:
-    """Run a command line and expect an exit code; returns click's result."""
+    """Run a command line and expect an exit code; returns what it wrote on either stream."""
 
     def call(line: str, *, code: int = 0) -> Any:
-        result = CliRunner().invoke(app, line.split())
-        assert result.exit_code == code, f"{line}: {result.exit_code}\n{result.stdout}\n{result.stderr}"
-        return result
+        stdout, stderr = io.StringIO(), io.StringIO()
+        with redirect_stdout(stdout), redirect_stderr(stderr), pytest.raises(SystemExit) as left:
+            COMMAND.main(line.split(), prog_name="labeldp")
+        assert left.value.code == code, f"{line}: {left.value.code}\n{stdout.getvalue()}\n{stderr.getvalue()}"
+        return SimpleNamespace(exit_code=code, stdout=stdout.getvalue(), stderr=stderr.getvalue())
 
     return call
 

@@ -13,7 +13,7 @@ from labeldp.errors import ReleaseError
 from labeldp.guarantee import Guarantee
 from labeldp.priors import ClusterPrior
 from labeldp.report import Lines, Table
-from labeldp.report.release_page import inference, release_page
+from labeldp.report.release_page import inference_section, release_page
 
 N = 400
 AUDIT = {
@@ -91,13 +91,13 @@ def test_a_curator_stages_and_a_prior_are_named(tmp_path):
 
 
 def test_with_delta_guesses_are_bounded_and_beliefs_are_not_promised():
-    section = inference(Guarantee.gaussian(sigma=4.0, sensitivity=1.0))
+    section = inference_section(Guarantee.gaussian(sigma=4.0, sensitivity=1.0))
     [table] = [block for block in section.blocks if isinstance(block, Table)]
     assert "largest belief after" not in table.columns
     assert not [block for block in section.blocks if isinstance(block, Lines)]
     assert "at delta = 1e-05" in " ".join(block for block in section.blocks if isinstance(block, str))
     # Its twin: a pure promise does bound beliefs.
-    [table] = [block for block in inference(Guarantee.pure(1.0)).blocks if isinstance(block, Table)]
+    [table] = [block for block in inference_section(Guarantee.pure(1.0)).blocks if isinstance(block, Table)]
     assert "largest belief after" in table.columns
 
 

@@ -1,10 +1,12 @@
-"""`labeldp predict`: a saved model on a raw table.
+"""The commands that use a saved model: `predict` answers for a raw table, `evaluate` says how good the model is.
 
-`labeldp evaluate`: how good a model is, which is itself a release unless the labels are public.
+A prediction is made from features alone and costs nothing. A score on protected labels is itself a release of them: the
+number of right predictions is counted with noise and charged. Labels that are declared public are scored exactly.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -68,9 +70,9 @@ def predict(
     if taken is not None:
         raise invalid("predict", "--keep", "not name a column of the answer", got=taken)
     with progress("predicting") as told:
-        batches = _predicted(fitted, source, wanted=wanted, carried=carried, names=names, told=told)
-        first = next(batches)
-        rows = write_table(_again(first, batches), first.schema, to)
+        batches = _predict_batches(fitted, source, wanted=wanted, carried=carried, names=names, told=told)
+        first = next(batches)  # the types of the columns are known when the first answer is
+        rows = write_table(itertools.chain([first], batches), first.schema, to)
     facts = {"predictions": str(to), "rows": rows, "columns": list(first.schema.names)}
     answer(
         facts,
@@ -102,7 +104,7 @@ def answer_names(fitted: Any) -> list[str]:
     return first + [f"probability_{name}" for name in (several or fitted.classes_)]
 
 
-def _predicted(
+def _predict_batches(
     fitted: Any, source: Any, *, wanted: list[str], carried: list[str], names: list[str], told: Any
 ) -> Iterator[Any]:
     """Yield a table of answers for each batch of rows."""
@@ -121,11 +123,6 @@ def _predicted(
         done += batch.num_rows
         told(done, source.rows)
         yield pa.table(dict(zip([*carried, *names], columns, strict=True)))
-
-
-def _again(first: Any, rest: Iterator[Any]) -> Iterator[Any]:
-    yield first
-    yield from rest
 
 
 def evaluate(
@@ -165,11 +162,11 @@ def evaluate(
     with spinner("scoring"):
         classes, chances, labels = _predict_labelled(model, table, label)
         if epsilon is None:
-            facts = _exact(classes, chances, labels)
+            facts = _score_exactly(classes, chances, labels)
         else:
             name = name_label_set(label_set, table, label)
             book = open_ledger(ledger, budget)
-            facts = _noisy(classes, chances, labels, epsilon=epsilon, name=name, ledger=book, seed=seed)
+            facts = _score_with_noise(classes, chances, labels, epsilon=epsilon, name=name, ledger=book, seed=seed)
     if seed is not None:
         warn_seeded()
     promise = facts.pop("promise", None)
@@ -203,7 +200,7 @@ def _predict_labelled(model: Path, table: Path, label: str) -> tuple[Any, Any, A
     return fitted.classes_, fitted.predict_proba(whole.select(wanted)), decode_column(whole[label])
 
 
-def _exact(classes: Any, chances: Any, labels: Any) -> dict[str, Any]:
+def _score_exactly(classes: Any, chances: Any, labels: Any) -> dict[str, Any]:
     """Return the exact score; a label that is no class of the model is a wrong prediction of certain loss."""
     import numpy as np
 
@@ -219,10 +216,10 @@ def _exact(classes: Any, chances: Any, labels: Any) -> dict[str, Any]:
     return {**score, "labels": "declared public", "noisy": False}
 
 
-def _noisy(
+def _score_with_noise(
     classes: Any, chances: Any, labels: Any, *, epsilon: float, name: str, ledger: Any, seed: int | None
 ) -> dict[str, Any]:
-    """Return the score through the door."""
+    """Return the score as a release: counted with noise, and charged where there is a ledger."""
     from labeldp.learn.scoring import score_privately
 
     score = score_privately(

@@ -154,7 +154,11 @@ def _mean_cluster_matrix(settings: Settings) -> Floats:
 
 
 class Explorer:
-    """The server on a port of loopback (0 takes a free one); as a context, it runs in a thread."""
+    """The server on a port of loopback (0 takes a free one).
+
+    As a context it answers in a thread until the block ends; `run` answers in this thread until interrupted. A port that
+    is taken is refused with a `LabelDPError`.
+    """
 
     def __init__(self, *, port: int = 0) -> None:
         number = check_integer(OWNER, "port", port, least=0, most=65535)

@@ -33,9 +33,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from labeldp.arrays import Float64s
+from labeldp.arrays import Array, Float64s, Int64s
 from labeldp.channel import CandidateChannel, Channel, FiniteChannel, MatrixChannel, odds_to_keep, safe_odds
 from labeldp.mechanisms import RandomizedResponse, RRWithPrior
 from labeldp.release import Release
@@ -70,7 +69,21 @@ class Rates:
 
 
 def rates(release: Release, *, most_classes: int = MOST_CLASSES) -> Rates:
-    """Return the rates of the first classes, and the expected accuracy under the released prior (or none)."""
+    """Return how often labels of a release were changed, and how many are expected right.
+
+    Parameters
+    ----------
+    release : Release
+        Its channel and its released prior are read; its labels are not.
+    most_classes : int
+        Rates are computed for the first so many classes.
+
+    Returns
+    -------
+    Rates
+        Exact where the examples share few rows, else averages over `n_asked` evenly spaced examples. The expected
+        accuracy is under the released prior, or under equally likely classes where none was released.
+    """
     channel = release.channel
     if not channel.outputs_are_labels:
         return Rates(flips=None, expected_accuracy=None, expected_under=None)
@@ -91,9 +104,7 @@ def rates(release: Release, *, most_classes: int = MOST_CLASSES) -> Rates:
     )
 
 
-def examples_with_beliefs(
-    release: Release, *, most: int
-) -> tuple[FiniteChannel, npt.NDArray[Any], Float64s, int | None]:
+def examples_with_beliefs(release: Release, *, most: int) -> tuple[FiniteChannel, Array, Float64s, int | None]:
     """Return few examples that stand for all, with the released belief of each, weights, and how many if not exact.
 
     Examples that share a row of the channel and a row of the prior are alike: each pair that occurs stands once.
@@ -118,9 +129,7 @@ def examples_with_beliefs(
     return part, release.prior[release.prior_index[sample]], weights, None if sample.size == n else int(sample.size)
 
 
-def flips_under_prior(
-    channel: FiniteChannel, belief: npt.NDArray[Any], counts: Float64s, shown: int
-) -> tuple[float, ...]:
+def flips_under_prior(channel: FiniteChannel, belief: Array, counts: Float64s, shown: int) -> tuple[float, ...]:
     """Return 1 - sum_i c_i p_i(j) T_i[j, j] / sum_i c_i p_i(j) for the first classes j; NaN for one that cannot occur."""
     found = []
     for code in range(shown):
@@ -157,13 +166,17 @@ def mean_accuracy(channel: FiniteChannel, weights: Float64s, prior: Any) -> floa
     return float(np.dot(weights, np.broadcast_to(channel.expected_accuracy(prior), weights.shape)))
 
 
-def evenly_spaced(n: int, most: int) -> npt.NDArray[np.int64]:
+def evenly_spaced(n: int, most: int) -> Int64s:
     """Return evenly spaced positions, at most `most`: all of them, unless there are more."""
     return np.arange(0, n, max(1, -(-n // max(most, 1))))
 
 
 def accuracy_against_epsilon(release: Release) -> tuple[Series, ...]:
-    """Return a line per family, in percent, at `EPSILONS` and at the epsilon of the release's own channel."""
+    """Return what other budgets would keep: the labels expected right, in percent, one line per family.
+
+    The places are `EPSILONS` and the epsilon of the release's own channel, so that the line of its own family passes
+    through what was released.
+    """
     own = release.channel.epsilon
     # Channels round down: an epsilon of 1 is a hair below it, and needs no place of its own.
     near = any(math.isclose(own, place, rel_tol=1e-6) for place in EPSILONS)
@@ -179,10 +192,12 @@ def accuracy_against_epsilon(release: Release) -> tuple[Series, ...]:
 
 
 def _series(name: str, places: list[float], shares: list[float]) -> Series:
+    """Return shares as a line in percent."""
     return Series(name=name, x=tuple(places), y=tuple(100 * share for share in shares))
 
 
 def _by_randomized_response(release: Release, epsilon: float) -> float:
+    """Return E / (E + K - 1), from the channel itself."""
     return float(RandomizedResponse(epsilon, n_classes=release.n_classes).channel().expected_accuracy())
 
 

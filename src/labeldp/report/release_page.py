@@ -79,11 +79,11 @@ def release_page(
     manifest = read_manifest(directory)
     found = rates(release)
     sections = [
-        protection(release),
-        inference(release.guarantee),
-        changes(release, found),
-        other_epsilons(release, found) if release.channel.outputs_are_labels else None,
-        stages(release),
+        protection_section(release),
+        inference_section(release.guarantee),
+        changes_section(release, found),
+        other_epsilons_section(release, found) if release.channel.outputs_are_labels else None,
+        stages_section(release),
         model_section(model_facts, release),
         ledger_section(release, ledger),
         audit_section(audit, release),
@@ -100,7 +100,7 @@ def release_page(
 # --------------------------------------------------------------------------------------- what was protected, how well
 
 
-def protection(release: Release) -> Section:
+def protection_section(release: Release) -> Section:
     """Return what was protected, from whom, by what, and what that stands on."""
     promise = release.guarantee
     column = release.label_column
@@ -125,7 +125,7 @@ def _list_classes(classes: tuple[Any, ...], most: int = 12) -> str:
     return f"{len(classes):,}: {names}" + (f" and {rest:,} more" if rest > 0 else "")
 
 
-def inference(promise: Guarantee) -> Section:
+def inference_section(promise: Guarantee) -> Section:
     """Return epsilon in plain words: guesses and beliefs about one label, before and after the release."""
     epsilon, delta = cost(promise)
     title = "What anyone could infer"
@@ -146,7 +146,7 @@ def inference(promise: Guarantee) -> Section:
 
 
 def _belief_table(epsilon: float, delta: float) -> Table:
-    """Return a row per belief before: the share of right guesses before and after, and (where delta is 0) the largest belief after."""
+    """Return a row per belief before: right guesses before and after, and where delta is 0 the largest belief after."""
     columns = ["belief in one of two values", "right guesses before", "right guesses after, at most"]
     columns += ["largest belief after"] if delta == 0 else []
     rows = []
@@ -172,7 +172,7 @@ def _belief_curve(epsilon: float) -> Lines:
 # ------------------------------------------------------------------------------------------------ how labels were changed
 
 
-def changes(release: Release, found: Rates) -> Section:
+def changes_section(release: Release, found: Rates) -> Section:
     """Return flip rates, expected accuracy, and how many labels of each class were released."""
     title = "How labels were changed"
     if found.flips is None or found.expected_accuracy is None:
@@ -235,7 +235,7 @@ def _class_table(release: Release, found: Rates) -> Table:
     )
 
 
-def other_epsilons(release: Release, found: Rates) -> Section:
+def other_epsilons_section(release: Release, found: Rates) -> Section:
     """Return the expected accuracy of labels at other epsilons."""
     lines = accuracy_against_epsilon(release)
     own = found.expected_accuracy
@@ -257,7 +257,7 @@ def other_epsilons(release: Release, found: Rates) -> Section:
     return Section(title="Accuracy against epsilon", blocks=(text, plot))
 
 
-def stages(release: Release) -> Section | None:
+def stages_section(release: Release) -> Section | None:
     """Return the rows of each stage, or None where all labels were released at once."""
     if release.stage is None:
         return None
