@@ -58,9 +58,9 @@ def copy(source: Path, target: Path, *, overlapped: bool) -> None:
     file = pq.ParquetFile(source, pre_buffer=False, buffer_size=2**20)
     batches = file.iter_batches(batch_size=BATCH)
     if overlapped:
-        from labeldp.engines.engine import prefetched
+        from labeldp.engines.engine import prefetch
 
-        batches = prefetched(batches, depth=2)
+        batches = prefetch(batches, depth=2)
     with target.open("wb") as handle:
         with pq.ParquetWriter(handle, file.schema_arrow, compression="zstd") as writer:
             pending = []

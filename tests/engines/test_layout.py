@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from labeldp.data.label_column import join_profiles, label_profile
 from labeldp.data.tables import UrlPath, open_table, place_of
 from labeldp.engines import privatize_table
-from labeldp.engines.job import opened, sealed
+from labeldp.engines.job import seal, unseal
 from labeldp.engines.rows import cut, spans_of
 from labeldp.errors import PrivacyError, ReleaseError
 from labeldp.random import NoiseKey
@@ -125,10 +125,10 @@ def test_urls_are_places() -> None:
 
 def test_a_box_opens_for_its_job_only() -> None:
     key = NoiseKey.from_seed(4)
-    box = sealed(key, "correct horse battery", about=b"one")
-    assert opened(box, "correct horse battery", about=b"one").reveal() == key.reveal()
+    box = seal(key, "correct horse battery", about=b"one")
+    assert unseal(box, "correct horse battery", about=b"one").reveal() == key.reveal()
     assert key.reveal().hex() not in json.dumps(box)
     with pytest.raises(PrivacyError, match=r"be that of the job"):
-        opened(box, "correct horse battery", about=b"two")
+        unseal(box, "correct horse battery", about=b"two")
     with pytest.raises(PrivacyError, match=r"be that of the job"):
-        opened({**box, "box": "00" * 49}, "correct horse battery", about=b"one")
+        unseal({**box, "box": "00" * 49}, "correct horse battery", about=b"one")

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from labeldp.engines.engine import prefetched
-from labeldp.engines.rows import regrouped
+from labeldp.engines.engine import prefetch
+from labeldp.engines.rows import regroup
 
 
 def workers() -> int:
@@ -19,7 +19,7 @@ def workers() -> int:
 
 
 def test_items_come_in_order() -> None:
-    assert list(prefetched(range(1000), depth=3)) == list(range(1000))
+    assert list(prefetch(range(1000), depth=3)) == list(range(1000))
     assert workers() == 0
 
 
@@ -28,7 +28,7 @@ def test_an_error_of_the_thread_is_raised_after_what_came_before_it() -> None:
         yield 1
         raise KeyError("two")
 
-    steps = prefetched(items(), depth=2)
+    steps = prefetch(items(), depth=2)
     assert next(steps) == 1
     with pytest.raises(KeyError, match="two"):
         next(steps)
@@ -46,7 +46,7 @@ def test_no_more_than_the_depth_is_made_ahead() -> None:
                 enough.set()
             yield number
 
-    steps = prefetched(items(), depth=2)
+    steps = prefetch(items(), depth=2)
     assert next(steps) == 0
     enough.wait(timeout=10)
     # One was taken, two wait in the queue, and one is in the thread's hands.
@@ -66,10 +66,10 @@ def test_stopping_early_closes_the_source_in_a_chain() -> None:
             closed.append("source")
 
     def step() -> Iterator[int]:
-        for number in prefetched(source(), depth=2):
+        for number in prefetch(source(), depth=2):
             yield number * 2
 
-    for number in prefetched(step(), depth=2):
+    for number in prefetch(step(), depth=2):
         if number >= 10:
             break
     del number
@@ -88,7 +88,7 @@ def test_regrouping_keeps_rows_and_makes_exact_sizes(lengths: list[int], size: i
         pa.record_batch([pa.array(range(s, s + n), pa.int64())], schema=schema)
         for s, n in zip(starts, lengths, strict=True)
     ]
-    groups = list(regrouped(parts, size))
+    groups = list(regroup(parts, size))
     assert [value for group in groups for value in group.column(0).to_pylist()] == list(range(sum(lengths)))
     assert all(group.num_rows == size for group in groups[:-1])
     assert all(0 < group.num_rows <= size for group in groups[-1:])

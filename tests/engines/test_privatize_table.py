@@ -21,8 +21,8 @@ import labeldp
 from labeldp.accounting import fingerprint
 from labeldp.data.tables import open_table
 from labeldp.engines import TableRelease, open_released_table, privatize_table
-from labeldp.engines.beliefs import CHUNK_ROWS
 from labeldp.priors import ClusterPrior
+from labeldp.priors.base import CHUNK_ROWS
 from labeldp.random import as_key
 from labeldp.release import Release, SensitiveLabels, load_release, privatize
 
@@ -248,7 +248,7 @@ def test_a_model_without_names_takes_the_numeric_columns(write: Callable[..., Pa
     expected = privatize(labels, labeldp.RRWithPrior(1.5), prior=model.predict_proba(X), rng=SEED)
     np.testing.assert_array_equal(release.codes, expected.codes)
     assert "LogisticRegression" in done.mechanism
-    assert any("without these labels" in text for text in done.guarantee.assumptions)
+    assert any("did not see these labels" in text for text in done.guarantee.assumptions)
 
 
 def test_the_histogram_and_the_response_share_the_budget(path: Path) -> None:

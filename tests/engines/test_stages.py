@@ -16,9 +16,9 @@ from sklearn.naive_bayes import GaussianNB
 
 import labeldp
 from labeldp.engines import open_released_table, privatize_table, train_released
-from labeldp.engines.beliefs import FIRST_SHARE, stage_of, stage_salt
 from labeldp.errors import LabelDPError
 from labeldp.learn import SoftmaxRegression
+from labeldp.priors.staged import FIRST_SHARE, stage_of, stage_salt
 from labeldp.random import NoiseKey, as_key
 from labeldp.release import SensitiveLabels, load_release, privatize
 

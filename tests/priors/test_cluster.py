@@ -11,9 +11,10 @@ import scipy.stats
 from labeldp import ClusterPrior
 from labeldp.errors import LabelDPError
 from labeldp.guarantee import Guarantee, Trust
-from labeldp.priors import cluster as _cluster
+from labeldp.priors import ArrayExamples
 from labeldp.random import NoiseKey
-from labeldp.release import SensitiveLabels
+from labeldp.release import SensitiveLabels, measure
+from labeldp.release.measurement import shares
 
 #: Every statistical test below is seeded; its failure probability over seeds would be this.
 RARE = 1e-7
@@ -95,7 +96,7 @@ def test_clusters_do_not_look_at_labels():
 def test_a_prepared_prior_costs_and_answers_the_same(epsilon):
     X = np.random.default_rng(0).standard_normal((300, 2))
     prior = ClusterPrior(n_clusters=7, epsilon=epsilon)
-    ready = prior.prepared(X, budget=2.0, n_examples=300, n_classes=3)
+    ready = prior.prepare(ArrayExamples(X, SensitiveLabels(np.arange(300) % 3, n_classes=3)), budget=2.0)
     facts = {"n_examples": 300, "n_classes": 3}
     assert ready.cost(2.0, **facts) == prior.cost(2.0, **facts)
     first, second = (make(source, X, np.arange(300) % 3, 3) for source in (prior, ready))
@@ -118,20 +119,20 @@ def test_groups_are_taken_as_given_and_an_empty_one_is_uniform():
 def test_noisy_counts_become_shares():
     counts = [[3, 1, 0], [5, -2, 5], [-1, -7, 0], [0, 0, 0]]
     expected = [[0.75, 0.25, 0.0], [0.5, 0.0, 0.5], [1 / 3] * 3, [1 / 3] * 3]
-    assert _cluster.shares(counts).tolist() == expected
+    assert shares(counts).tolist() == expected
 
 
 def noise_of(monkeypatch, n_classes, *, epsilon, broken=False):
     """The noise in 4000 clusters' counts, seen through the prior's own call of `measure`; `broken` repeats one draw."""
     values = []
-    plain = _cluster.measure
+    plain = measure
 
     def watched(labels, query, **options):
         answer = plain(labels, query, **options)
         values.append(answer.value)
         return answer
 
-    monkeypatch.setattr(_cluster, "measure", watched)
+    monkeypatch.setattr("labeldp.priors.base.measure", watched)
     groups = np.repeat(np.arange(4000), n_classes)
     labels = np.tile(np.arange(n_classes), 4000)
     make(ClusterPrior(groups=groups, epsilon=epsilon), None, labels, n_classes, budget=4.0)

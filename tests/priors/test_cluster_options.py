@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse
 
 from labeldp.errors import LabelDPError
-from labeldp.priors import ClusterPrior, PublicPrior, UniformPrior
+from labeldp.priors import ArrayExamples, ClusterPrior, PublicPrior, UniformPrior
 from labeldp.priors.base import flat_features
 from labeldp.priors.cluster import cluster
 from labeldp.random import NoiseKey
@@ -71,7 +71,7 @@ def test_shrinking_is_what_it_says_and_takeschoose_noise_nothing(blobs):
 def test_shrinking_by_hand(monkeypatch):
     prior = ClusterPrior(groups=[0], shrink=0.5)
     # epsilon 0.1 has scale 20: 10 is taken off, what is below 0 is nothing, and half a count is added.
-    assert prior._shrunk(np.array([[100, 12, -30]]), 0.1).tolist() == [[90.5, 2.5, 0.5]]
+    assert prior._shrink(np.array([[100, 12, -30]]), 0.1).tolist() == [[90.5, 2.5, 0.5]]
 
 
 def test_full_steps_make_tighter_clusters(blobs):
@@ -83,14 +83,14 @@ def test_full_steps_make_tighter_clusters(blobs):
 
     assert spread(12) < spread(0)  # k-means steps never make it larger
     with pytest.raises(LabelDPError, match="`full_steps` must be an integer"):
-        ClusterPrior(n_clusters=5, full_steps=-1).prepared(X, budget=1.0, n_examples=900, n_classes=3)
+        table(ClusterPrior(n_clusters=5, full_steps=-1), X, np.arange(900) % 3)
 
 
 def test_the_whole_budget_and_no_more(blobs):
     X, y = blobs
     alone = ClusterPrior(n_clusters=5).alone()
     assert alone.cost(0.7, n_examples=900, n_classes=3) == 0.7
-    prepared = alone.prepared(X, budget=0.7, n_examples=900, n_classes=3)
+    prepared = alone.prepare(ArrayExamples(X, SensitiveLabels(y, n_classes=3)), budget=0.7)
     assert prepared.cost(0.7, n_examples=900, n_classes=3) == 0.7
     assert table(prepared, X, y, budget=0.7).guarantee.epsilon() == 0.7
     told = ClusterPrior(n_clusters=5, epsilon=0.2)

@@ -11,9 +11,9 @@ from sklearn.base import BaseEstimator
 from labeldp.errors import LabelDPError, PrivacyError
 from labeldp.guarantee import Guarantee, Trust
 from labeldp.learn import SoftmaxRegression
-from labeldp.priors import PriorTable, StagedClusterPrior
+from labeldp.priors import ArrayExamples, PriorTable, StagedClusterPrior
 from labeldp.priors import staged as _staged
-from labeldp.priors.staged import cluster_count, equal_parts, fitted_shares, half_white
+from labeldp.priors.staged import cluster_count, equal_parts, fit_shares, half_whiten
 from labeldp.random import NoiseKey
 from labeldp.release import SensitiveLabels
 from labeldp.release import measurement as _measure
@@ -31,6 +31,10 @@ def data() -> tuple[np.ndarray, np.ndarray]:
     X[:, :3] += rng.normal(size=(3000, 3))
     X[:, 3:] = 4.0 * rng.normal(size=(3000, 3))
     return X, y
+
+
+def examples(X, y):
+    return ArrayExamples(X, SensitiveLabels(y, n_classes=3))
 
 
 def table(prior, X, y, *, budget=1.0, seed=0):
@@ -68,7 +72,7 @@ def test_bad_settings_are_refused(changes, budget, message):
 
 def test_a_model_that_takes_no_soft_targets_is_refused_before_anything_is_spent(data):
     with pytest.raises(LabelDPError, match="`estimator` must have `fit_targets`"):
-        StagedClusterPrior(BaseEstimator()).prepared(data[0], budget=1.0, **SIZES)
+        StagedClusterPrior(BaseEstimator()).prepare(examples(*data), budget=1.0)
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])
@@ -83,7 +87,7 @@ def test_labels_are_counted_as_often_as_it_says_at_parts_that_add_up(data, monke
 
     monkeypatch.setattr(StagedClusterPrior, "_histogram", watched)
     prior = StagedClusterPrior(SoftmaxRegression(), histograms=count, epsilon=0.7)
-    found = table(prior.prepared(data[0], budget=1.0, **SIZES), *data)
+    found = table(prior.prepare(examples(*data), budget=1.0), *data)
     assert counts == [3000] * count
     assert sum(map(Fraction, spent)) <= Fraction(0.7)
     assert found.guarantee.epsilon() == 0.7
@@ -95,7 +99,7 @@ def test_labels_are_counted_as_often_as_it_says_at_parts_that_add_up(data, monke
 def test_a_histogram_that_spends_more_is_caught():
     greedy = PriorTable(rows=np.ones((1, 1)), index=np.zeros(1, int), guarantee=Guarantee.pure(0.6))
     with pytest.raises(PrivacyError, match="more than its part"):
-        _staged._promised([greedy], each=0.5, spent=1.0)
+        _staged._promise([greedy], each=0.5, spent=1.0)
 
 
 @pytest.mark.parametrize("count", range(1, 30))
@@ -154,19 +158,19 @@ def test_proportional_fitting_meets_the_shares():
     rng = np.random.default_rng(1)
     beliefs, groups = rng.dirichlet(np.ones(4), size=400), np.arange(400) % 5
     shares = rng.dirichlet(3 * np.ones(4), size=5)
-    fitted = fitted_shares(beliefs, shares, groups)
+    fitted = fit_shares(beliefs, shares, groups)
     np.testing.assert_allclose(fitted.sum(axis=1), 1.0, rtol=1e-12)
     before, after = (
         max(np.abs(p[groups == g].mean(axis=0) - shares[g]).max() for g in range(5)) for p in (beliefs, fitted)
     )
     assert after < 0.1 * before  # three steps, each of which shrinks the gap
-    same = fitted_shares(beliefs, np.stack([beliefs[groups == g].mean(axis=0) for g in range(5)]), groups)
+    same = fit_shares(beliefs, np.stack([beliefs[groups == g].mean(axis=0) for g in range(5)]), groups)
     np.testing.assert_allclose(same, beliefs, rtol=1e-9)  # nothing to correct, nothing is changed
 
 
 def test_half_white_components_have_the_root_of_their_spread():
     rows = np.random.default_rng(2).normal(size=(5000, 3)) * [16.0, 4.0, 1.0]
-    white = half_white(rows, n_components=2)
+    white = half_whiten(rows, n_components=2)
     assert white.shape == (5000, 2)
     np.testing.assert_allclose(np.sort(white.std(axis=0)), [2.0, 4.0], rtol=0.05)  # sampling: 1 / sqrt(2 * 5000) = 0.01
 

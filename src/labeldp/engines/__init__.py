@@ -19,7 +19,7 @@ function of the key and its position, so batch sizes and threads cannot change w
 from __future__ import annotations
 
 from labeldp.engines.job import discard_job
-from labeldp.engines.table import privatize_table
-from labeldp.engines.train import TableRelease, open_released_table, train_released
+from labeldp.engines.table import TableRelease, privatize_table
+from labeldp.engines.train import open_released_table, train_released
 
 __all__ = ["TableRelease", "discard_job", "open_released_table", "privatize_table", "train_released"]

@@ -5,11 +5,10 @@ not in the work, which is stored as a result; not in a task's name, which dashbo
 stored once as the result of a task and not scattered: what is scattered dies with its worker, a result is made again.
 Failures come back as values, so that the worker is named and its log has nothing to print.
 
-A cluster of this machine's own: a scheduler in this process and a few worker processes, gone when the work is over.
-
-Design notes. One thread a worker: drawing has threads of its own, and a process may be killed without taking others along. No
-dashboard, and workers' files in a temporary folder: nothing of a job outlives it. A piece may lose its worker ten times
-before it is given up, since on one machine whoever kills workers (for memory, say) kills many.
+Without a client or a scheduler's address, `start_cluster` starts a scheduler in this process and a few worker processes, gone
+when the work is over. A worker has one thread: drawing has threads of its own, and a process may be killed without taking
+others along. There is no dashboard, and workers' files are in a temporary folder: nothing of a job outlives it. A piece may
+lose its worker ten times before it is given up, since on one machine whoever kills workers (for memory, say) kills many.
 """
 
 from __future__ import annotations
@@ -68,10 +67,10 @@ class Cluster(Engine):
     def __init__(self, client: Client) -> None:
         self._client = client
         self._close: Callable[[], None] = lambda: None
-        with _spoken():
+        with _translate_errors():
             _check_workers(client)
 
-    def closing(self, close: Callable[[], None]) -> Cluster:
+    def close_with(self, close: Callable[[], None]) -> Cluster:
         """Return this cluster, which will call `close` when the work is over."""
         self._close = close
         return self
@@ -81,8 +80,8 @@ class Cluster(Engine):
         self._close()
 
     def each(self, work: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[tuple[int, Result]]:
-        """One task an item, as they end."""
-        with _spoken(), self._shared(work) as (shared, name):
+        """Submit a task for each item and yield results in the order in which they end."""
+        with _translate_errors(), self._shared(work) as (shared, name):
             numbers = iter(range(len(items)))
             waiting: Any = as_completed(loop=self._client.loop)  # type: ignore[no-untyped-call]
 
@@ -99,11 +98,11 @@ class Cluster(Engine):
                 submit()
                 yield number, result
 
-    def reduced(
+    def reduce(
         self, work: Callable[[Item], Result], join: Callable[[Result, Result], Result], items: Sequence[Item]
     ) -> Result:
-        """A tree: results stay where they are made, and are joined eight at a time."""
-        with _spoken(), self._shared(work) as (shared, name):
+        """Join results as a tree: they stay where they are made, and are joined eight at a time."""
+        with _translate_errors(), self._shared(work) as (shared, name):
             level = [
                 self._client.submit(_run, shared, item, key=f"{name}-{number}", pure=False)
                 for number, item in enumerate(items)
@@ -113,7 +112,7 @@ class Cluster(Engine):
                 depth += 1
                 level = [
                     self._client.submit(
-                        _joined, join, level[at : at + FAN_IN], key=f"{name}-join-{depth}-{at}", pure=False
+                        _join_results, join, level[at : at + FAN_IN], key=f"{name}-join-{depth}-{at}", pure=False
                     )
                     for at in range(0, len(level), FAN_IN)
                 ]
@@ -121,7 +120,7 @@ class Cluster(Engine):
             return result
 
     def write(self, writer: Any, pieces: Sequence[Any], *, key: Any, progress: Progress | None) -> Iterator[Any]:
-        """A task a piece; the key goes beside the piece."""
+        """Submit a task for each piece; the key goes beside the piece, never inside the writer."""
         carried = CarriedKey.of(key)
         done, total = 0, sum(piece.count for piece in pieces)
         items = [(piece, carried) for piece in pieces]
@@ -136,26 +135,26 @@ class Cluster(Engine):
         """Give the work as a result on the cluster, and a name for its tasks; both are gone at the end."""
         name = f"labeldp-{secrets.token_hex(8)}"
         packed = cloudpickle.dumps((work, _versions()))
-        shared: Any = self._client.submit(_unpacked, packed, key=f"{name}-work", pure=False)
+        shared: Any = self._client.submit(_unpack, packed, key=f"{name}-work", pure=False)
         try:
             yield shared, name
         finally:
             shared.release()
 
 
-def opened_cluster(*, client: Any, scheduler: str | None, workers: int | None) -> Cluster:
+def open_cluster(*, client: Any, scheduler: str | None, workers: int | None) -> Cluster:
     """Return the user's client, a client of the scheduler at an address, or a cluster of this machine's own."""
     if client is not None:
         if not isinstance(client, Client):
             raise invalid(OWNER, "client", "be a distributed.Client", got=type(client).__name__)
         return Cluster(client)
     if scheduler is not None:
-        return _connected(scheduler)
+        return _connect(scheduler)
 
-    return local_cluster(workers)
+    return start_cluster(workers)
 
 
-def _connected(scheduler: str) -> Cluster:
+def _connect(scheduler: str) -> Cluster:
     try:
         client: Any = Client(scheduler, timeout="10s", set_as_default=False)  # type: ignore[no-untyped-call]
     except (OSError, ValueError, TimeoutError) as error:
@@ -163,7 +162,7 @@ def _connected(scheduler: str) -> Cluster:
         got = Described(f"{scheduler} ({str(error).splitlines()[0] if str(error) else type(error).__name__})")
         raise invalid(OWNER, "scheduler", "be the address of a scheduler that answers", got=got, fix=fix) from error
     try:
-        return Cluster(client).closing(client.close)
+        return Cluster(client).close_with(client.close)
     except BaseException:
         client.close()
         raise
@@ -172,7 +171,7 @@ def _connected(scheduler: str) -> Cluster:
 # ---------------------------------------------------------------------------------------------------- on a worker
 
 
-def _unpacked(packed: bytes) -> tuple[Any, dict[str, str]]:
+def _unpack(packed: bytes) -> tuple[Any, dict[str, str]]:
     work: tuple[Any, dict[str, str]] = cloudpickle.loads(packed)
     return work
 
@@ -190,7 +189,7 @@ def _run(shared: tuple[Callable[[Any], Any], dict[str, str]], item: Any) -> Any:
         return _Failed(kind=LabelDPError, message=f"{OWNER}: could not write on worker {_here()}: {what}.")
 
 
-def _joined(join: Callable[[Any, Any], Any], results: Sequence[Any]) -> Any:
+def _join_results(join: Callable[[Any, Any], Any], results: Sequence[Any]) -> Any:
     failed = next((result for result in results if isinstance(result, _Failed)), None)
     return failed if failed is not None else functools.reduce(join, results)
 
@@ -252,7 +251,7 @@ def _result(future: Any) -> Any:
 
 
 @contextmanager
-def _spoken() -> Iterator[None]:
+def _translate_errors() -> Iterator[None]:
     """Turn what a cluster raises into our one shape."""
     try:
         yield
@@ -279,7 +278,7 @@ SETTINGS = {
 }
 
 
-def local_cluster(workers: int | None) -> Cluster:
+def start_cluster(workers: int | None) -> Cluster:
     """Return a cluster of so many workers; by default one a core."""
     count = thread_count() if workers is None else check_integer(OWNER, "workers", workers, least=1)
     with contextlib.ExitStack() as stack:
@@ -298,4 +297,4 @@ def local_cluster(workers: int | None) -> Cluster:
         )
         client = stack.enter_context(Client(cluster, set_as_default=False))  # type: ignore[no-untyped-call]
         opened = Cluster(client)
-        return opened.closing(stack.pop_all().close)
+        return opened.close_with(stack.pop_all().close)

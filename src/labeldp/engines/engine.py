@@ -1,20 +1,18 @@
 """What an engine is: it carries work to pieces of a table, and brings back what came of it.
 
->>> sorted(Here().each(len, ["a", "bc"]))
-[(0, 1), (1, 2)]
->>> Here().reduced(len, max, ["a", "bc"])
-2
-
-Design notes. An engine knows nothing of labels. Work is a function of one piece, may run twice or in any order, and must
-give the same each time. A key goes beside the piece, never inside the work: engines may store work, never a key.
-
-Steps of a pipeline that overlap: each runs in a thread of its own, a few items ahead of the next.
-
->>> list(prefetched((n * n for n in range(4)), depth=2))
+>>> with open_engine("local") as engine:
+...     sorted(engine.each(len, ["a", "bc"])), engine.reduce(len, max, ["a", "bc"])
+([(0, 1), (1, 2)], 2)
+>>> list(prefetch((n * n for n in range(4)), depth=2))
 [0, 1, 4, 9]
 
-Design notes. A bounded queue is the whole of the flow control: memory is `depth` items a step. Arrow's readers and
-writers and the compiled kernels let other threads run, so reading, randomizing and writing share the cores.
+Design notes. An engine knows nothing of labels, mechanisms or priors. Work is a function of one piece, may run twice or in any
+order, and must give the same each time. A key goes beside the piece, never inside the work: engines may store work, never
+a key.
+
+On this machine the steps of a pipeline overlap: each runs in a thread of its own (`prefetch`), a few items ahead of the next.
+A bounded queue is the whole of the flow control: memory is `depth` items a step. Arrow's readers and writers and the
+compiled kernels let other threads run, so reading, randomizing and writing share the cores.
 """
 
 from __future__ import annotations
@@ -24,7 +22,11 @@ import functools
 import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeVar
+
+from labeldp.errors import Described, invalid, missing_extra
+from labeldp.validate import check_choice
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -39,7 +41,7 @@ class Engine(abc.ABC):
         """Yield the number and the result of each item, in any order."""
 
     @abc.abstractmethod
-    def reduced(
+    def reduce(
         self, work: Callable[[Item], Result], join: Callable[[Result, Result], Result], items: Sequence[Item]
     ) -> Result:
         """Return the results joined; `join` must not depend on order."""
@@ -60,7 +62,7 @@ class Here(Engine):
         for number, item in enumerate(items):
             yield number, work(item)
 
-    def reduced(
+    def reduce(
         self, work: Callable[[Item], Result], join: Callable[[Result, Result], Result], items: Sequence[Item]
     ) -> Result:
         """One after the other; one result and the sum so far are in memory."""
@@ -71,12 +73,47 @@ class Here(Engine):
         yield from writer.write(pieces, key=key, progress=progress)
 
 
+OWNER = "privatize_table"
+#: The names of the engines.
+ENGINES = ("local", "dask")
+
+
+@contextmanager
+def open_engine(
+    engine: str, *, client: Any = None, scheduler: str | None = None, workers: int | None = None
+) -> Iterator[Engine]:
+    """Give the engine that was asked for, and close what was opened for it."""
+    check_choice(OWNER, "engine", engine, ENGINES)
+    given = [
+        name
+        for name, value in (("client", client), ("scheduler", scheduler), ("workers", workers))
+        if value is not None
+    ]
+    if engine == "local":
+        if given:
+            raise invalid(OWNER, given[0], "be left out", got=Described("one"), fix="It is for engine='dask'.")
+        yield Here()
+        return
+    if len(given) > 1:
+        got = Described(" and ".join(given))
+        raise invalid(OWNER, "client, scheduler and workers", "be given one at a time", got=got)
+    try:
+        from labeldp.engines.dask import open_cluster
+    except ImportError as error:
+        raise missing_extra("distributed", "dask", "engine='dask'") from error
+    cluster = open_cluster(client=client, scheduler=scheduler, workers=workers)
+    try:
+        yield cluster
+    finally:
+        cluster.close()
+
+
 _END = object()
 #: How often a step that waits for room looks whether anyone still wants its items.
 _PATIENCE_SECONDS = 0.1
 
 
-def prefetched(items: Iterable[Item], *, depth: int) -> Iterator[Item]:
+def prefetch(items: Iterable[Item], *, depth: int) -> Iterator[Item]:
     """Yield the items in order while a thread makes the next `depth` of them; its error is raised here.
 
     When the reader stops early (an error further on), the thread stops at its next item and is waited for.

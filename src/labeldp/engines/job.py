@@ -1,11 +1,5 @@
 """A release from its charge to its name: charged once, drawn into a hidden folder, shown in one step; or taken up again.
 
-Design notes. The order of work is the safety. The key is sealed (if a passphrase was given) before the charge, so that a charge
-is never lost for want of its key; the charge carries the job's name, so that a resumed job finds it; noise comes after
-it. Drawing again under the same key gives the same labels, so a resumed job is the same release and costs nothing more.
-
-Where a release is made before anyone sees it: a hidden folder beside its target, which can be taken up again.
-
     .out.partial-<job>/
         job.json      what the job is, and its ledger entry
         key.json      the key, sealed with a passphrase, if one was given
@@ -13,39 +7,42 @@ Where a release is made before anyone sees it: a hidden folder beside its target
         done/         a note for each finished piece: its checksum, its rows
         release/      finished files, in their places; it becomes `out`
 
-Design notes. A piece is written under a name of its own in work/, flushed, and moved to its place: two workers with the same
-piece write the same bytes and cannot meet. The release appears by one rename of release/; a worker that was given up for
-dead has then no place to move its file to. Behind a URL there is no rename of folders: files are moved one by one and
-release.json last, without which no reader takes a folder for a release.
-
-A release's key outside of the process that made it: as task data on its way to a worker, or sealed with a passphrase.
-
 >>> key = NoiseKey.from_seed(7)
 >>> CarriedKey.of(key)
 <CarriedKey: secret>
->>> opened(sealed(key, "correct horse battery", about=b"job 1"), "correct horse battery", about=b"job 1")
+>>> unseal(seal(key, "correct horse battery", about=b"job 1"), "correct horse battery", about=b"job 1")
 <NoiseKey: secret, seeded>
->>> opened(sealed(key, "correct horse battery", about=b"job 1"), "guess", about=b"job 1")
+>>> unseal(seal(key, "correct horse battery", about=b"job 1"), "guess", about=b"job 1")
 Traceback (most recent call last):
 ...
 labeldp.errors.PrivacyError: privatize_table: `passphrase` must be that of the job, ...
 
+**Order.** The key is sealed (if a passphrase was given) before the charge, so that a charge is never lost for want of its key;
+the charge carries the job's name, so that a resumed job finds it; noise comes after it. Drawing again under the same key
+gives the same labels, so a resumed job is the same release and costs nothing more.
+
+**Staging.** A piece is written under a name of its own in work/, flushed, and moved to its place: two workers with the same
+piece write the same bytes and cannot meet. The release appears by one rename of release/; a worker that was given up for
+dead has then no place to move its file to. Behind a URL there is no rename of folders: files are moved one by one and
+release.json last, without which no reader takes a folder for a release.
+
+**Keys.** scrypt with 128 MiB makes each guess of a passphrase dear; AES-GCM tells a wrong one from a right one, and binds the
+box to its job. Whoever has the box and the passphrase can undo the noise: it is removed when the job ends. A carried key
+pickles, on purpose, and shows nothing: schedulers and workers print the arguments of tasks that fail.
+
+**Drawing.** A `Response` says how a batch is answered, a `Randomizer` puts released labels in the place of raw ones, and a
+`Writer` reads, randomizes and writes at once, each in a thread of its own. The noise of a row is that of its position under
+the key, so a batch may be drawn twice, in any order, in any process, and comes out the same. The three travel to workers:
+they hold what is public, and are given the key at each call. The number of batches in memory is fixed by `DEPTH`, whatever
+the table's length. Row groups have the same rows whatever the batches, and one chunk each: the bytes of a file are a
+function of its rows. The writer is the caller's thread: it reports progress, and an interrupt there stops the others.
+
+**Schema.** That of a release is the input's, with nothing in it that speaks of raw labels. Types, order and names are kept.
+Free-form metadata may say anything about the labels (a rate, a count, a list of rows), so of the table's only pandas'
+description of types stays, and the label's own is dropped. Statistics and dictionaries in the file are made anew, from the
+released labels, when it is written.
+
 References: RFC 7914 (scrypt); NIST SP 800-38D (AES-GCM).
-
-Design notes. scrypt with 128 MiB makes each guess of a passphrase dear; AES-GCM tells a wrong one from a right one, and binds
-the box to its job. Whoever has the box and the passphrase can undo the noise: it is removed when the job ends. A carried
-key pickles, on purpose, and shows nothing: schedulers and workers print the arguments of tasks that fail.
-
-From pieces to files: reading, randomizing and writing at once, each in a thread of its own.
-
-Design notes. The writer is the caller's thread: it reports progress, and an interrupt there stops the others. The
-number of batches in memory is fixed by `DEPTH`, and so is the memory, whatever the table's length. Row groups have the same
-rows whatever the batches, and one chunk each: the bytes of a file are a function of its rows.
-
-The one function from Arrow batch to Arrow batch: released labels in the place of raw ones. Engines only carry batches.
-
-Design notes. The noise of a row is that of its position under the key, so a batch may be drawn twice, in any order, in any
-process, and comes out the same. A `Randomizer` travels: it holds what is public, and is given the key at each call.
 """
 
 from __future__ import annotations
@@ -57,7 +54,7 @@ import json
 import math
 import secrets
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -69,26 +66,30 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 
+from labeldp.arrays import Float64s, Int64s
+from labeldp.channel import FiniteChannel
 from labeldp.data.tables import Place, UrlPath, place_of
-from labeldp.engines.beliefs import Belief, Response
-from labeldp.engines.engine import Engine, Progress, prefetched
-from labeldp.engines.plan import OWNER, Plan
-from labeldp.engines.rows import Rows, Span, changed, regrouped, released_column, released_schema
+from labeldp.engines.engine import Engine, Progress, prefetch
+from labeldp.engines.rows import OWNER, Rows, Span, regroup, table_changed, value_type
 from labeldp.errors import Described, LabelDPError, PrivacyError, invalid
 from labeldp.guarantee import Guarantee
+from labeldp.mechanisms import Mechanism
+from labeldp.priors import Reader
 from labeldp.random import KEY_BYTES, NoiseKey
 from labeldp.release import Release
 from labeldp.release.door import draw_part
 from labeldp.release.files import (
     GROUP_ROWS,
     MANIFEST,
+    RESERVED,
     LabelsStream,
-    as_column,
+    example_columns,
     file_facts,
     finish_release,
     flush,
     flush_directory,
 )
+from labeldp.release.labels import Budget
 from labeldp.validate import code_dtype
 
 #: Keys of unfinished jobs that this process keeps, by the job's name: in memory, and nowhere else.
@@ -97,34 +98,33 @@ _held: dict[str, NoiseKey] = {}
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """What is to be released, how, under which key, by which engine, and where it is made."""
+    """What is to be released, how, under which key, by which engine, and where it is made.
+
+    `promise` is what is charged to `budget`, and `words` name the mechanism and the prior for people. `respond` is called
+    once, after the charge, and gives the response to all batches. `keep` says whether a job that fails can be resumed.
+    """
 
     rows: Rows
-    belief: Belief
-    plan: Plan
+    respond: Callable[[], Response]
+    promise: Guarantee
+    words: str
+    budget: Budget
     key: NoiseKey
     size: int
     engine: Engine
     staging: Staging
     progress: Progress | None
-    ledger: Any
-    row_ids: str | None
     passphrase: str | None
     keep: bool
-
-    @property
-    def batch_rows(self) -> int:
-        """The size asked for, rounded up to whole chunks of the belief."""
-        return -(-self.size // self.belief.chunk) * self.belief.chunk
 
     def identity(self) -> str:
         """Return a digest of what is released and how; a resumed job must have the same."""
         facts = {
-            "label": [self.rows.label, self.plan.budget.labels.name, list(self.rows.classes), self.row_ids],
+            "label": [self.rows.label, self.rows.name, list(self.rows.classes), self.rows.row_ids],
             "spans": [[span.name, count] for span, count in zip(self.rows.spans, self.rows.counts, strict=True)],
             "schema": str(self.rows.source.schema),
-            "promise": self.plan.promise.to_json(),
-            "mechanism": self.plan.words,
+            "promise": self.promise.to_json(),
+            "mechanism": self.words,
         }
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
@@ -132,11 +132,11 @@ class Job:
 def run(job: Job, target: Place) -> tuple[int | None, float]:
     """Do the job; return the ledger's entry and the expected share of true labels."""
     charges: list[int | None] = [None]
-    with _cleared(job, target, charges):
+    with _clear_after(job, target, charges):
         job.staging.make([span.name for span in job.rows.spans])
         _begin(job)
-        charges[0] = _entry(job)
-        accuracy = _written(job, ledger_entry=charges[0])
+        charges[0] = _charge_once(job)
+        accuracy = _write_all(job, ledger_entry=charges[0])
         job.staging.publish(target)
     return charges[0], accuracy
 
@@ -148,7 +148,7 @@ def discard_job(directory: Any) -> None:
     staging.remove()
 
 
-def resumed_key(staging: Staging, passphrase: str | None) -> NoiseKey:
+def find_key(staging: Staging, passphrase: str | None) -> NoiseKey:
     """Return the key of an unfinished job: kept by this process, or sealed in its folder."""
     if staging.job in _held:
         return _held[staging.job]
@@ -160,7 +160,7 @@ def resumed_key(staging: Staging, passphrase: str | None) -> NoiseKey:
     if passphrase is None:
         fix = "It was given when the job was begun."
         raise invalid(OWNER, "passphrase", "open the key of the job", got=None, fix=fix)
-    return opened(box, passphrase, about=staging.job.encode())
+    return unseal(box, passphrase, about=staging.job.encode())
 
 
 def _begin(job: Job) -> None:
@@ -168,7 +168,7 @@ def _begin(job: Job) -> None:
     noted = job.staging.get(JOB)
     if noted is None:
         if job.passphrase is not None:
-            box = sealed(job.key, check_passphrase(job.passphrase), about=job.staging.job.encode())
+            box = seal(job.key, check_passphrase(job.passphrase), about=job.staging.job.encode())
             job.staging.put(KEY, box)
         job.staging.put(JOB, {"format": "labeldp job", "identity": job.identity(), "ledger_entry": None})
     elif noted["identity"] != job.identity():
@@ -177,28 +177,31 @@ def _begin(job: Job) -> None:
         raise invalid(OWNER, "resume", "be the same job as before", got=got, fix=fix)
 
 
-def _entry(job: Job) -> int | None:
+def _charge_once(job: Job) -> int | None:
     """Return the job's entry in the ledger: the one it has, or a new one. The ledger is asked, not the job's note."""
     noted = job.staging.get(JOB)
     name = f"job {job.staging.job}"
     entry: int | None = noted["ledger_entry"]
-    if job.ledger is not None:
-        entry = next((int(one.id) for one in job.ledger.entries() if getattr(one, "note", "") == name), None)
+    if job.budget.ledger is not None:
+        entry = next((int(one.id) for one in job.budget.ledger.entries() if getattr(one, "note", "") == name), None)
     if entry is None:
-        entry = job.plan.budget.charge(job.plan.promise, mechanism=job.plan.words, note=name)
+        entry = job.budget.charge(job.promise, mechanism=job.words, note=name)
     job.staging.put(JOB, {**noted, "ledger_entry": entry})
     return entry
 
 
-def _written(job: Job, *, ledger_entry: int | None) -> float:
-    """Draw what is not there yet, then write what all examples share, and the manifest last."""
-    response = job.belief.respond(job.rows, job.plan.mechanism, spent=job.plan.spent, key=job.key)
-    head = _head(job, response, ledger_entry)
+def _write_all(job: Job, *, ledger_entry: int | None) -> float:
+    """Draw what is not there yet, then write what all examples share, and the manifest last.
+
+    Returns the share of labels that are expected to come out true; NaN where outputs are not labels.
+    """
+    response = job.respond()
+    head = _describe_release(job, response, ledger_entry)
     pieces = job.rows.pieces()
-    there = [job.staging.kept(piece.spans[0], rows=piece.count) for piece in pieces]
+    there = [job.staging.find_kept(piece.spans[0], rows=piece.count) for piece in pieces]
     missing = [piece for piece, one in zip(pieces, there, strict=True) if one is None]
-    randomizer = Randomizer.of(response, promise=job.plan.mechanism.guarantee, rows=job.rows)
-    writer = Writer(randomizer=randomizer, staging=job.staging, size=job.batch_rows)
+    size = -(-job.size // response.chunk) * response.chunk  # whole chunks of what reads the prior
+    writer = Writer(randomizer=Randomizer.of(response, rows=job.rows), staging=job.staging, size=size)
     new = job.engine.write(writer, missing, key=job.key, progress=job.progress)
     done: list[Written] = sorted([*new, *(one for one in there if one is not None)], key=lambda one: one.number)
     names = {one.name: one.facts for one in done}
@@ -206,17 +209,17 @@ def _written(job: Job, *, ledger_entry: int | None) -> float:
     return math.fsum(one.accuracy for one in done) / job.rows.count
 
 
-def _head(job: Job, response: Response, ledger_entry: int | None) -> Release:
+def _describe_release(job: Job, response: Response, ledger_entry: int | None) -> Release:
     """Return the release without its examples: what the manifest and the shared files are written from."""
-    channel = response.shared.take(slice(0, 0))
+    channel = response.channel.take(slice(0, 0))
     return Release(
         codes=np.empty(0, code_dtype(channel.n_outputs)),
         classes=job.rows.classes,
         channel=channel,
-        guarantee=job.plan.promise,
-        mechanism=job.plan.words,
+        guarantee=job.promise,
+        mechanism=job.words,
         seeded=job.key.seeded,
-        label_set=job.plan.budget.labels.name,
+        label_set=job.rows.name,
         created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
         ledger_entry=ledger_entry,
         prior=response.prior,
@@ -225,20 +228,20 @@ def _head(job: Job, response: Response, ledger_entry: int | None) -> Release:
 
 
 @contextlib.contextmanager
-def _cleared(job: Job, target: Place, charges: list[int | None]) -> Iterator[None]:
+def _clear_after(job: Job, target: Place, charges: list[int | None]) -> Iterator[None]:
     """Remove the hidden folder at the end, or keep it if the job may be taken up again, and say which."""
     kept = False
     try:
         yield
     except OSError as error:
-        kept = _kept(job)
+        kept = _keep_key(job)
         text = f"{OWNER}: could not write {target}: {error.strerror or error}."
-        raise LabelDPError(text + _verdict(job, charges[0], kept=kept, lost=" Nothing was kept.")) from error
+        raise LabelDPError(text + _say_what_is_left(job, charges[0], kept=kept, lost=" Nothing was kept.")) from error
     except LabelDPError as error:
-        kept = _kept(job)
-        raise type(error)(f"{error}{_verdict(job, charges[0], kept=kept, lost='')}") from error
+        kept = _keep_key(job)
+        raise type(error)(f"{error}{_say_what_is_left(job, charges[0], kept=kept, lost='')}") from error
     except BaseException:
-        kept = _kept(job)
+        kept = _keep_key(job)
         raise
     finally:
         if not kept:
@@ -246,7 +249,7 @@ def _cleared(job: Job, target: Place, charges: list[int | None]) -> Iterator[Non
             job.staging.remove()
 
 
-def _kept(job: Job) -> bool:
+def _keep_key(job: Job) -> bool:
     """Keep the key of a job that has begun, if that was asked for."""
     if not job.keep or job.staging.get(JOB) is None:
         return False
@@ -254,7 +257,7 @@ def _kept(job: Job) -> bool:
     return True
 
 
-def _verdict(job: Job, entry: int | None, *, kept: bool, lost: str) -> str:
+def _say_what_is_left(job: Job, entry: int | None, *, kept: bool, lost: str) -> str:
     """Say what is left of a job that failed."""
     if kept:
         paid = "" if entry is None else f" Entry {entry} of the ledger covers it: taking it up again is not charged."
@@ -322,7 +325,7 @@ class Staging:
         self.put(f"done/{span.number}.json", note)
         return Written(number=span.number, **note)
 
-    def kept(self, span: Span, *, rows: int) -> Written | None:
+    def find_kept(self, span: Span, *, rows: int) -> Written | None:
         """Return what an earlier run finished of a span, if it is still whole."""
         note = self.get(f"done/{span.number}.json")
         if note is None or note["name"] != span.name or note["rows"] != rows:
@@ -420,32 +423,30 @@ def check_passphrase(passphrase: Any) -> str:
         got = Described("one that is shorter" if isinstance(passphrase, str) else type(passphrase).__name__)
         fix = "Whoever guesses it can undo the noise of an unfinished job."
         must = f"be a text of {LEAST_PASSPHRASE} characters or more"
-        raise invalid("privatize_table", "passphrase", must, got=got, fix=fix)
+        raise invalid(OWNER, "passphrase", must, got=got, fix=fix)
     return passphrase
 
 
-def sealed(key: NoiseKey, passphrase: str, *, about: bytes) -> dict[str, Any]:
+def seal(key: NoiseKey, passphrase: str, *, about: bytes) -> dict[str, Any]:
     """Return a box, as JSON, that opens with the passphrase and for this job only."""
     salt, nonce = secrets.token_bytes(SALT_BYTES), secrets.token_bytes(NONCE_BYTES)
-    box = AESGCM(_stretched(passphrase, salt)).encrypt(nonce, bytes([key.seeded]) + key.reveal(), about)
+    box = AESGCM(_stretch(passphrase, salt)).encrypt(nonce, bytes([key.seeded]) + key.reveal(), about)
     return {"kdf": "scrypt", "n": N, "r": R, "p": P, "salt": salt.hex(), "nonce": nonce.hex(), "box": box.hex()}
 
 
-def opened(box: dict[str, Any], passphrase: str, *, about: bytes) -> NoiseKey:
+def unseal(box: dict[str, Any], passphrase: str, *, about: bytes) -> NoiseKey:
     """Return the key of a box."""
     try:
         salt, nonce = bytes.fromhex(box["salt"]), bytes.fromhex(box["nonce"])
-        plain = AESGCM(_stretched(passphrase, salt)).decrypt(nonce, bytes.fromhex(box["box"]), about)
+        plain = AESGCM(_stretch(passphrase, salt)).decrypt(nonce, bytes.fromhex(box["box"]), about)
     except (InvalidTag, KeyError, TypeError, ValueError) as error:
         fix = "Try again, or throw the job away (--discard)."
         got = Described("one that does not open its key")
-        raise invalid(
-            "privatize_table", "passphrase", "be that of the job", got=got, fix=fix, kind=PrivacyError
-        ) from error
+        raise invalid(OWNER, "passphrase", "be that of the job", got=got, fix=fix, kind=PrivacyError) from error
     return NoiseKey(plain[1:], seeded=bool(plain[0]))
 
 
-def _stretched(passphrase: str, salt: bytes) -> bytes:
+def _stretch(passphrase: str, salt: bytes) -> bytes:
     return Scrypt(salt=salt, length=KEY_BYTES, n=N, r=R, p=P).derive(passphrase.encode("utf-8", "surrogatepass"))
 
 
@@ -471,24 +472,24 @@ class Writer:
 
     def write(self, pieces: Sequence[Rows], *, key: NoiseKey, progress: Progress | None = None) -> Iterator[Written]:
         """Yield what was written, piece after piece; `progress` hears of every batch."""
-        told = _Told(progress, total=sum(piece.count for piece in pieces))
+        report = _Reporter(progress, total=sum(piece.count for piece in pieces))
         by_number = {piece.spans[0].number: piece for piece in pieces}
-        drawn = prefetched(self._drawn(pieces, key), depth=DEPTH)
+        drawn = prefetch(self._draw(pieces, key), depth=DEPTH)
         try:
             for number, batches in itertools.groupby(drawn, key=lambda done: done.span):
-                yield self._file(by_number[number], batches, told)
+                yield self._write_file(by_number[number], batches, report)
         finally:
             drawn.close()  # type: ignore[attr-defined]  # a generator: its threads end with it
 
-    def _drawn(self, pieces: Sequence[Rows], key: NoiseKey) -> Iterator[Done]:
-        for piece, start, batch in prefetched(_read(pieces, self.size), depth=DEPTH):
+    def _draw(self, pieces: Sequence[Rows], key: NoiseKey) -> Iterator[Done]:
+        for piece, start, batch in prefetch(_read(pieces, self.size), depth=DEPTH):
             number = piece.spans[0].number
             if batch is None:
                 yield Done(number, self.randomizer.empty(), 0.0)
             else:
                 yield Done(number, *self.randomizer(batch, rows=piece, start=start, key=key))
 
-    def _file(self, piece: Rows, batches: Iterable[Done], told: _Told) -> Written:
+    def _write_file(self, piece: Rows, batches: Iterable[Done], report: _Reporter) -> Written:
         """Write one piece's batches, and check that there were as many rows as were counted."""
         stream = LabelsStream(self.staging.work, self.randomizer.schema, name=(draft := self.staging.draft()))
         rows, accuracy = 0, 0.0
@@ -498,21 +499,21 @@ class Writer:
             for done in batches:
                 rows, accuracy = rows + done.batch.num_rows, accuracy + done.accuracy
                 yield done.batch
-                told(done.batch.num_rows)
+                report(done.batch.num_rows)
 
         try:
-            for group in regrouped(taken(), GROUP_ROWS):
+            for group in regroup(taken(), GROUP_ROWS):
                 stream.write(group)
             facts = stream.close()
         except BaseException:
             stream.abandon()
             raise
         if rows != piece.count:
-            raise changed(piece.source)
+            raise table_changed(piece.source)
         return self.staging.keep(piece.spans[0], draft, facts=facts, rows=rows, accuracy=accuracy)
 
 
-class _Told:
+class _Reporter:
     """Adds up what was written, for whoever wants to know."""
 
     def __init__(self, progress: Progress | None, *, total: int) -> None:
@@ -535,53 +536,139 @@ def _read(pieces: Sequence[Rows], size: int) -> Iterator[tuple[Rows, int, Any]]:
             start += batch.num_rows
 
 
+class Answer(NamedTuple):
+    """A batch's channel, how many of its labels are expected to be true, and the rows of a released prior that it has."""
+
+    channel: FiniteChannel
+    accuracy: float
+    prior_index: Int64s | None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Response:
+    """How batches are answered: by one channel, by the channel of each row's group, or by a mechanism's own for each row.
+
+    Parameters
+    ----------
+    channel : FiniteChannel
+        One that serves any number of rows; or one with an example for each group; or, where a `mechanism` is asked, one
+        of its channels, of which only the kind counts.
+    promise : Guarantee
+        What the channel of every batch is checked against before anything is drawn from it.
+    reader : Reader, optional
+        Reads the group of each row, or its beliefs where a `mechanism` is asked.
+    mechanism : Mechanism, optional
+        Asked for the channel of each batch's beliefs.
+    expected : array or float, optional
+        The chance of a true label: for all, or by group. None where it is computed with each batch.
+    prior, prior_rows : arrays, optional
+        Beliefs that are released, (C, K), and which of them each group has.
+    stage : callable, optional
+        The stage of a slice of rows, where labels are drawn in stages.
+
+    It travels to workers: it holds no key and no exact count.
+    """
+
+    channel: FiniteChannel
+    promise: Guarantee
+    reader: Reader | None = None
+    mechanism: Mechanism | None = None
+    expected: Any = None
+    prior: Float64s | None = None
+    prior_rows: Int64s | None = None
+    stage: Callable[[slice], Any] | None = None
+
+    @property
+    def chunk(self) -> int:
+        """Batches must hold a multiple of so many rows."""
+        return 1 if self.reader is None else self.reader.chunk
+
+    def answer(self, batch: Any, rows: slice) -> Answer:
+        """Return the channel of a batch whose rows have these positions, and what else is said of them."""
+        found: Any = None if self.reader is None else self.reader.read(batch, rows)
+        if self.mechanism is not None:
+            channel = self.mechanism.channel(found, n_classes=self.channel.n_classes)
+            accuracy = float(np.sum(channel.expected_accuracy(found))) if channel.outputs_are_labels else math.nan
+            return Answer(channel, accuracy, None)
+        index = None if self.prior_rows is None else self.prior_rows[found]
+        if self.channel.n_examples is None:
+            return Answer(self.channel, float(self.expected) * batch.num_rows, index)
+        return Answer(self.channel.take(found), float(self.expected[found].sum()), index)
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Randomizer:
-    """Answers batches by a response, under a promise that every channel is checked against."""
+    """Puts released labels in the place of raw ones, batch by batch."""
 
     response: Response
-    promise: Guarantee
     schema: Any
 
     @classmethod
-    def of(cls, response: Response, *, promise: Guarantee, rows: Rows) -> Randomizer:
-        """Return the randomizer of a table's rows."""
-        schema = released_schema(rows.source.schema, label=rows.label, extras=_extras(response))
-        return cls(response=response, promise=promise, schema=schema)
+    def of(cls, response: Response, *, rows: Rows) -> Randomizer:
+        """Return the randomizer of a table's rows, which knows the schema of the release."""
+        stage = None if response.stage is None else response.stage(slice(0, 0))
+        prior_index = None if response.prior_rows is None else np.empty(0, np.int64)
+        extras = example_columns(response.channel.take(slice(0, 0)), stage=stage, prior_index=prior_index)
+        types = {name: column.type for name, column in extras.items()}
+        if not response.channel.outputs_are_labels:
+            types = {"output": pa.from_numpy_dtype(code_dtype(response.channel.n_outputs)), **types}
+        keep = response.channel.outputs_are_labels
+        schema = make_schema(rows.source.schema, label=rows.label, extras=types, keep_label=keep)
+        return cls(response=response, schema=schema)
 
     def __call__(self, batch: Any, *, rows: Rows, start: int, key: NoiseKey) -> tuple[Any, float]:
         """Return the released batch of the rows from position `start` on, and its expected number of true labels."""
-        channel, accuracy = self.response.answer(batch, start)
-        codes = draw_part(rows.labels(batch), channel, promise=self.promise, key=key, start=start)
-        return self._replaced(batch, codes, channel, rows, start), accuracy
+        positions = slice(start, start + batch.num_rows)
+        channel, accuracy, prior_index = self.response.answer(batch, positions)
+        codes = draw_part(rows.labels(batch), channel, promise=self.response.promise, key=key, start=start)
+        stage = None if self.response.stage is None else self.response.stage(positions)
+        extras = example_columns(channel, stage=stage, prior_index=prior_index)
+        place, columns = batch.schema.get_field_index(rows.label), batch.columns
+        if channel.outputs_are_labels:
+            columns[place] = make_column(codes, dtype=self.schema.field(place).type, classes=rows.classes)
+        else:  # an output stands for no class: it has a column of ours, and the label's is gone
+            del columns[place]
+            columns.append(pa.array(codes))
+        return pa.RecordBatch.from_arrays([*columns, *extras.values()], schema=self.schema), accuracy
 
     def empty(self) -> Any:
         """Return a released batch of no rows."""
         return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in self.schema], schema=self.schema)
 
-    def _replaced(self, batch: Any, codes: Any, channel: Any, rows: Rows, start: int) -> Any:
-        """Return the batch with its labels replaced, and what differs from row to row of the channel behind it."""
-        place = batch.schema.get_field_index(rows.label)
-        columns = batch.columns
-        columns[place] = released_column(codes, dtype=self.schema.field(place).type, classes=rows.classes)
-        extras = {name: _narrow(array) for name, array in channel.example_arrays().items()}
-        if self.response.stage is not None:
-            extras["stage"] = self.response.stage(start, batch.num_rows)
-        if self.response.prior is not None:  # learned of groups: the row of the channel is that of the prior
-            extras["prior_row"] = extras["row"]
-        columns += [as_column(array) for array in extras.values()]
-        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+def make_schema(schema: Any, *, label: str, extras: Mapping[str, Any], keep_label: bool = True) -> Any:
+    """Return the input's schema without metadata about labels, and the reserved columns behind it.
+
+    Where outputs are not labels (`keep_label` is False) the label column is left out: one of `extras` holds the outputs.
+
+    >>> raw = pa.schema([pa.field("ill", pa.string(), metadata={"rate": "0.02"})], metadata={"positives": "17"})
+    >>> print(make_schema(raw, label="ill", extras={"row": pa.int32()}).to_string(show_schema_metadata=True))
+    ill: string
+    _labeldp_row: int32 not null
+    """
+    kept = [field for field in schema if keep_label or field.name != label]
+    fields = [field.remove_metadata() if field.name == label else field for field in kept]
+    added = [pa.field(RESERVED + name, dtype, nullable=False) for name, dtype in extras.items()]
+    return pa.schema([*fields, *added], metadata=_keep_pandas(schema.metadata, label))
 
 
-def _extras(response: Response) -> dict[str, Any]:
-    """Return the reserved columns, and their types."""
-    arrays = response.shared.example_arrays()
-    extras = {name: as_column(_narrow(array)).type for name, array in arrays.items()}
-    if response.stage is not None:
-        extras["stage"] = pa.uint8()
-    return extras if response.prior is None else {**extras, "prior_row": extras["row"]}
+def make_column(codes: Any, *, dtype: Any, classes: Sequence[Any]) -> Any:
+    """Return released codes as values of the input's type; a dictionary holds the public list of classes."""
+    values = pa.array(list(classes), type=value_type(dtype))
+    if pa.types.is_dictionary(dtype):
+        indices = pa.array(codes).cast(dtype.index_type)
+        return pa.DictionaryArray.from_arrays(indices, values, ordered=dtype.ordered)
+    return values.take(pa.array(codes))
 
 
-def _narrow(array: Any) -> Any:
-    """Group numbers in 32 bits: there are never more groups than that."""
-    return array.astype(np.int32) if array.dtype == np.int64 else array
+def _keep_pandas(metadata: Mapping[bytes, bytes] | None, label: str) -> dict[bytes, bytes] | None:
+    """Return pandas' description of the columns' types, without a data frame's free-form attributes."""
+    try:
+        described = json.loads((metadata or {})[b"pandas"])
+        described.pop("attributes", None)
+        for column in described["columns"]:
+            if label in (column.get("name"), column.get("field_name")):
+                column["metadata"] = None
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return None
+    return {b"pandas": json.dumps(described).encode()}

@@ -1,33 +1,58 @@
-"""`privatize_table`: from a table on disk to a release on disk in bounded memory, on one machine or on many.
+"""`privatize_table`: from a table on disk to a release on disk in bounded memory, by any mechanism, on one machine or on many.
 
 >>> privatize_table("people.parquet", label="income", to="out", epsilon=-1.0)
 Traceback (most recent call last):
 ...
 labeldp.errors.LabelDPError: privatize_table: `epsilon` must be >= 0, got -1.0. Use math.inf for no privacy.
 
-Design notes. The order of work is the safety: everything that can be checked is checked, then the ledger is charged
-once, then labels are drawn into a hidden directory, which is flushed and given its name. A kill at any moment leaves
-no release and perhaps a charge, or a whole release and its charge. Engines carry the pieces of the table to the same
-functions, so they give the same bytes: see `_randomizer` and `_spans`.
+The walk is that of `labeldp.privatize`, batch by batch:
+
+1. the label column is checked, and the rows to release are counted (`check_rows`);
+2. the prior does what needs no label (`Prior.prepare`), and the budget is split between it and the mechanism (`Budget.split`);
+3. everything that can fail is tried without labels (`Plan.rehearse`);
+4. the ledger is charged once, and labels are drawn into a hidden directory, which is flushed and given its name (`job`).
+
+A kill at any moment leaves no release and perhaps a charge, or a whole release and its charge. Engines carry the pieces of
+the table to the same functions, so they give the same bytes.
+
+Design notes. Nothing here knows a prior or a mechanism by name, but for what a call means that names none: randomized response
+without a prior, `RRWithPrior` with one. A mechanism is asked for a channel in one of three ways (`answer_beliefs`): once for
+all rows, once with a row of beliefs per group, or batch by batch where each row has beliefs of its own. In the third case the
+channels of two batches must not have rows in common to write down. A mechanism whose channel has such rows (a matrix per
+distinct prior) is asked with the distinct beliefs of the whole table, found in a pass before the charge. A mechanism that
+measures (`ClusterRR`) gets the group of every row, 8 bytes a row on this machine, and its questions for counts are answered
+by passes over the table.
 """
 
 from __future__ import annotations
 
+import functools
+import math
 import os
 import secrets
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NoReturn
 
-from labeldp.data.tables import Place, TableSource, open_table, place_of
-from labeldp.engines.engine import Progress
-from labeldp.engines.job import Job, Staging, check_passphrase, resumed_key, run, staging_at
-from labeldp.engines.plan import OWNER, TableLabels, check_columns, checked_rows, chosen_belief, planned
-from labeldp.engines.rows import BATCH_ROWS
-from labeldp.engines.train import TableRelease, opened_engine
+import numpy as np
+
+from labeldp.arrays import Float64s, Floats, Int64s
+from labeldp.channel import FiniteChannel
+from labeldp.data.tables import Place, TableSource, UrlPath, open_table, place_of
+from labeldp.engines.engine import Progress, open_engine
+from labeldp.engines.job import Job, Response, Staging, check_passphrase, find_key, run, staging_at
+from labeldp.engines.rows import BATCH_ROWS, MOST_CELLS, OWNER, TableExamples, check_ids, check_rows
 from labeldp.errors import Described, invalid
+from labeldp.guarantee import Guarantee
+from labeldp.mechanisms import MeasuringMechanism, Mechanism, RandomizedResponse, RRWithPrior
+from labeldp.priors import Beliefs, ClusterPrior, Grouping, LearnedPrior, Prior, PublicPrior, Reader
+from labeldp.priors.cluster import group_examples
 from labeldp.random import NoiseKey, as_key
+from labeldp.release import LabelCounts, Release, load_release
+from labeldp.release.door import check_claim
 from labeldp.release.files import check_target
 from labeldp.release.labels import Budget
+from labeldp.release.measurement import Counter
 from labeldp.validate import check_epsilon, check_integer
 
 
@@ -36,7 +61,10 @@ def privatize_table(
     *,
     label: str,
     to: str | os.PathLike[str],
-    epsilon: float,
+    epsilon: float | None = None,
+    mechanism: Mechanism | None = None,
+    prior: Any = None,
+    groups: Any = None,
     classes: Sequence[Any] | None = None,
     prior_columns: Sequence[str] | None = None,
     cluster_column: str | None = None,
@@ -65,16 +93,30 @@ def privatize_table(
     ----------
     source : TableSource or path
         A CSV or Parquet file, or a folder of Parquet files, in folders or not; a path or an fsspec URL.
-    label, to, epsilon
-        The column to protect, the directory to make, and the budget for each label, prior included.
+    label, to
+        The column to protect, and the directory to make.
+    epsilon : float, optional
+        The budget for each label, prior included. With a mechanism it may be left out: the mechanism's own epsilon is then
+        the whole budget.
+    mechanism : Mechanism, optional
+        Any mechanism, ours or yours: RRTopK(1.0, k=2), ClusterRR(1.0), OptimalResponse(1.0). Where a prior costs something,
+        the mechanism is used at the epsilon that is left (`Mechanism.with_epsilon`). Without one: randomized response
+        where there is no prior, RRWithPrior where there is one.
+    prior : Prior or array, optional
+        What is believed about the labels: a `PublicPrior`, `ModelPrior`, `ClusterPrior`, `LearnedPrior`, or your own; or an
+        array of class probabilities, (K,), (n, K), or (C, K) with `groups`.
+    groups : name of a column, array of shape (n,), or ClusterPrior, optional
+        Public groups of rows, for a mechanism that counts labels in them (ClusterRR) or for a prior of shape (C, K). A
+        column's sorted values are the groups; a ClusterPrior lends its clusters, and no histogram is taken.
     classes : sequence, optional
         The public list of classes. Without it they are read off the column, and the guarantee says so; a value that
         one row alone has is then refused. Text is read as the column's own type.
     prior_columns, cluster_column, n_clusters, model, learner
-        At most one. A column of probabilities per class; a public column of groups (whole numbers or text); a number
-        of clusters for k-means on the numeric columns; a fitted classifier for the other columns; a classifier with
-        `partial_fit` that learns from the labels of a first stage, drawn without a prior, what to expect of the rest.
-        Without any, randomized response.
+        Other spellings of a prior, at most one of them and `prior`: PublicPrior(prior_columns), a column of probabilities
+        per class; ClusterPrior(groups=cluster_column), a public column of groups (whole numbers or text);
+        ClusterPrior(n_clusters=...), k-means on the numeric columns; PublicPrior(model), a fitted classifier for the
+        other columns; LearnedPrior(learner), a classifier with `partial_fit` that learns from the labels of a first
+        stage, drawn without a prior, what to expect of the rest.
     prior_epsilon : float, optional
         What the histograms of groups spend; by default the rule of `ClusterPrior`.
     missing : "error" or "drop"
@@ -109,52 +151,57 @@ def privatize_table(
 
     Guarantee
     ---------
-    Pure epsilon when one label is replaced: that of randomized response or RRWithPrior, in sequence with that of the
-    groups' histograms where they are used (a curator is then trusted).
+    That of the mechanism when one label is replaced, in sequence with that of the prior where it costs something; together
+    never more than epsilon. The epsilon of the channel that answers each batch is compared with the mechanism's claim.
 
     Assumes
     -------
-    The other columns are public: they are released as they are. One that repeats the label gives it away.
+    The other columns are public: they are released as they are. One that repeats the label gives it away. A prior that
+    costs nothing did not see these labels, and groups were made without them.
 
     Edge cases
     ----------
     Row i's noise is that of position i among the released rows: the labels are those of one `privatize` call in memory
     with the same key and channel. A failure after the charge says so; a new run draws new noise and is charged again.
+    Outputs that are not labels (OptimalResponse with UnbiasedReport) are written in a reserved column, and the label
+    column is left out; `load_release` reads them back. A mechanism that measures holds 8 bytes a row in memory.
     """
-    budget, size = check_epsilon(OWNER, epsilon), check_integer(OWNER, "batch_rows", batch_rows, least=1)
+    if epsilon is not None:
+        epsilon = check_epsilon(OWNER, epsilon)
+    size = check_integer(OWNER, "batch_rows", batch_rows, least=1)
     key, target = as_key(OWNER, rng), check_target(place_of(to), owner=OWNER)
-    staging, key = _place(target, key, rng=rng, resume=resume, passphrase=passphrase)
+    staging, key = _find_place(target, key, rng=rng, resume=resume, passphrase=passphrase)
     table = source if isinstance(source, TableSource) else open_table(source)
-    belief = chosen_belief(
-        {
-            "prior_columns": prior_columns,
-            "cluster_column": cluster_column,
-            "n_clusters": n_clusters,
-            "model": model,
-            "learner": learner,
-        },
-        prior_epsilon=prior_epsilon,
-        apart=[label] if row_ids is None else [label, row_ids],
-    )
+    spelt = {
+        "prior_columns": prior_columns,
+        "cluster_column": cluster_column,
+        "n_clusters": n_clusters,
+        "model": model,
+        "learner": learner,
+    }
+    belief = choose_prior(prior, spelt, groups=groups, prior_epsilon=prior_epsilon)
+    _check_mechanism(mechanism, epsilon=epsilon)
     table.require(label)
-    with opened_engine(engine, client=client, scheduler=scheduler, workers=workers) as carrier:
-        rows, dropped = checked_rows(table, label, classes=classes, missing=missing, engine=carrier)
-        check_columns(table, label=label, row_ids=row_ids, belief=belief)
-        belief.prepare(rows, carrier)
-        named = TableLabels(rows=rows, name=label if label_set is None else str(label_set), row_ids=row_ids)
-        purse = Budget(owner=OWNER, labels=named, ledger=ledger, seeded=key.seeded)
-        plan = planned(belief, budget, purse)
+    with open_engine(engine, client=client, scheduler=scheduler, workers=workers) as carrier:
+        rows, dropped = check_rows(table, label, classes=classes, missing=missing, engine=carrier)
+        rows = replace(
+            rows, name=label if label_set is None else str(label_set), row_ids=check_ids(table, row_ids, label)
+        )
+        budget = Budget(owner=OWNER, labels=rows, ledger=ledger, seeded=key.seeded)
+        examples = TableExamples(rows, carrier)
+        chosen = choose_mechanism(mechanism, epsilon=epsilon, n_classes=rows.n_classes, prior=belief)
+        plan = make_plan(chosen, belief, examples, budget, epsilon=epsilon, groups=groups)
         job = Job(
             rows=rows,
-            belief=belief,
-            plan=plan,
+            respond=functools.partial(plan.respond, key),
+            promise=plan.promise,
+            words=plan.words,
+            budget=budget,
             key=key,
             size=size,
             engine=carrier,
             staging=staging,
             progress=progress,
-            ledger=ledger,
-            row_ids=row_ids,
             passphrase=passphrase,
             keep=keep_unfinished or passphrase is not None or resume is not None,
         )
@@ -168,13 +215,459 @@ def privatize_table(
         guarantee=plan.promise,
         mechanism=plan.words,
         seeded=key.seeded,
-        label_set=named.name,
+        label_set=rows.name,
         ledger_entry=entry,
-        expected_accuracy=accuracy,
+        expected_accuracy=None if math.isnan(accuracy) else accuracy,
     )
 
 
-def _place(target: Place, key: NoiseKey, *, rng: Any, resume: Any, passphrase: str | None) -> tuple[Staging, NoiseKey]:
+@dataclass(frozen=True, kw_only=True)
+class TableRelease:
+    """What `privatize_table` did. All of it is public but for what the owner knows of her own table: `dropped`.
+
+    `expected_accuracy` is the share of released labels that are expected to be true if labels follow the prior (with
+    no prior, if they are uniform): a forecast from public facts, never a comparison with the labels. It is as good as
+    the prior: histograms that are mostly noise promise more than they keep. None where outputs are not labels.
+    """
+
+    directory: Place
+    label_column: str
+    classes: tuple[Any, ...]
+    rows: int
+    dropped: int
+    guarantee: Guarantee
+    mechanism: str
+    seeded: bool
+    label_set: str
+    ledger_entry: int | None
+    expected_accuracy: float | None
+
+    def load(self) -> Release:
+        """Read the labels and the channel back, checked; the table's other columns stay on the disk."""
+        if isinstance(self.directory, UrlPath):
+            fix = "Copy the directory to this machine, and call load_release there."
+            raise invalid("TableRelease.load", "directory", "be on this machine", got=str(self.directory), fix=fix)
+        return load_release(self.directory)
+
+
+# ------------------------------------------------------------------------------------------------ which prior, which mechanism
+
+
+def choose_prior(prior: Any, spelt: dict[str, Any], *, groups: Any, prior_epsilon: float | None) -> Prior | None:
+    """Return the one prior that was asked for, by `prior` or by another spelling of it; None without any."""
+    named = {name: value for name, value in {"prior": prior, **spelt}.items() if value is not None}
+    if len(named) > 1:
+        got = Described(" and ".join(named))
+        raise invalid(OWNER, "prior", "come from one source at most", got=got, fix="Choose one of them.")
+    if prior_epsilon is not None and not named.keys() & {"cluster_column", "n_clusters"}:
+        fix = "Only histograms of groups spend it: name cluster_column= or n_clusters=."
+        raise invalid(OWNER, "prior_epsilon", "be left out", got=prior_epsilon, fix=fix)
+    kind: str
+    value: Any
+    kind, value = next(iter(named.items()), ("", None))
+    if kind == "prior" and not isinstance(value, Prior):
+        return PublicPrior(value, groups=groups if np.ndim(value) == 2 else None)
+    if kind == "model" and not hasattr(value, "predict_proba"):
+        fix = "Pass a fitted classifier."
+        raise invalid(OWNER, "model", "have `predict_proba` and `classes_`", got=type(value).__name__, fix=fix)
+    if kind in ("prior_columns", "model"):
+        return PublicPrior(list(value) if kind == "prior_columns" else value)
+    if kind == "n_clusters":
+        return ClusterPrior(n_clusters=value, epsilon=prior_epsilon)
+    if kind == "cluster_column":
+        return ClusterPrior(groups=value, epsilon=prior_epsilon)
+    found: Prior | None = LearnedPrior(value) if kind == "learner" else value
+    return found
+
+
+def _check_mechanism(mechanism: Any, *, epsilon: float | None) -> None:
+    if mechanism is None and epsilon is None:
+        fix = "Say how private: epsilon=1.0, or a mechanism that says it."
+        raise invalid(OWNER, "epsilon", "be given where no mechanism is", got=None, fix=fix)
+    if mechanism is not None and not isinstance(mechanism, Mechanism):
+        fix = "For example labeldp.RRTopK(1.0, k=2)."
+        raise invalid(OWNER, "mechanism", "be a mechanism", got=mechanism, fix=fix)
+
+
+def choose_mechanism(
+    mechanism: Mechanism | None, *, epsilon: float | None, n_classes: int, prior: Prior | None
+) -> Mechanism:
+    """Return the mechanism that was asked for, or what a call means that names none."""
+    if mechanism is None:
+        assert epsilon is not None
+        return RandomizedResponse(epsilon, n_classes=n_classes) if prior is None else RRWithPrior(epsilon)
+    stated = getattr(mechanism, "n_classes", None)
+    if stated is not None and stated != n_classes:
+        got = Described(f"{stated} for {n_classes} classes of labels")
+        raise invalid(OWNER, "mechanism", "have as many classes as the labels", got=got, fix="Pass classes=.")
+    return mechanism
+
+
+# ------------------------------------------------------------------------------------------------------- what is planned
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Plan:
+    """How a table will be answered: the mechanism at its epsilon, the prepared prior, and what is promised for both.
+
+    `words` name them for people. `response` is known before the charge where no label is needed for it.
+    """
+
+    mechanism: Mechanism
+    prior: Prior | None
+    examples: TableExamples
+    budget: Budget
+    epsilon: float
+    spent: float
+    promise: Guarantee
+    groups: Groups | None
+    response: Response | None = None
+
+    @property
+    def words(self) -> str:
+        """The mechanism, and what it was used on."""
+        if self.prior is None:
+            return repr(self.mechanism)
+        paid = f" at epsilon {self.spent:.4g}" if self.spent else ""
+        return f"{self.mechanism!r} on {self.prior.description}{paid}"
+
+    def respond(self, key: NoiseKey) -> Response:
+        """Return the response to all batches; what it needs to know of labels is measured now, after the charge."""
+        if self.response is not None:
+            return self.response
+        beliefs = self._believe(key)
+        if isinstance(self.mechanism, MeasuringMechanism):
+            return self._measure(self.mechanism, beliefs, key)
+        return answer_beliefs(self.mechanism, beliefs, self.examples)
+
+    def rehearse(self) -> Plan:
+        """Return the plan after everything that can fail without labels was tried.
+
+        Where the response needs no label, it is found here. Otherwise the mechanism is asked for a channel with beliefs
+        of the shape that the prior will give, and one that measures is listened to up to its first question.
+        """
+        free = self.prior is None or not self.prior.sees_labels
+        beliefs = self._believe(NoiseKey.from_seed(0)) if free else self._pretend()
+        if isinstance(self.mechanism, MeasuringMechanism):
+            try:
+                channel = self._ask(self.mechanism, beliefs, _stop_asking)
+            except _AskedError:
+                return self
+            response = answer_alike(
+                channel, self.groups, self.mechanism, beliefs=beliefs, claimed=self.mechanism.response_epsilon
+            )
+        else:
+            response = answer_beliefs(self.mechanism, beliefs, self.examples)
+        return replace(self, response=response) if free else self
+
+    def _believe(self, key: NoiseKey) -> Beliefs | None:
+        if self.prior is None:
+            return None
+        beliefs = self.prior.beliefs(self.examples, budget=self.epsilon, key=key, response=self.mechanism)
+        self.budget.check_spent(beliefs.guarantee, epsilon=self.spent)
+        return beliefs
+
+    def _pretend(self) -> Beliefs:
+        """Return beliefs of the shape that the prior will give, made of nothing: one row per group, or a row for each.
+
+        Many rows differ from each other, as noise makes them differ: a mechanism may take only so many.
+        """
+        assert self.prior is not None
+        size, grouping = self.examples.n_classes, self.prior.grouping
+        if grouping is None:
+            return Beliefs(reader=Reader(read=functools.partial(_read_uniform, size)), stage=_no_stage)
+        count = grouping.n_groups
+        lean = np.linspace(0.0, 0.5, count)[:, None] if count > 1_000 else np.zeros((count, 1))
+        rows = (1.0 - lean) / size + lean * np.eye(size)[0]
+        return Beliefs(rows=rows, reader=grouping)
+
+    def _ask(self, mechanism: MeasuringMechanism, beliefs: Beliefs | None, count: Any) -> FiniteChannel:
+        """Ask a mechanism that measures for its channel, with the group of every row."""
+        rows = None if beliefs is None else beliefs.rows
+        if beliefs is not None and rows is None:
+            got, fix = Described("a row for each"), "Give it groups, or a prior of one row."
+            raise invalid(OWNER, "prior", f"be shared by rows for {type(mechanism).__name__}", got=got, fix=fix)
+        by_group = beliefs is not None and isinstance(beliefs.reader, Grouping)
+        prior = rows if by_group or rows is None else rows[0]
+        numbers = None if self.groups is None else self.groups.numbers
+        size, n = self.examples.n_classes, len(self.examples)
+        return mechanism.measured_channel(count, groups=numbers, n_classes=size, n_examples=n, prior=prior)
+
+    def _measure(self, mechanism: MeasuringMechanism, beliefs: Beliefs | None, key: NoiseKey) -> Response:
+        """Let the mechanism ask for noisy counts, and answer each row by the channel of its group."""
+
+        def count(query: LabelCounts, epsilon: float, child: NoiseKey) -> Int64s:
+            assert self.groups is not None
+            assert query.n_groups is not None
+            asked = self.groups.regroup(query.groups, n_groups=query.n_groups)
+            return self.examples.count(asked).release(epsilon=epsilon, key=child).value
+
+        counter = Counter(count, mechanism, key, lambda: None, start=0)  # the charge has been made
+        channel = self._ask(mechanism, beliefs, counter)
+        response = answer_alike(channel, self.groups, mechanism, beliefs=beliefs, claimed=mechanism.response_epsilon)
+        if counter.shares is None or self.groups is None:
+            return response
+        rows = self.groups.by_group(counter.groups)
+        return replace(response, prior=counter.shares, prior_rows=rows, reader=self.groups.grouping)
+
+
+def make_plan(
+    mechanism: Mechanism,
+    prior: Prior | None,
+    examples: TableExamples,
+    budget: Budget,
+    *,
+    epsilon: float | None,
+    groups: Any,
+) -> Plan:
+    """Prepare the prior, split the budget, find the groups, and rehearse: all that comes before the charge."""
+    total = mechanism.guarantee.epsilon() if epsilon is None else epsilon
+    if prior is None:
+        mechanism, spent = budget.fit_mechanism(mechanism, total), 0.0
+        promise = budget.state(mechanism.guarantee)
+    else:
+        prior = prior.prepare(examples, budget=total)
+        division = budget.split(total, prior=prior, mechanism=mechanism, same_noise=True)
+        mechanism, spent, promise = division.mechanism, division.spent, division.promise
+    found = find_groups(examples, groups, mechanism=mechanism, prior=prior, budget=total)
+    plan = Plan(
+        mechanism=mechanism,
+        prior=prior,
+        examples=examples,
+        budget=budget,
+        epsilon=total,
+        spent=spent,
+        promise=promise,
+        groups=found,
+    )
+    return plan.rehearse()
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Groups:
+    """The group of every row, numbered from 0 without gaps, and how a batch's are read."""
+
+    numbers: Int64s
+    grouping: Grouping
+
+    def by_group(self, values: Any) -> Int64s:
+        """Return a value for each group where all rows of a group have the same; refuse others."""
+        whole = np.asarray(values, dtype=np.int64)
+        found = np.zeros(self.grouping.n_groups, np.int64)
+        found[self.numbers] = whole
+        if not np.array_equal(found[self.numbers], whole):
+            fix = "Give it finer groups."
+            got = Described("one that does not")
+            raise invalid(OWNER, "mechanism", "treat all rows of a group alike", got=got, fix=fix)
+        return found
+
+    def regroup(self, values: Any, *, n_groups: int) -> Grouping:
+        """Return the grouping that a function of the groups is."""
+        read = functools.partial(_read_renumbered, self.grouping.read, self.by_group(values))
+        return replace(self.grouping, read=read, n_groups=n_groups)
+
+
+def find_groups(
+    examples: TableExamples, groups: Any, *, mechanism: Mechanism, prior: Prior | None, budget: float
+) -> Groups | None:
+    """Return the groups that a mechanism which measures will ask about; None where there are none.
+
+    Its groups are those that were given, without gaps, or those of a prior with a row per group, as they are.
+    """
+    lent = None if prior is None else prior.grouping
+    if not isinstance(mechanism, MeasuringMechanism):
+        if groups is not None and lent is None:
+            fix = "They are for ClusterRR, or for a prior of shape (C, K); ClusterPrior(groups=...) counts by a column."
+            raise invalid(
+                OWNER, "groups", f"be left out for {type(mechanism).__name__}", got=Described("some"), fix=fix
+            )
+        return None
+    if groups is None and lent is None:
+        return None
+    grouping = group_examples(examples, groups, budget=budget) if lent is None else lent
+    parts = examples.collect(grouping, _list_groups, _join_lists)
+    numbers = np.concatenate([numbers for _, numbers in sorted(parts, key=lambda part: part[0])]).astype(np.int64)
+    if lent is not None:
+        return Groups(numbers=numbers, grouping=grouping)
+    present, numbers = np.unique(numbers, return_inverse=True)
+    renumber = np.zeros(grouping.n_groups, np.int64)
+    renumber[present] = np.arange(len(present))
+    read = functools.partial(_read_renumbered, grouping.read, renumber)
+    return Groups(numbers=numbers.reshape(-1), grouping=replace(grouping, read=read, n_groups=len(present)))
+
+
+# ------------------------------------------------------------------------------------------- from beliefs to a response
+
+
+def answer_beliefs(mechanism: Mechanism, beliefs: Beliefs | None, examples: TableExamples) -> Response:
+    """Return how a mechanism answers all batches, given beliefs about them."""
+    size, claimed = examples.n_classes, mechanism.guarantee.epsilon()
+    if beliefs is None:
+        channel = mechanism.channel(n_classes=size)
+        return answer_alike(channel, None, mechanism, beliefs=None, claimed=claimed)
+    if beliefs.rows is None:
+        return _answer_each(mechanism, beliefs, examples)
+    if not isinstance(beliefs.reader, Grouping):
+        channel = mechanism.channel(beliefs.rows[0], n_classes=size)
+        return answer_alike(channel, None, mechanism, beliefs=beliefs, claimed=claimed)
+    return _answer_groups(mechanism, beliefs, size)
+
+
+def _answer_groups(mechanism: Mechanism, beliefs: Beliefs, n_classes: int) -> Response:
+    """Return a response with a channel for each group; beliefs that were measured are released with it."""
+    assert beliefs.rows is not None
+    count = len(beliefs.rows)
+    channel = mechanism.channel(beliefs.rows, groups=np.arange(count), n_classes=n_classes)
+    check_claim(mechanism, channel, claimed=mechanism.guarantee.epsilon())
+    _check_channel(channel, n_classes, examples=count)
+    channel.prepare()  # once, not once a batch
+    told = beliefs.guarantee is not None
+    return Response(
+        channel=channel,
+        promise=mechanism.guarantee,
+        reader=beliefs.reader,
+        expected=_expect_truth(channel, beliefs.rows),
+        prior=beliefs.rows.astype(np.float64) if told else None,
+        prior_rows=np.arange(count) if told else None,
+    )
+
+
+def _answer_each(mechanism: Mechanism, beliefs: Beliefs, examples: TableExamples) -> Response:
+    """Return a response with beliefs for each row, asked for batch by batch, or by the distinct ones of the table."""
+    size = examples.n_classes
+    probe = mechanism.channel(np.full((1, size), 1.0 / size), n_classes=size)
+    check_claim(mechanism, probe, claimed=mechanism.guarantee.epsilon())
+    if probe.n_examples is None:  # whatever is believed, it answers the same way
+        return answer_alike(probe, None, mechanism, beliefs=None, claimed=mechanism.guarantee.epsilon())
+    _check_channel(probe, size, examples=1)
+    if not probe.row_arrays():
+        return Response(
+            channel=probe, promise=mechanism.guarantee, reader=beliefs.reader, mechanism=mechanism, stage=beliefs.stage
+        )
+    if beliefs.stage is not None:
+        fix = "Use RRWithPrior or RRTopK, whose channels differ from row to row."
+        got = repr(mechanism)
+        raise invalid(OWNER, "mechanism", "answer each row's own beliefs in stages", got=got, fix=fix)
+    return _answer_groups(mechanism, share_rows(beliefs, examples), size)
+
+
+def share_rows(beliefs: Beliefs, examples: TableExamples) -> Beliefs:
+    """Return beliefs with each distinct row once, in the order of numpy.unique, found in a pass over the table."""
+    most = MOST_CELLS // examples.n_classes
+    rows = examples.collect(beliefs.reader, _find_distinct, functools.partial(_join_distinct, most))
+    read = functools.partial(_read_place, beliefs.reader.read, {row.tobytes(): place for place, row in enumerate(rows)})
+    reader = Grouping(
+        read=read,
+        columns=beliefs.reader.columns,
+        chunk=beliefs.reader.chunk,
+        n_groups=len(rows),
+        words="by distinct rows",
+    )
+    return replace(beliefs, rows=rows, reader=reader)
+
+
+def answer_alike(
+    channel: FiniteChannel, groups: Groups | None, mechanism: Mechanism, *, beliefs: Beliefs | None, claimed: float
+) -> Response:
+    """Return the response of a channel that is known: one for all rows, or one with an example for every row.
+
+    The second becomes a channel with an example for every group, which is all that travels to workers.
+    """
+    check_claim(mechanism, channel, claimed=claimed)
+    shared = None if beliefs is None or beliefs.rows is None else beliefs.rows
+    if channel.n_examples is None:
+        _check_channel(channel, channel.n_classes, examples=None)
+        channel.prepare()
+        law = None if shared is None or len(shared) > 1 else shared[0]
+        return Response(channel=channel, promise=Guarantee.pure(claimed), expected=_expect_truth(channel, law))
+    if groups is None:
+        got, fix = Described("a channel for each row"), "Give it groups or a prior."
+        raise invalid(OWNER, "mechanism", "answer all rows alike without groups or a prior", got=got, fix=fix)
+    first = np.zeros(groups.grouping.n_groups, np.int64)  # a group without rows is never read
+    present, places = np.unique(groups.numbers, return_index=True)
+    first[present] = places
+    for array in channel.example_arrays().values():
+        if not np.array_equal(array[first][groups.numbers], array):
+            groups.by_group(np.arange(len(array)))  # refuses: rows of one group differ
+    small = channel.take(first)
+    small.prepare()
+    return Response(
+        channel=small, promise=Guarantee.pure(claimed), reader=groups.grouping, expected=_expect_truth(small, None)
+    )
+
+
+def _expect_truth(channel: FiniteChannel, prior: Floats | None) -> Any:
+    """Return the chance of a true label under a prior: for all rows, or for each group; NaN where outputs are not labels."""
+    if not channel.outputs_are_labels:
+        return math.nan if channel.n_examples is None else np.full(channel.n_examples, math.nan)
+    if channel.n_examples is None:
+        return float(np.mean(channel.expected_accuracy(prior)))
+    found: Float64s = np.asarray(channel.expected_accuracy(prior), np.float64)
+    return np.broadcast_to(found, (channel.n_examples,))
+
+
+def _check_channel(channel: FiniteChannel, n_classes: int, *, examples: int | None) -> None:
+    """Refuse a channel for another number of classes or of examples than it was asked for."""
+    if channel.n_classes != n_classes:
+        got = Described(f"{channel.n_classes} for {n_classes} classes of labels")
+        raise invalid(OWNER, "mechanism", "have as many classes as the labels", got=got)
+    if channel.n_examples not in (None, examples):
+        got = Described(f"{channel.n_examples} for {examples}")
+        raise invalid(OWNER, "mechanism", "answer each row of a prior", got=got)
+
+
+# What follows are steps of a pass over the table: functions of a batch, by name, so that they travel to workers.
+
+
+def _read_renumbered(read: Any, numbers: Int64s, batch: Any, rows: slice) -> Int64s:
+    found: Int64s = numbers[read(batch, rows)]
+    return found
+
+
+def _read_uniform(n_classes: int, _: Any, rows: slice) -> Floats:
+    return np.full((rows.stop - rows.start, n_classes), 1.0 / n_classes)
+
+
+def _no_stage(rows: slice) -> Any:
+    return np.zeros(rows.stop - rows.start, np.uint8)
+
+
+def _list_groups(numbers: Int64s, first: int) -> list[tuple[int, Int64s]]:
+    return [(first, numbers)]
+
+
+def _join_lists(one: list[Any], other: list[Any]) -> list[Any]:
+    return one + other
+
+
+def _find_distinct(rows: Floats, _: int) -> Floats:
+    found: Floats = np.unique(rows + 0.0, axis=0)  # -0.0 becomes 0.0, so that equal rows have equal bytes
+    return found
+
+
+def _join_distinct(most: int, one: Floats, other: Floats) -> Floats:
+    both: Floats = np.unique(np.concatenate([one, other]), axis=0)
+    if len(both) > most:
+        fix = "Put similar beliefs into groups."
+        raise invalid(OWNER, "prior", f"have at most {most:,} distinct rows", got=Described("more"), fix=fix)
+    return both
+
+
+def _read_place(read: Any, places: dict[bytes, int], batch: Any, rows: slice) -> Int64s:
+    return np.array([places[row.tobytes()] for row in read(batch, rows) + 0.0], np.int64)
+
+
+class _AskedError(Exception):
+    """A mechanism asked for counts in a rehearsal: all that comes before has passed its checks."""
+
+
+def _stop_asking(*_: Any) -> NoReturn:
+    raise _AskedError
+
+
+def _find_place(
+    target: Place, key: NoiseKey, *, rng: Any, resume: Any, passphrase: str | None
+) -> tuple[Staging, NoiseKey]:
     """Return where the release is made, and under which key: a new one, or that of the job to take up."""
     if passphrase is not None:
         check_passphrase(passphrase)
@@ -184,7 +677,7 @@ def _place(target: Place, key: NoiseKey, *, rng: Any, resume: Any, passphrase: s
     if not staging.place.name.startswith(f".{target.name}.partial-") or staging.place.parent != target.parent:
         fix = "Give the same --to as in the first run."
         raise invalid(OWNER, "resume", f"be a job of {target}", got=str(staging.place), fix=fix)
-    held = resumed_key(staging, passphrase)
+    held = find_key(staging, passphrase)
     if rng is not None and key.reveal() != held.reveal():
         raise invalid(OWNER, "rng", "be left out, or as it was", got=Described("another"), fix="A job keeps its key.")
     return staging, held

@@ -1,4 +1,11 @@
-"""Training on a released table without holding it: batches for `partial_fit`, sums over pieces for softmax regression.
+"""A released table, read and trained on without holding it: batches for `partial_fit`, sums over pieces for softmax.
+
+>>> open_released_table("no/such/place")
+Traceback (most recent call last):
+labeldp.errors.ReleaseError: load_release: `directory` must hold a release, got 'no/such/place'. No release.json there.
+
+The directory is a release like any other: `labeldp.load_release` reads its labels and channel without the table's other
+columns. Those are features to whoever trains, and come as a `TableSource`, in batches.
 
 Softmax regression needs the labels once: with soft targets q_i (the channel's unbiased ones) they enter the loss through the
 sums of q_i x_i' and q_i alone, a statistic of K (d + 1) numbers. Each step of L-BFGS is one more pass over the features, as
@@ -7,21 +14,6 @@ sums that pieces give and a tree adds up. Loss, gradient and solver are those of
 
 Design notes. Released labels cost nothing to use again. Codes and candidate sets of the release are in memory here, a few
 bytes a row; features never are.
-
-A table's release: what it was, in a value to show, and how to read it again.
-
->>> open_released_table("no/such/place")
-Traceback (most recent call last):
-labeldp.errors.ReleaseError: load_release: `directory` must hold a release, got 'no/such/place'. No release.json there.
-
-Design notes. The directory is a release like any other: `labeldp.load_release` reads its labels and channel without the
-table's other columns. Those are features to whoever trains, and come as a `TableSource`, in batches.
-
-The engine that was asked for, opened for the work and closed after it.
-
->>> with opened_engine("local") as engine:
-...     engine.reduced(len, max, ["a", "bc"])
-2
 """
 
 from __future__ import annotations
@@ -29,26 +21,23 @@ from __future__ import annotations
 import functools
 import itertools
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from labeldp.arrays import Floats
-from labeldp.data.tables import Place, TableSource, UrlPath, open_table
-from labeldp.engines.beliefs import one_thread
-from labeldp.engines.engine import Engine, Here
+from labeldp.data.tables import TableSource, open_table
+from labeldp.engines.engine import Engine, open_engine
 from labeldp.engines.rows import BATCH_ROWS, numbers, numeric_columns, spans_of
-from labeldp.errors import Described, invalid, missing_extra
-from labeldp.guarantee import Guarantee
+from labeldp.errors import Described, invalid
+from labeldp.priors.base import one_thread
 from labeldp.release import Release, load_release
 from labeldp.release.files import RESERVED, read_manifest
 from labeldp.softmax import SoftmaxObjective, Sums, add_sums, minimise, sum_soft, sum_targets
-from labeldp.validate import check_choice, check_integer
+from labeldp.validate import check_integer
 
 OWNER = "train_released"
 
@@ -117,7 +106,7 @@ def train_released(
         fix = "Use SoftmaxRegression(), SGDClassifier() or GaussianNB()."
         got = type(estimator).__name__
         raise invalid(OWNER, "estimator", "have `partial_fit`, or be a SoftmaxRegression", got=got, fix=fix)
-    with opened_engine(engine, client=client, scheduler=scheduler, workers=workers) as carrier:
+    with open_engine(engine, client=client, scheduler=scheduler, workers=workers) as carrier:
         return _fit_softmax(estimator, pieces, carrier, size=size)
 
 
@@ -150,13 +139,13 @@ def _fit_softmax(estimator: Any, pieces: Sequence[_Piece], engine: Engine, *, si
     classes = np.asarray(pieces[0].release.classes)
     shape = (len(classes), len(pieces[0].columns) + 1)
     limit = check_integer(OWNER, "max_iter", estimator.max_iter, least=1)
-    total, linear = engine.reduced(functools.partial(_sum_targets, size=size), _add, pieces)
+    total, linear = engine.reduce(functools.partial(_sum_targets, size=size), _add, pieces)
     if not estimator.fit_intercept:
         linear[:, -1] = 0.0
     bare = [replace(piece, release=None) for piece in pieces]  # the labels have done their part
 
     def curved(theta: Floats) -> Sums:
-        sums: Sums = engine.reduced(functools.partial(_sum_soft, theta=theta, size=size), _add, bare)
+        sums: Sums = engine.reduce(functools.partial(_sum_soft, theta=theta, size=size), _add, bare)
         return sums
 
     objective = SoftmaxObjective(
@@ -189,80 +178,17 @@ def _add(first: Sums, second: Sums) -> Sums:
     return first[0] + second[0], first[1] + second[1]
 
 
-@dataclass(frozen=True, kw_only=True)
-class TableRelease:
-    """What `privatize_table` did. All of it is public but for what the owner knows of her own table: `dropped`.
-
-    `expected_accuracy` is the share of released labels that are expected to be true if labels follow the prior (with
-    no prior, if they are uniform): a forecast from public facts, never a comparison with the labels. It is as good as
-    the prior: histograms that are mostly noise promise more than they keep.
-    """
-
-    directory: Place
-    label_column: str
-    classes: tuple[Any, ...]
-    rows: int
-    dropped: int
-    guarantee: Guarantee
-    mechanism: str
-    seeded: bool
-    label_set: str
-    ledger_entry: int | None
-    expected_accuracy: float
-
-    def load(self) -> Release:
-        """Read the labels and the channel back, checked; the table's other columns stay on the disk."""
-        if isinstance(self.directory, UrlPath):
-            fix = "Copy the directory to this machine, and call load_release there."
-            raise invalid("TableRelease.load", "directory", "be on this machine", got=str(self.directory), fix=fix)
-        return load_release(self.directory)
-
-
 def open_released_table(directory: str | os.PathLike[str]) -> tuple[TableSource, Release]:
     """Return the features of a table's release, row for row with its labels, and the release, all checked."""
-    root = Path(directory)
-    release = load_release(root)
+    release = load_release(directory)
+    manifest = read_manifest(directory)
     label = release.label_column
     if label is None:
         fix = "It was made from labels in memory: its features are where its owner left them."
         got = Described("labels alone")
-        raise invalid("open_released_table", str(root), "hold a table with its features", got=got, fix=fix)
-    parts = read_manifest(root).label_files
+        raise invalid("open_released_table", str(directory), "hold a table with its features", got=got, fix=fix)
+    parts = manifest.label_files
     whole = open_table(parts[0])
     fields = [field for field in whole.schema if field.name != label and not field.name.startswith(RESERVED)]
-    features = TableSource(path=root, schema=pa.schema(fields), rows=len(release), parts=parts)
+    features = TableSource(path=manifest.directory, schema=pa.schema(fields), rows=len(release), parts=parts)
     return features, release
-
-
-TABLE_OWNER = "privatize_table"
-ENGINES = ("local", "dask")
-
-
-@contextmanager
-def opened_engine(
-    engine: str, *, client: Any = None, scheduler: str | None = None, workers: int | None = None
-) -> Iterator[Engine]:
-    """Give the engine that was asked for, and close what was opened for it."""
-    check_choice(TABLE_OWNER, "engine", engine, ENGINES)
-    given = [
-        name
-        for name, value in (("client", client), ("scheduler", scheduler), ("workers", workers))
-        if value is not None
-    ]
-    if engine == "local":
-        if given:
-            raise invalid(TABLE_OWNER, given[0], "be left out", got=Described("one"), fix="It is for engine='dask'.")
-        yield Here()
-        return
-    if len(given) > 1:
-        got = Described(" and ".join(given))
-        raise invalid(TABLE_OWNER, "client, scheduler and workers", "be given one at a time", got=got)
-    try:
-        from labeldp.engines.dask import opened_cluster
-    except ImportError as error:
-        raise missing_extra("distributed", "dask", "engine='dask'") from error
-    cluster = opened_cluster(client=client, scheduler=scheduler, workers=workers)
-    try:
-        yield cluster
-    finally:
-        cluster.close()

@@ -70,7 +70,7 @@ from labeldp.learn.stages import (
     train_in_stages,
 )
 from labeldp.mechanisms import Mechanism
-from labeldp.priors import ClusterPrior, Prior, StagedClusterPrior, UniformPrior, model_probabilities
+from labeldp.priors import ArrayExamples, ClusterPrior, Prior, StagedClusterPrior, UniformPrior, model_probabilities
 from labeldp.priors.staged import cluster_count
 from labeldp.random import as_key
 from labeldp.release import Release, SensitiveLabels
@@ -223,9 +223,9 @@ class LabelPrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         # The prior's clusters and the split of the examples need no label. A prior that sees none is made here too, so
         # that it fails, if it must, before the charge.
         known = X if plan.prior.raw_features else features
-        prior = plan.prior.prepared(known, budget=epsilon, **sizes)
+        prior = plan.prior.prepare(ArrayExamples(known, labels), budget=epsilon)
         journal = self._open_journal(labels, plan, seeded=key.seeded)
-        measure_prior = partial(prior.journaled(journal.keep_table).table, known, labels, budget=epsilon, key=key)
+        measure_prior = partial(prior.with_journal(journal.keep_table).table, known, labels, budget=epsilon, key=key)
         table = None if prior.sees_labels else measure_prior()
         stage = journal.keep_split(
             partial(assign_stages, len(labels), plan.shares, key.child("split")) if plan.shares else lambda: None

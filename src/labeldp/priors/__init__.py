@@ -7,17 +7,36 @@
 0.25
 """
 
-from labeldp.priors.base import ModelPrior, Prior, PriorTable, PublicPrior, UniformPrior, model_probabilities, tempered
+from labeldp.priors.base import (
+    ArrayExamples,
+    Beliefs,
+    Examples,
+    Grouping,
+    ModelPrior,
+    Prior,
+    PriorTable,
+    PublicPrior,
+    Reader,
+    UniformPrior,
+    model_probabilities,
+    tempered,
+)
 from labeldp.priors.cluster import Clustering, ClusterPrior, cluster_features, heterogeneity, public_heterogeneity
-from labeldp.priors.staged import StagedClusterPrior
+from labeldp.priors.staged import LearnedPrior, StagedClusterPrior
 
 __all__ = [
+    "ArrayExamples",
+    "Beliefs",
     "ClusterPrior",
     "Clustering",
+    "Examples",
+    "Grouping",
+    "LearnedPrior",
     "ModelPrior",
     "Prior",
     "PriorTable",
     "PublicPrior",
+    "Reader",
     "StagedClusterPrior",
     "UniformPrior",
     "cluster_features",

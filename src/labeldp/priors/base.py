@@ -1,38 +1,361 @@
-"""What a prior source is: it says what it costs, and turns features (and a budget) into beliefs about labels.
+"""What is believed about labels before anyone looks at them: `Prior`, the examples it is asked about, and free priors.
 
-Features as a clusterer wants them: one row an example, and not too many columns.
+A prior says what it costs and what it assumes, does the work that needs no label, and then gives beliefs: a row of class
+probabilities for each example. One object serves features in memory and a table that is larger than memory.
 
->>> import numpy as np
->>> flat_features(np.ones((5, 2, 3)), n_components=None, random_state=0).shape
-(5, 3)
+>>> from labeldp.release import SensitiveLabels
+>>> labels = SensitiveLabels(["no", "yes", "no"], classes=["no", "yes"])
+>>> examples = ArrayExamples(None, labels)
+>>> prior = PublicPrior([0.9, 0.1])
+>>> prior.cost(1.0, n_examples=3, n_classes=2), prior.promise(1.0, n_examples=3, n_classes=2).assumptions
+(0.0, ('the prior did not see these labels',))
+>>> beliefs = prior.prepare(examples, budget=1.0).beliefs(examples, budget=1.0, key=NoiseKey.from_seed(0))
+>>> beliefs.rows.tolist(), beliefs.reader.read(None, slice(0, 3)).tolist()
+([[0.9, 0.1]], [0, 0, 0])
 
-Design notes. Labels are never asked for. k-means in the first hundred or so principal components of half-whitened image
-features found purer clusters than in all of them, at a fifth of the time (RECIPES.md).
+The order of calls, which learners and engines keep:
 
-Priors that cost nothing on these labels: uniform, public knowledge, and models trained elsewhere.
+1. `prepare(examples, budget=)` does what needs no label (clusters, checks of columns) and fails, if it must, for free;
+2. `promise(budget, ...)` says what the beliefs cost of an epsilon, and what they assume; `Budget.split` asks it;
+3. the ledger is charged;
+4. `beliefs(examples, budget=, key=)` spends what was promised. For a prior that `sees_labels` this comes after the charge.
+
+Design notes. `Examples` is all that a prior may ask about a data set: columns, a model's predictions, groups, noisy counts in
+groups. Each answer is a `Reader`, a function of one batch that may travel to another machine: it holds no label, no key and
+no exact count. In memory there is one batch, and readers look up an array by position; a table's readers work on the
+batch they are given. Labels themselves stay behind the door: `Examples.count` gives counts that come out only with noise.
+
+A model gives a row the same probabilities only within the same chunk (sums round differently in matrices of other sizes),
+so a table's readers work in chunks of `CHUNK_ROWS`, and `Reader.chunk` asks for batches that hold whole chunks.
 """
 
 from __future__ import annotations
 
 import abc
+import functools
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
 
-from labeldp.arrays import Floats, Ints
+from labeldp.arrays import Float64s, Floats, Ints
 from labeldp.errors import Described, invalid, nearest
 from labeldp.guarantee import Guarantee, Trust
+from labeldp.mechanisms import Mechanism
 from labeldp.random import NoiseKey
-from labeldp.release import SensitiveLabels
+from labeldp.release import LabelCounts, Measurement, SensitiveLabels, measure
+from labeldp.release.door import draw_part
 from labeldp.validate import check_integer, check_positive, check_probability_rows
+
+#: Rows that a model or a clustering of a table sees at a time, whatever the batch size: part of what makes releases equal.
+CHUNK_ROWS = 2**13
+#: What a prior that costs nothing stands on.
+DID_NOT_SEE = "the prior did not see these labels"
+
+Result = TypeVar("Result")
+
+
+class Prior(abc.ABC):
+    """A source of beliefs about labels, in memory or on a table.
+
+    A subclass says what it costs (`cost`) and gives `beliefs`; one that only ever works in memory may give a whole `table`
+    instead. `sees_labels` says whether its beliefs are measured on the labels (then the ledger is charged before they are
+    asked for), `raw_features` whether it is given the features as the user has them, or as a pipeline's transformers
+    make them, and `draws_labels` whether it draws the labels of some rows as they will be released.
+    """
+
+    sees_labels: ClassVar[bool] = True
+    raw_features: ClassVar[bool] = False
+    draws_labels: ClassVar[bool] = False
+
+    @property
+    def grouping(self) -> Grouping | None:
+        """The groups whose examples share beliefs, known after `prepare`; None where there are none."""
+        return None
+
+    @property
+    def description(self) -> str:
+        """Where the beliefs come from, in words, without what they cost; a release says so after its mechanism."""
+        return repr(self)
+
+    @abc.abstractmethod
+    def cost(self, budget: float, *, n_examples: int, n_classes: int) -> float:
+        """Return how much of the epsilon `budget` this source spends on the same labels; 0 if it sees none of them."""
+
+    def promise(self, budget: float, *, n_examples: int, n_classes: int) -> Guarantee:
+        """Return what the beliefs cost, with the trust and the assumptions that they need; a curator's, unless told."""
+        spent = self.cost(budget, n_examples=n_examples, n_classes=n_classes)
+        return Guarantee.pure(spent, trust=Trust.CURATOR if spent else Trust.NO_ONE)
+
+    def alone(self) -> Prior:
+        """Return this source for a learner that releases no label: it may spend the whole budget. By default, itself."""
+        return self
+
+    def with_journal(self, kept: Kept) -> Prior:
+        """Return this source with a memory for what it measures on its way to the table. By default there is nothing."""
+        return self
+
+    def prepare(self, examples: Examples, *, budget: float) -> Prior:
+        """Return this source with the work done that needs no label, so that it fails, if it must, before it is charged.
+
+        Nothing is drawn, and what it costs is the same. By default there is nothing to prepare.
+        """
+        return self
+
+    def beliefs(
+        self, examples: Examples, *, budget: float, key: NoiseKey, response: Mechanism | None = None
+    ) -> Beliefs:
+        """Return the beliefs about all examples, to be read batch by batch; spends what `cost` says of `budget`.
+
+        `key` is where noise comes from, `response` the mechanism that will answer with these beliefs: a prior that
+        learns from labels as they are released needs it, others do not.
+        """
+        name = type(self).__name__
+        fix = "Give it a method `beliefs`, or use PublicPrior, ModelPrior or ClusterPrior."
+        raise invalid(name, "examples", "be in memory", got=Described("rows that come in batches"), fix=fix)
+
+    def table(self, X: Any, labels: SensitiveLabels, *, budget: float, key: NoiseKey) -> PriorTable:
+        """Return the beliefs about examples in memory, spending on the labels what `cost` says of the whole `budget`."""
+        examples = ArrayExamples(X, labels)
+        found = self.prepare(examples, budget=budget).beliefs(examples, budget=budget, key=key)
+        return found.table(len(examples))
+
+
+# -------------------------------------------------------------------------------------------- what a prior is asked about
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reader:
+    """Reads something public of a batch of examples: a number, a group or a row for each.
+
+    `read(batch, rows)` is given the batch and the positions of its rows among all, a slice. `columns` are those that it
+    needs in the batch, and `chunk` asks for batches of a multiple of so many rows. It may travel: no label, no key.
+    """
+
+    read: Callable[[Any, slice], Any]
+    columns: tuple[str, ...] = ()
+    chunk: int = 1
+
+    @classmethod
+    def of_array(cls, array: Any) -> Reader:
+        """Return a reader of an array that has an entry, or a row, for each example."""
+        return cls(read=_AtPosition(array))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grouping(Reader):
+    """Public groups of examples, 0 .. n_groups - 1, made without labels; `words` say how."""
+
+    n_groups: int
+    words: str
+
+    @classmethod
+    def of_groups(cls, groups: Ints) -> Grouping:
+        """Return the grouping that an array of group numbers is."""
+        count = int(groups.max()) + 1
+        return cls(read=_AtPosition(groups), n_groups=count, words=f"of {count} clusters")
+
+
+@dataclass(frozen=True)
+class _AtPosition:
+    """Looks up an array at the positions of a batch's rows."""
+
+    array: Any = field(repr=False)
+
+    def __call__(self, _: Any, rows: slice) -> Any:
+        return self.array[rows]
+
+
+def _row_zero(_: Any, rows: slice) -> Ints:
+    return np.zeros(rows.stop - rows.start, np.int64)
+
+
+class Counts(Protocol):
+    """Labels counted in groups, behind the door: only noisy counts come out."""
+
+    def release(self, *, epsilon: float, key: NoiseKey) -> Measurement:
+        """Return counts (C, K) with the noise of `measure`."""
+
+
+class Examples(abc.ABC):
+    """The examples whose labels a prior is about: features in memory, or the rows of a table that an engine walks."""
+
+    classes: tuple[Any, ...]
+
+    @property
+    def n_classes(self) -> int:
+        """K."""
+        return len(self.classes)
+
+    @abc.abstractmethod
+    def __len__(self) -> int:
+        """How many examples there are."""
+
+    @abc.abstractmethod
+    def read_columns(self, names: Sequence[str]) -> Reader:
+        """Return a reader of named columns as a matrix of numbers; columns that are not there are refused."""
+
+    @abc.abstractmethod
+    def read_features(self, owner: str) -> Reader:
+        """Return a reader of the numeric features, centred and scaled; missing values count as average."""
+
+    @abc.abstractmethod
+    def read_model(self, model: Any) -> Reader:
+        """Return a reader of a fitted classifier's probabilities, (m, K), in the order of the classes."""
+
+    @abc.abstractmethod
+    def group_column(self, name: str) -> Grouping:
+        """Return groups by the sorted values of a public column of whole numbers or text."""
+
+    @abc.abstractmethod
+    def group_clusters(
+        self, n_clusters: int, *, random_state: int, full_steps: int, n_components: int | None
+    ) -> Grouping:
+        """Return clusters of the features by k-means."""
+
+    @abc.abstractmethod
+    def collect(
+        self, reader: Reader, work: Callable[[Any, int], Result], join: Callable[[Result, Result], Result]
+    ) -> Result:
+        """Return `work(values, first position)` of every batch that a reader reads, joined; the order must not matter."""
+
+    @abc.abstractmethod
+    def count(self, grouping: Grouping) -> Counts:
+        """Count the labels in public groups; the counts stay behind the door until they have their noise."""
+
+    @abc.abstractmethod
+    def draw(
+        self, reader: Reader, channel: Callable[[int], Any], *, promise: Guarantee, key: NoiseKey
+    ) -> Iterator[tuple[Any, slice, Any]]:
+        """Yield what a reader reads of each chunk, its rows, and its labels as they will be released under this key.
+
+        `channel(m)` answers m rows. The ledger must have been charged with `promise`; drawing again for the release gives
+        the same labels, at no further cost.
+        """
+
+
+class ArrayExamples(Examples):
+    """Features in memory (an array, a data frame, an Arrow table, or None where none are needed) and boxed labels."""
+
+    def __init__(self, X: Any, labels: SensitiveLabels) -> None:
+        self._X, self._labels = X, labels
+        self.classes = labels.classes
+
+    def __len__(self) -> int:
+        return len(self._labels)
+
+    def read_columns(self, names: Sequence[str]) -> Reader:
+        """Look the columns up by name."""
+        return Reader.of_array(_named_columns(self._X, names))
+
+    def read_features(self, owner: str) -> Reader:
+        """Scale all features, as a table of one piece would be."""
+        from sklearn.preprocessing import StandardScaler
+
+        matrix = np.array(self._X, dtype=np.float64)
+        matrix[np.isinf(matrix)] = np.nan
+        scale = StandardScaler()
+        for start in range(0, len(matrix), CHUNK_ROWS):
+            scale.partial_fit(matrix[start : start + CHUNK_ROWS])
+        return Reader.of_array(np.nan_to_num(scale.transform(matrix), nan=0.0))
+
+    def read_model(self, model: Any) -> Reader:
+        """Predict all examples at once."""
+        return Reader.of_array(model_probabilities(model, self._X, self.classes))
+
+    def group_column(self, name: str) -> Grouping:
+        """Number the sorted values of the column."""
+        values = np.asarray(_columns_of(self._X, [name])[0])
+        groups = np.unique(values, return_inverse=True)[1].astype(np.int64)
+        return replace(Grouping.of_groups(groups), words=f"by {name}")
+
+    def group_clusters(
+        self, n_clusters: int, *, random_state: int, full_steps: int, n_components: int | None
+    ) -> Grouping:
+        """Cluster all rows, or their principal components."""
+        from labeldp.priors.cluster import cluster
+
+        rows = flat_features(self._X, n_components=n_components, random_state=random_state)
+        return Grouping.of_groups(
+            cluster(rows, n_clusters=n_clusters, random_state=random_state, full_steps=full_steps)
+        )
+
+    def collect(
+        self, reader: Reader, work: Callable[[Any, int], Result], join: Callable[[Result, Result], Result]
+    ) -> Result:
+        """There is one batch."""
+        return work(reader.read(self._X, slice(0, len(self))), 0)
+
+    def count(self, grouping: Grouping) -> Counts:
+        """Return a question that is asked of the labels when its noise is due."""
+        groups = grouping.read(self._X, slice(0, len(self)))
+        return _Question(self._labels, LabelCounts(groups=groups, n_groups=grouping.n_groups))
+
+    def draw(
+        self, reader: Reader, channel: Callable[[int], Any], *, promise: Guarantee, key: NoiseKey
+    ) -> Iterator[tuple[Any, slice, Any]]:
+        """Draw chunk by chunk."""
+        for start in range(0, len(self), CHUNK_ROWS):
+            rows = slice(start, min(start + CHUNK_ROWS, len(self)))
+            labels = self._labels.take(rows)
+            codes = draw_part(labels, channel(len(labels)), promise=promise, key=key, start=start)
+            yield reader.read(self._X, rows), rows, codes
+
+
+@dataclass(frozen=True)
+class _Question:
+    """Counts of labels in memory: `measure` counts them when it is given an epsilon and a key."""
+
+    labels: SensitiveLabels
+    query: LabelCounts
+
+    def release(self, *, epsilon: float, key: NoiseKey) -> Measurement:
+        return measure(self.labels, self.query, epsilon=epsilon, rng=key)
+
+
+# ---------------------------------------------------------------------------------------------- what a prior answers
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Beliefs:
+    """Beliefs about labels, to be read batch by batch.
+
+    Where examples share rows, `rows` are those (C, K) and `reader` reads which one each example has; otherwise `rows` is
+    None and `reader` reads a row for each, (m, K). `guarantee` is what it cost to learn them (None: nothing), `seeded`
+    whether noise in them came from a seed, `stage` the stage of a slice of rows where labels are drawn in stages. It may
+    travel: it holds no key and no exact count.
+    """
+
+    reader: Reader
+    rows: Floats | None = None
+    guarantee: Guarantee | None = None
+    seeded: bool = False
+    description: str = ""
+    stage: Callable[[slice], Any] | None = None
+
+    def for_rows(self, batch: Any, rows: slice) -> Floats:
+        """Return the (m, K) beliefs about a batch, whose rows have these positions."""
+        found = self.reader.read(batch, rows)
+        answer: Floats = found if self.rows is None else self.rows[found]
+        return answer
+
+    def table(self, n_examples: int) -> PriorTable:
+        """Return the beliefs about examples in memory."""
+        found = self.reader.read(None, slice(0, n_examples))
+        return PriorTable(
+            rows=found if self.rows is None else self.rows,
+            index=np.arange(len(found)) if self.rows is None else found,
+            guarantee=self.guarantee,
+            seeded=self.seeded,
+            description=self.description,
+        )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PriorTable:
-    """Beliefs about the labels of n examples: rows of class probabilities, and the row of each example.
+    """Beliefs about the labels of n examples in memory: rows of class probabilities, and the row of each example.
 
     `guarantee` is what it cost to learn them (None: nothing), `seeded` whether noise in them came from a seed, and
     `description` says in words where they come from.
@@ -57,75 +380,9 @@ class PriorTable:
 
 #: (name, how to measure it) -> the table, measured now or kept from a run that was stopped
 Kept = Callable[[str, Callable[[], PriorTable]], PriorTable]
-#: What a prior that costs nothing stands on.
-DID_NOT_SEE = "the prior did not see these labels"
 
 
-class Prior(abc.ABC):
-    """A source of beliefs about labels.
-
-    `sees_labels` says whether `table` measures the labels (then the ledger is charged before it runs), `raw_features`
-    whether it is given the features as the user has them, or as a pipeline's transformers make them.
-    """
-
-    sees_labels: ClassVar[bool] = True
-    raw_features: ClassVar[bool] = False
-
-    @abc.abstractmethod
-    def cost(self, budget: float, *, n_examples: int, n_classes: int) -> float:
-        """Return how much of the epsilon `budget` this source spends on the same labels; 0 if it sees none of them."""
-
-    def promise(self, budget: float, *, n_examples: int, n_classes: int) -> Guarantee:
-        """Return what the beliefs cost, with the trust and the assumptions that they need; a curator's, unless told."""
-        spent = self.cost(budget, n_examples=n_examples, n_classes=n_classes)
-        return Guarantee.pure(spent, trust=Trust.CURATOR if spent else Trust.NO_ONE)
-
-    def alone(self) -> Prior:
-        """Return this source for a learner that releases no label: it may spend the whole budget. By default, itself."""
-        return self
-
-    def journaled(self, kept: Kept) -> Prior:
-        """Return this source with a memory for what it measures on its way to the table. By default there is nothing."""
-        return self
-
-    def prepared(self, X: Any, *, budget: float, n_examples: int, n_classes: int) -> Prior:
-        """Return this source with the work done that needs no label, so that it fails, if it must, before it is charged.
-
-        What it costs is the same. By default there is nothing to prepare.
-        """
-        return self
-
-    @abc.abstractmethod
-    def table(self, X: Any, labels: SensitiveLabels, *, budget: float, key: NoiseKey) -> PriorTable:
-        """Return the beliefs, spending on the labels what `cost` says of the whole `budget`."""
-
-
-def one_row(row: Floats, n: int, description: str) -> PriorTable:
-    """Return the same belief for all examples."""
-    return PriorTable(rows=row[None, :], index=np.zeros(n, np.int64), description=description)
-
-
-def own_rows(rows: Floats, description: str, guarantee: Guarantee | None = None) -> PriorTable:
-    """Return a belief for each example."""
-    return PriorTable(rows=rows, index=np.arange(len(rows)), guarantee=guarantee, description=description)
-
-
-def flat_features(X: Any, *, n_components: int | None, random_state: int) -> Any:
-    """Return a row per example to cluster: views averaged, images flattened, and the first principal components.
-
-    Features (n, views, d) are averaged over the views; (n, ...) of more axes are images and are flattened. Where there
-    are no more than `n_components` columns, or it is None, or the features are sparse, they stay as they are.
-    """
-    rows = X
-    if isinstance(X, np.ndarray) and X.ndim > 2:
-        rows = X.mean(axis=1) if X.ndim == 3 else X.reshape(len(X), -1)
-    if n_components is None or not isinstance(rows, np.ndarray) or rows.shape[1] <= n_components:
-        return rows
-    from sklearn.decomposition import PCA
-
-    count = check_integer("ClusterPrior", "n_components", n_components, least=1)
-    rank = min(count, *rows.shape)
-    return PCA(rank, svd_solver="randomized", random_state=random_state).fit_transform(rows)
+# ------------------------------------------------------------------------------------------- priors that cost nothing
 
 
 @dataclass(frozen=True)
@@ -134,13 +391,21 @@ class UniformPrior(Prior):
 
     sees_labels: ClassVar[bool] = False
 
+    @property
+    def description(self) -> str:
+        """Uniform."""
+        return "a uniform prior"
+
     def cost(self, budget: float, *, n_examples: int, n_classes: int) -> float:
         """Nothing."""
         return 0.0
 
-    def table(self, X: Any, labels: SensitiveLabels, *, budget: float, key: NoiseKey) -> PriorTable:
+    def beliefs(
+        self, examples: Examples, *, budget: float, key: NoiseKey, response: Mechanism | None = None
+    ) -> Beliefs:
         """Return one uniform row."""
-        return one_row(np.full(labels.n_classes, 1.0 / labels.n_classes), len(labels), "uniform")
+        row = np.full((1, examples.n_classes), 1.0 / examples.n_classes)
+        return Beliefs(rows=row, reader=Reader(read=_row_zero), description=self.description)
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,9 +414,11 @@ class PublicPrior(Prior):
 
     Parameters
     ----------
-    source : array of shape (K,) or (n, K), a fitted model with `predict_proba`, or a list of column names
+    source : array of shape (K,), (n, K) or (C, K), a fitted model with `predict_proba`, or a list of column names
         Class probabilities, in the order of the classes. A model's columns are matched to the classes by its
         `classes_`; classes it does not know get probability 0.
+    groups : array of shape (n,) or name of a column, optional
+        For a source of shape (C, K): which of its rows each example has. The rows go by the sorted values of a column.
 
     Guarantee
     ---------
@@ -159,8 +426,27 @@ class PublicPrior(Prior):
     """
 
     source: Any = field(repr=False)
+    groups: Any = field(default=None, kw_only=True, repr=False)
     sees_labels: ClassVar[bool] = False
     raw_features: ClassVar[bool] = True
+    _found: Beliefs | None = field(default=None, kw_only=True, repr=False)
+
+    @property
+    def description(self) -> str:
+        """The model, the columns or the table."""
+        if hasattr(self.source, "predict_proba"):
+            return f"a {type(self.source).__name__}'s predictions"
+        return f"columns {', '.join(self.source)}" if self._names_columns else "a public table"
+
+    @property
+    def grouping(self) -> Grouping | None:
+        """The groups of a (C, K) source."""
+        reader = None if self._found is None else self._found.reader
+        return reader if isinstance(reader, Grouping) else None
+
+    @property
+    def _names_columns(self) -> bool:
+        return isinstance(self.source, (list, tuple)) and all(isinstance(name, str) for name in self.source)
 
     def cost(self, budget: float, *, n_examples: int, n_classes: int) -> float:
         """Nothing."""
@@ -170,19 +456,62 @@ class PublicPrior(Prior):
         """Nothing, on the assumption that the source did not see these labels."""
         return Guarantee.pure(0.0, assumptions=(DID_NOT_SEE,))
 
-    def table(self, X: Any, labels: SensitiveLabels, *, budget: float, key: NoiseKey) -> PriorTable:
-        """Return the public beliefs."""
+    def prepare(self, examples: Examples, *, budget: float) -> PublicPrior:
+        """Return the prior with its beliefs found, and every row of a table or of columns checked."""
+        if self._found is not None:
+            return self
         if hasattr(self.source, "predict_proba"):
-            rows, words = model_probabilities(self.source, X, labels.classes), "a public model"
-        elif isinstance(self.source, (list, tuple)) and all(isinstance(name, str) for name in self.source):
-            rows, words = _columns(X, self.source), "public columns"
+            found = Beliefs(reader=examples.read_model(self.source), description=self.description)
+        elif self._names_columns:
+            found = self._from_columns(examples)
         else:
-            rows, words = np.atleast_2d(np.asarray(self.source)), "a public table"
-        rows = check_probability_rows("PublicPrior", "source", rows)
-        if rows.shape[1] != labels.n_classes or len(rows) not in (1, len(labels)):
-            must = f"be ({labels.n_classes},) or ({len(labels)}, {labels.n_classes})"
-            raise invalid("PublicPrior", "source", must, got=Described(f"shape {rows.shape}"))
-        return one_row(rows[0], len(labels), words) if len(rows) == 1 else own_rows(rows, words)
+            found = self._from_table(examples)
+        return replace(self, _found=found)
+
+    def beliefs(
+        self, examples: Examples, *, budget: float, key: NoiseKey, response: Mechanism | None = None
+    ) -> Beliefs:
+        """Return the public beliefs."""
+        ready = self.prepare(examples, budget=budget)
+        assert ready._found is not None  # noqa: SLF001 - its own
+        return ready._found  # noqa: SLF001
+
+    def _from_columns(self, examples: Examples) -> Beliefs:
+        reader = examples.read_columns(self.source)
+        if len(set(self.source)) != examples.n_classes or len(self.source) != examples.n_classes:
+            got = Described(f"{len(set(self.source))} different columns for {examples.n_classes} classes")
+            fix = "Name one column per class, in the order of the classes."
+            raise invalid("PublicPrior", "source", "have one column per class", got=got, fix=fix)
+        examples.collect(reader, _check_source, _join_nothing)
+        return Beliefs(reader=reader, description=self.description)
+
+    def _from_table(self, examples: Examples) -> Beliefs:
+        rows = check_probability_rows("PublicPrior", "source", np.atleast_2d(np.asarray(self.source)))
+        n, size = len(examples), examples.n_classes
+        if self.groups is not None:
+            from labeldp.priors.cluster import group_examples
+
+            grouping = group_examples(examples, self.groups, budget=0.0)
+            self._check_shape(rows, (grouping.n_groups,), size)
+            return Beliefs(rows=rows, reader=grouping, description=self.description)
+        self._check_shape(rows, (1, n), size)
+        if len(rows) == 1:
+            return Beliefs(rows=rows, reader=Reader(read=_row_zero), description=self.description)
+        return Beliefs(reader=Reader.of_array(rows), description=self.description)
+
+    def _check_shape(self, rows: Floats, lengths: tuple[int, ...], n_classes: int) -> None:
+        if rows.shape[1] != n_classes or len(rows) not in lengths:
+            shapes = [f"({n_classes},)" if length == 1 else f"({length}, {n_classes})" for length in lengths]
+            got = Described(f"shape {rows.shape}")
+            raise invalid("PublicPrior", "source", f"be {' or '.join(shapes)}", got=got)
+
+
+def _check_source(rows: Floats, first: int) -> None:
+    check_probability_rows("PublicPrior", "source", rows, first_row=first)
+
+
+def _join_nothing(one: None, other: None) -> None:
+    """Join the results of checks, which have none."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -211,6 +540,11 @@ class ModelPrior(Prior):
     temperature: float = field(default=1.0, kw_only=True)
     guarantee: Guarantee | None = field(default=None, kw_only=True)
 
+    @property
+    def description(self) -> str:
+        """The model and its temperature."""
+        return f"a {type(self.model).__name__}'s predictions at temperature {self.temperature:g}"
+
     def cost(self, budget: float, *, n_examples: int, n_classes: int) -> float:
         """What the model's training spent on these labels, already."""
         spent = 0.0 if self.guarantee is None else self.guarantee.epsilon()
@@ -224,10 +558,18 @@ class ModelPrior(Prior):
         self.cost(budget, n_examples=n_examples, n_classes=n_classes)
         return Guarantee.pure(0.0, assumptions=(DID_NOT_SEE,)) if self.guarantee is None else self.guarantee
 
-    def table(self, X: Any, labels: SensitiveLabels, *, budget: float, key: NoiseKey) -> PriorTable:
+    def beliefs(
+        self, examples: Examples, *, budget: float, key: NoiseKey, response: Mechanism | None = None
+    ) -> Beliefs:
         """Return the model's tempered predictions."""
-        rows = tempered(model_probabilities(self.model, X, labels.classes), self.temperature)
-        return own_rows(rows, f"a model at temperature {self.temperature:g}", self.guarantee)
+        check_positive("prior", "temperature", self.temperature)
+        predicted = examples.read_model(self.model)
+        read = functools.partial(_read_tempered, predicted.read, self.temperature)
+        return Beliefs(reader=replace(predicted, read=read), guarantee=self.guarantee, description=self.description)
+
+
+def _read_tempered(read: Callable[[Any, slice], Floats], temperature: float, batch: Any, rows: slice) -> Floats:
+    return tempered(read(batch, rows), temperature)
 
 
 def tempered(probabilities: Floats, temperature: float) -> Floats:
@@ -257,16 +599,64 @@ def model_probabilities(model: Any, X: Any, classes: Sequence[Any]) -> Floats:
     return rows
 
 
-def _columns(X: Any, names: Sequence[str]) -> Floats:
+def chunk_probabilities(model: Any, rows: Float64s, classes: Sequence[Any]) -> Floats:
+    """Return a model's class probabilities, computed `CHUNK_ROWS` rows at a time by one thread.
+
+    The same row of the same chunk then has the same probabilities on every machine, to the last bit.
+    """
+    chunks = [rows[start : start + CHUNK_ROWS] for start in range(0, len(rows), CHUNK_ROWS)]
+    with one_thread():
+        return np.concatenate([model_probabilities(model, chunk, classes) for chunk in chunks])
+
+
+def one_thread() -> Any:
+    """Return a context in which linear algebra has one thread: sums of a product may depend on how many share it.
+
+    A chunk is too small to share: threads that wait for each other cost fifteen times the work on a busy core.
+    """
+    return _thread_controller().limit(limits=1)
+
+
+@functools.cache
+def _thread_controller() -> Any:
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
+
+
+def flat_features(X: Any, *, n_components: int | None, random_state: int) -> Any:
+    """Return a row per example to cluster: views averaged, images flattened, and the first principal components.
+
+    Features (n, views, d) are averaged over the views; (n, ...) of more axes are images and are flattened. Where there
+    are no more than `n_components` columns, or it is None, or the features are sparse, they stay as they are. k-means in
+    the first hundred or so components of half-whitened image features found purer clusters than in all of them, at a
+    fifth of the time.
+
+    >>> flat_features(np.ones((5, 2, 3)), n_components=None, random_state=0).shape
+    (5, 3)
+    """
+    rows = X
+    if isinstance(X, np.ndarray) and X.ndim > 2:
+        rows = X.mean(axis=1) if X.ndim == 3 else X.reshape(len(X), -1)
+    if n_components is None or not isinstance(rows, np.ndarray) or rows.shape[1] <= n_components:
+        return rows
+    from sklearn.decomposition import PCA
+
+    count = check_integer("ClusterPrior", "n_components", n_components, least=1)
+    rank = min(count, *rows.shape)
+    return PCA(rank, svd_solver="randomized", random_state=random_state).fit_transform(rows)
+
+
+def _named_columns(X: Any, names: Sequence[str]) -> Floats:
     """Return named columns of a data frame or table as a matrix."""
+    return np.column_stack([np.asarray(column, dtype=np.float64) for column in _columns_of(X, names)])
+
+
+def _columns_of(X: Any, names: Sequence[str]) -> list[Any]:
+    """Return named columns of a data frame or table; one that is not there is answered with the ones like it."""
     available = list(getattr(X, "columns", [])) if not hasattr(X, "column_names") else list(X.column_names)
     for name in names:
         if name not in available:
-            raise invalid(
-                "PublicPrior",
-                "source",
-                "name columns of the features",
-                got=name,
-                fix=nearest(name, map(str, available)),
-            )
-    return np.column_stack([np.asarray(X[name], dtype=np.float64) for name in names])
+            fix = nearest(name, map(str, available))
+            raise invalid("PublicPrior", "source", "name columns of the features", got=name, fix=fix)
+    return [X[name] for name in names]

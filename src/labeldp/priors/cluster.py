@@ -1,6 +1,7 @@
-r"""`ClusterPrior`: beliefs from a noisy histogram of labels in each cluster of the features.
+r"""`ClusterPrior`: beliefs from a noisy histogram of labels in each cluster of the features, and the clusters themselves.
 
-Clusters of the features for `ClusterRR` and `ClusterPrior`: found without labels, none of them too small.
+`cluster_features` finds clusters for `ClusterRR` and `ClusterPrior` without labels, none of them too small, and
+`heterogeneity` says how much a cluster's label distribution leaves open.
 
 >>> import numpy as np
 >>> X = np.array([[0.0], [0.1], [0.2], [9.0], [9.1], [9.2], [30.0]])
@@ -11,7 +12,8 @@ Clusters of the features for `ClusterRR` and `ClusterPrior`: found without label
 True
 
 References: Esfandiari, Mirrokni, Syed, Vassilvitskii, "Label differential privacy via clustering" (2022), Definition 1
-(heterogeneity). Sculley, "Web-scale k-means clustering" (2010).
+(heterogeneity). Ghazi et al., "Deep learning with label differential privacy" (2021), Algorithm 4 (noisy histograms).
+Sculley, "Web-scale k-means clustering" (2010).
 
 Design notes. Nothing here takes labels but `public_heterogeneity`, whose argument says that they are public. Sizes are
 functions of the features, so showing them costs nothing. A centroid is the mean of a cluster's rows, whatever the
@@ -29,9 +31,9 @@ import numpy.typing as npt
 
 from labeldp.arrays import Float64s, Int64s, Ints
 from labeldp.errors import Described, invalid
-from labeldp.priors.base import Prior, PriorTable, flat_features
+from labeldp.mechanisms import Mechanism
+from labeldp.priors.base import Beliefs, Counts, Examples, Grouping, Prior
 from labeldp.random import NoiseKey
-from labeldp.release import LabelCounts, SensitiveLabels, measure
 from labeldp.release.measurement import check_groups, shares
 from labeldp.validate import check_epsilon, check_integer, check_probability_rows, check_real
 
@@ -52,16 +54,17 @@ class ClusterPrior(Prior):
     ----------
     n_clusters : int, optional
         Clusters of MiniBatchKMeans. By default sized to the budget: about 50 / epsilon examples each, at most 1000.
-    groups : integer array of shape (n,), optional
-        The user's own cluster of each example, 0 .. C-1, instead.
+    groups : integer array of shape (n,) or name of a column, optional
+        The user's own cluster of each example instead: numbers 0 .. C-1, or a public column of whole numbers or text,
+        whose sorted values are the clusters.
     epsilon : float, optional
         epsilon_p, what the histogram spends. By default 25 / (mean cluster size), between a twentieth (of at most 1) and
         half of the budget.
     n_components : int, optional
         Cluster on this many principal components of features that have more; by default on the features as they are.
-        Views of an example (a third axis) are averaged first.
+        Views of an example (a third axis) are averaged first. In memory only.
     full_steps : int
-        Steps of k-means over all rows after MiniBatchKMeans: tighter clusters for some seconds more.
+        Steps of k-means over all rows after MiniBatchKMeans: tighter clusters for some seconds more. In memory only.
     shrink : float
         Take this many noise scales (2 / epsilon_p) off each noisy count before it is clipped, and add half a count to
         all: what is left of pure noise no longer looks like a class. Post-processing; 0 is Algorithm 4.
@@ -74,6 +77,11 @@ class ClusterPrior(Prior):
     ---------
     Pure epsilon_p when one label is replaced, in sequence with whatever uses the prior on the same labels. The counts
     are taken by a curator who sees the labels: the guarantee says that she is trusted.
+
+    Edge cases
+    ----------
+    In memory k-means sees all rows; on a table it is fitted to a sample of the numeric columns, standardised. A column's
+    name has no cost before `prepare`: how many groups there are is not known then, unless `epsilon` is given.
     """
 
     n_clusters: int | None = None
@@ -84,6 +92,19 @@ class ClusterPrior(Prior):
     shrink: float = 0.0
     whole_budget: bool = False
     random_state: int = field(default=0)
+    _grouping: Grouping | None = field(default=None, repr=False)
+    #: What was counted in `prepare`, and whose labels.
+    _counted: tuple[Examples, Counts] | None = field(default=None, repr=False)
+
+    @property
+    def grouping(self) -> Grouping | None:
+        """The clusters, once they are found."""
+        return self._grouping
+
+    @property
+    def description(self) -> str:
+        """The groups in which labels are counted."""
+        return f"noisy histograms {'of clusters' if self._grouping is None else self._grouping.words}"
 
     def cost(self, budget: float, *, n_examples: int, n_classes: int) -> float:
         """epsilon_p: as given, or 25 / (mean cluster size), but between a twentieth and half of `budget`."""
@@ -107,46 +128,66 @@ class ClusterPrior(Prior):
         """Return this prior with the whole budget, unless it was told its epsilon."""
         return self if self.epsilon is not None else replace(self, whole_budget=True)
 
-    def prepared(self, X: Any, *, budget: float, n_examples: int, n_classes: int) -> ClusterPrior:
-        """Return the prior with its clusters found and its cost settled."""
-        spent = self.cost(budget, n_examples=n_examples, n_classes=n_classes)
-        told = None if self.whole_budget else spent
-        return replace(self, groups=self._clusters(X, n_examples, budget), n_clusters=None, epsilon=told)
+    def group(self, examples: Examples, *, budget: float) -> Grouping:
+        """Return the clusters by themselves: of the user, of a column, or of k-means. No label is looked at."""
+        if self._grouping is not None:
+            return self._grouping
+        if self.groups is not None:
+            return group_examples(examples, self.groups, budget=budget)
+        steps = check_integer("ClusterPrior", "full_steps", self.full_steps, least=0)
+        return examples.group_clusters(
+            self.count(budget, len(examples)),
+            random_state=self.random_state,
+            full_steps=steps,
+            n_components=self.n_components,
+        )
 
-    def table(self, X: Any, labels: SensitiveLabels, *, budget: float, key: NoiseKey) -> PriorTable:
-        """Measure the histograms and turn them into shares."""
-        spent = self.cost(budget, n_examples=len(labels), n_classes=labels.n_classes)
-        index = self._clusters(X, len(labels), budget)
-        n_groups = int(index.max()) + 1
-        query = LabelCounts(groups=index, n_groups=n_groups)
-        measured = measure(labels, query, epsilon=spent, rng=key.child("cluster prior"))
-        return PriorTable(
-            rows=shares(self._shrunk(measured.value, spent)),
-            index=index,
+    def prepare(self, examples: Examples, *, budget: float) -> ClusterPrior:
+        """Return the prior with its clusters found, its cost settled, and labels counted behind the door."""
+        if self._counted is not None and self._counted[0] is examples:
+            return self
+        grouping = self.group(examples, budget=budget)
+        found = replace(self, _grouping=grouping)
+        spent = found.cost(budget, n_examples=len(examples), n_classes=examples.n_classes)
+        told = None if self.whole_budget else spent
+        return replace(found, epsilon=told, _counted=(examples, examples.count(grouping)))
+
+    def beliefs(
+        self, examples: Examples, *, budget: float, key: NoiseKey, response: Mechanism | None = None
+    ) -> Beliefs:
+        """Draw the noise of the counts and turn them into shares."""
+        ready = self.prepare(examples, budget=budget)
+        grouping, counted = ready._grouping, ready._counted  # noqa: SLF001 - its own
+        assert grouping is not None
+        assert counted is not None
+        spent = ready.cost(budget, n_examples=len(examples), n_classes=examples.n_classes)
+        measured = counted[1].release(epsilon=spent, key=key.child("cluster prior"))
+        return Beliefs(
+            rows=shares(self._shrink(measured.value, spent)),
+            reader=grouping,
             guarantee=measured.guarantee.named("cluster histogram"),
             seeded=measured.seeded,
-            description=f"noisy histograms of {n_groups} clusters at epsilon {spent:.4g}",
+            description=f"{ready.description} at epsilon {spent:.4g}",
         )
 
     def count(self, budget: float, n_examples: int) -> int:
         """Return the number of clusters: as given, or about 50 / budget examples each, at most `MOST_CLUSTERS`."""
+        if self._grouping is not None:
+            return self._grouping.n_groups
+        if isinstance(self.groups, str):
+            if self.epsilon is not None:
+                return 1  # the number of groups is asked for to find the cost, which was given
+            fix = "Give it an epsilon, or an array of cluster numbers: a column is counted when the prior is prepared."
+            raise invalid("ClusterPrior", "groups", "be counted before they have a cost", got=self.groups, fix=fix)
         if self.groups is not None:
-            return int(self._given(n_examples).max()) + 1
+            return int(check_one_each(self.groups, n_examples).max()) + 1
         if self.n_clusters is not None:
             fix = "There are no more rows than that."
             return check_integer("ClusterPrior", "n_clusters", self.n_clusters, least=1, most=n_examples, fix=fix)
         wanted = round(n_examples * min(budget, 10.0) / (2 * EPSILON_TIMES_SIZE))
         return min(n_examples, max(2, min(wanted, MOST_CLUSTERS, n_examples // 2)))
 
-    def _clusters(self, X: Any, n: int, budget: float) -> Ints:
-        if self.groups is None:
-            rows = flat_features(X, n_components=self.n_components, random_state=self.random_state)
-            steps = check_integer("ClusterPrior", "full_steps", self.full_steps, least=0)
-            count = self.count(budget, n)
-            return cluster(rows, n_clusters=count, random_state=self.random_state, full_steps=steps)
-        return self._given(n)
-
-    def _shrunk(self, counts: Ints, spent: float) -> npt.NDArray[Any]:
+    def _shrink(self, counts: Ints, spent: float) -> npt.NDArray[Any]:
         """Return max(count - shrink * scale, 0) + 1/2, or the counts as they are where nothing is to be taken off."""
         if check_real("ClusterPrior", "shrink", self.shrink) < 0:
             raise invalid("ClusterPrior", "shrink", "be >= 0", got=self.shrink)
@@ -155,13 +196,26 @@ class ClusterPrior(Prior):
         kept: npt.NDArray[Any] = np.maximum(counts - self.shrink * 2.0 / spent, 0.0) + 0.5
         return kept
 
-    def _given(self, n: int) -> Ints:
-        """Return the user's groups, checked: integers from 0, one per label."""
-        groups = check_groups("ClusterPrior", self.groups, None)
-        if len(groups) != n:
-            got = Described(f"{len(groups)} for {n} labels")
-            raise invalid("ClusterPrior", "groups", "have one entry per label", got=got)
-        return groups
+
+def group_examples(examples: Examples, groups: Any, *, budget: float) -> Grouping:
+    """Return the groups that were asked for: the name of a column, an array of group numbers, or a `ClusterPrior`'s.
+
+    Labels are not looked at. `budget` only sizes the clusters of a ClusterPrior that was not told how many.
+    """
+    if isinstance(groups, str):
+        return examples.group_column(groups)
+    if isinstance(groups, ClusterPrior):
+        return groups.group(examples, budget=budget)
+    return Grouping.of_groups(check_one_each(groups, len(examples)))
+
+
+def check_one_each(groups: Any, n: int) -> Int64s:
+    """Return the user's groups, checked: integers from 0, one per label."""
+    numbers = check_groups("ClusterPrior", groups, None)
+    if len(numbers) != n:
+        got = Described(f"{len(numbers)} for {n} labels")
+        raise invalid("ClusterPrior", "groups", "have one entry per label", got=got)
+    return numbers
 
 
 OWNER = "cluster_features"

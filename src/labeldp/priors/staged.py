@@ -1,46 +1,70 @@
-r"""`StagedClusterPrior`: noisy histograms one after the other, each on clusters of a better space.
+r"""Priors that learn in between: histograms one after the other (`StagedClusterPrior`), or labels drawn first (`LearnedPrior`).
 
-The first histogram counts labels in clusters of the features. A model is fitted on its beliefs, and the examples are
-clustered again in what that model makes of them: its hidden features, or where it has none its log-probabilities. Clusters
-there are purer, so the same noise says more. The second histogram corrects the model's beliefs p_i: with m_c the mean
-of p over cluster c and s_c the released shares,
+**StagedClusterPrior.** The first histogram counts labels in clusters of the features. A model is fitted on its beliefs, and
+the examples are clustered again in what that model makes of them: its hidden features, or where it has none its
+log-probabilities. Clusters there are purer, so the same noise says more. The second histogram corrects the model's beliefs
+p_i: with m_c the mean of p over cluster c and s_c the released shares,
 
     p_i[y]  <-  p_i[y] s_c[y] / m_c[y],   normalised,   c = the cluster of i,
 
 repeated a few times (iterative proportional fitting): the beliefs of a cluster then add up to what was released of it,
-and keep the model's opinion on who in the cluster is what.
-
-Clusters after the first depend on the labels only through earlier releases: post-processing. Each histogram is pure
-epsilon_p / T, in sequence epsilon_p.
+and keep the model's opinion on who in the cluster is what. Clusters after the first depend on the labels only through
+earlier releases: post-processing. Each histogram is pure epsilon_p / T, in sequence epsilon_p.
 
 >>> prior = StagedClusterPrior(None, histograms=2, epsilon=0.5)
 >>> prior.cost(1.0, n_examples=1000, n_classes=10)
 0.5
->>> fitted_shares(np.array([[0.5, 0.5], [0.9, 0.1]]), np.array([[0.4, 0.6]]), np.array([0, 0])).round(2).tolist()
+>>> fit_shares(np.array([[0.5, 0.5], [0.9, 0.1]]), np.array([[0.4, 0.6]]), np.array([0, 0])).round(2).tolist()
 [[0.17, 0.83], [0.64, 0.36]]
 
-References: Ghazi et al. 2021, Algorithm 4 (one histogram); Deming & Stephan 1940 (proportional fitting).
+**LearnedPrior.** Two stages in one release (LP-MST): the rows are split without looking at labels, the first part is
+released by randomized response, a model learns from it, and the second part is released on the model's predictions.
+The stage of a row is a keyed hash of its position, so any worker computes it by itself. The salt is derived from the key
+one way, and tells nothing of it; stages are released anyway.
 
-Design notes. The table that comes out has a row per example and travels with a release, so that a receiver starts from
-it and needs neither the clusters nor the models behind it. Models are trained here, on soft targets, by their
-`fit_targets`; nothing is known about them otherwise.
+>>> salt = stage_salt(NoiseKey.from_seed(1))
+>>> stages = stage_of(salt, 0, 8, first_share=0.5)
+>>> bool((stage_of(salt, 3, 5, first_share=0.5) == stages[3:]).all())
+True
+
+References: Ghazi et al., "Deep learning with label differential privacy" (2021), Algorithms 3 (LP-MST) and 4 (one histogram);
+Deming & Stephan 1940 (proportional fitting).
+
+Design notes. The table of a StagedClusterPrior has a row per example and travels with a release, so that a receiver starts
+from it and needs neither the clusters nor the models behind it. Models are trained here, on soft targets, by their
+`fit_targets`; nothing is known about them otherwise. A LearnedPrior draws the labels of the first stage once for training
+and again for the release, under the same noise: the same labels. `LabelPrivateClassifier(stages=2)` is the same idea for
+features in memory; it partitions by itself and takes no LearnedPrior.
 """
 
 from __future__ import annotations
 
+import copy
 import math
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from labeldp.arrays import Floats, Ints
-from labeldp.errors import PrivacyError, invalid
+from labeldp.errors import Described, PrivacyError, invalid
 from labeldp.guarantee import Guarantee, Trust
-from labeldp.priors.base import Kept, Prior, PriorTable, flat_features, model_probabilities
-from labeldp.priors.cluster import ClusterPrior
+from labeldp.mechanisms import Mechanism
+from labeldp.priors.base import (
+    ArrayExamples,
+    Beliefs,
+    Examples,
+    Kept,
+    Prior,
+    PriorTable,
+    Reader,
+    chunk_probabilities,
+    model_probabilities,
+    one_thread,
+)
+from labeldp.priors.cluster import ClusterPrior, cluster
 from labeldp.random import NoiseKey
 from labeldp.release import SensitiveLabels
 from labeldp.release.labels import equal_parts
@@ -113,12 +137,13 @@ class StagedClusterPrior(Prior):
         """Return this prior with the whole budget, unless it was told its epsilon."""
         return self if self.epsilon is not None else replace(self, whole_budget=True)
 
-    def journaled(self, kept: Kept) -> StagedClusterPrior:
+    def with_journal(self, kept: Kept) -> StagedClusterPrior:
         """Return this prior with a memory for each histogram: a label that was counted in it is not counted again."""
         return replace(self, _kept=kept)
 
-    def prepared(self, X: Any, *, budget: float, n_examples: int, n_classes: int) -> StagedClusterPrior:
-        """Return the prior with its first clusters found and its settings checked."""
+    def prepare(self, examples: Examples, *, budget: float) -> StagedClusterPrior:
+        """Return the prior with its first clusters found and its settings checked; it works in memory only."""
+        n_examples, n_classes = len(examples), examples.n_classes
         spent = self.cost(budget, n_examples=n_examples, n_classes=n_classes)
         if self.histograms > 1 and not hasattr(self.estimator, "fit_targets"):
             got, fix = (
@@ -126,36 +151,37 @@ class StagedClusterPrior(Prior):
                 "For example SoftmaxRegression() or labeldp.nn.NetClassifier('mlp').",
             )
             raise invalid(OWNER, "estimator", "have `fit_targets`", got=got, fix=fix)
-        return replace(self, _first=self._first_groups(X, n_examples, n_classes, spent))
-
-    def _first_groups(self, X: Any, n_examples: int, n_classes: int, spent: float) -> Ints:
-        rows = flat_features(X, n_components=self.n_components, random_state=self.random_state)
+        if not isinstance(examples, ArrayExamples):
+            fix = "Use ClusterPrior(n_clusters=...) for a table."
+            raise invalid(OWNER, "examples", "be in memory", got=Described("rows that come in batches"), fix=fix)
         count = cluster_count(spent / self.histograms, n_examples=n_examples, n_classes=n_classes)
-        return self._clusters(rows, count, spent)
+        grouping = examples.group_clusters(
+            count, random_state=self.random_state, full_steps=self.full_steps, n_components=self.n_components
+        )
+        return replace(self, _first=grouping.read(None, slice(0, n_examples)))
 
     def table(self, X: Any, labels: SensitiveLabels, *, budget: float, key: NoiseKey) -> PriorTable:
         """Count, believe, learn, and count again where the model has put the examples."""
         spent = self.cost(budget, n_examples=len(labels), n_classes=labels.n_classes)
         each = equal_parts(spent, self.histograms)
-        first = self._first if self._first is not None else self._first_groups(X, len(labels), labels.n_classes, spent)
-        counts = [self._remembered(0, first, labels, each, key)]
+        ready = self if self._first is not None else self.prepare(ArrayExamples(X, labels), budget=budget)
+        first = ready._first  # noqa: SLF001 - its own
+        counts = [self._recall(0, first, labels, each, key)]
         beliefs = counts[0].probabilities()
         for number in range(1, self.histograms):
             model = self._model(number).fit_targets(X, beliefs, classes=np.asarray(labels.classes))
-            groups = self._seen_by(model, X, labels, each)
-            counts.append(self._remembered(number, groups, labels, each, key))
-            beliefs = fitted_shares(model_probabilities(model, X, labels.classes), counts[-1].rows, counts[-1].index)
+            groups = self._cluster_hidden(model, X, labels, each)
+            counts.append(self._recall(number, groups, labels, each, key))
+            beliefs = fit_shares(model_probabilities(model, X, labels.classes), counts[-1].rows, counts[-1].index)
         return PriorTable(
             rows=beliefs,
             index=np.arange(len(labels)),
-            guarantee=_promised(counts, each=each, spent=spent),
+            guarantee=_promise(counts, each=each, spent=spent),
             seeded=any(count.seeded for count in counts),
             description=f"{self.histograms} noisy histograms at epsilon {each:.4g} each",
         )
 
-    def _remembered(
-        self, number: int, groups: Any, labels: SensitiveLabels, epsilon: float, key: NoiseKey
-    ) -> PriorTable:
+    def _recall(self, number: int, groups: Any, labels: SensitiveLabels, epsilon: float, key: NoiseKey) -> PriorTable:
         """Return a histogram, measured or remembered; a remembered one has its own clusters with it."""
         make = partial(self._histogram, groups, labels, epsilon, key.child("histogram", number))
         return make() if self._kept is None else self._kept(f"histogram-{number + 1}", make)
@@ -164,22 +190,15 @@ class StagedClusterPrior(Prior):
         source = ClusterPrior(groups=groups, epsilon=epsilon, shrink=self.shrink)
         return source.table(None, labels, budget=math.inf, key=key)
 
-    def _clusters(self, rows: Any, count: int, budget: float) -> Ints:
-        source = ClusterPrior(
-            n_clusters=count, random_state=self.random_state, full_steps=self.full_steps, whole_budget=True
-        )
-        groups: Ints = source.prepared(rows, budget=budget, n_examples=rows.shape[0], n_classes=2).groups
-        return groups
-
-    def _seen_by(self, model: Any, X: Any, labels: SensitiveLabels, epsilon: float) -> Ints:
+    def _cluster_hidden(self, model: Any, X: Any, labels: SensitiveLabels, epsilon: float) -> Ints:
         """Return clusters of the examples in the model's own space, half-whitened."""
         if hasattr(model, "hidden_features"):
             space = np.asarray(model.hidden_features(X), np.float64)
         else:
             space = np.log(np.maximum(model_probabilities(model, X, labels.classes), 1e-6))
-        rows = half_white(space, n_components=self.hidden_components)
+        rows = half_whiten(space, n_components=self.hidden_components)
         count = cluster_count(epsilon, n_examples=len(labels), n_classes=labels.n_classes)
-        return self._clusters(rows, count, epsilon)
+        return cluster(rows, n_clusters=count, random_state=self.random_state, full_steps=self.full_steps)
 
     def _model(self, number: int) -> Any:
         from sklearn.base import clone
@@ -203,7 +222,7 @@ def cluster_count(epsilon: float, *, n_examples: int, n_classes: int) -> int:
     return max(1, min(wanted, MOST_CLUSTERS, n_examples // 2))
 
 
-def fitted_shares(beliefs: Floats, shares: Floats, groups: Ints) -> Floats:
+def fit_shares(beliefs: Floats, shares: Floats, groups: Ints) -> Floats:
     """Return beliefs (n, K) moved, by proportional fitting, so that each group's mean comes to its share (C, K)."""
     fitted = np.array(beliefs, dtype=np.float64)
     sizes = np.bincount(groups, minlength=len(shares))[:, None]
@@ -215,7 +234,7 @@ def fitted_shares(beliefs: Floats, shares: Floats, groups: Ints) -> Floats:
     return fitted
 
 
-def half_white(space: npt.NDArray[np.float64], *, n_components: int) -> npt.NDArray[np.float32]:
+def half_whiten(space: npt.NDArray[np.float64], *, n_components: int) -> npt.NDArray[np.float32]:
     """Return the largest principal components, each divided by the fourth root of its variance."""
     centred = space - space.mean(axis=0)
     values, axes = np.linalg.eigh(centred.T @ centred / len(centred))
@@ -224,7 +243,7 @@ def half_white(space: npt.NDArray[np.float64], *, n_components: int) -> npt.NDAr
     return np.asarray((centred @ axes[:, top]) / damped**0.25, np.float32)
 
 
-def _promised(counts: list[PriorTable], *, each: float, spent: float) -> Guarantee:
+def _promise(counts: list[PriorTable], *, each: float, spent: float) -> Guarantee:
     """Return pure epsilon_p, after checking that no histogram spent more than its part."""
     assumptions: tuple[str, ...] = ()
     for count in counts:
@@ -233,3 +252,125 @@ def _promised(counts: list[PriorTable], *, each: float, spent: float) -> Guarant
         assumptions = count.guarantee.assumptions
     whole = Guarantee.pure(spent, trust=Trust.CURATOR).named("cluster histograms")
     return replace(whole, assumptions=assumptions)
+
+
+# ------------------------------------------------------------------------------------------------- labels drawn first
+
+#: Share of the first stage (Ghazi et al. 2021, supplement E, between epsilon 1 and 8: 0.8 to 0.6).
+FIRST_SHARE = 0.7
+
+
+@dataclass(frozen=True, eq=False)
+class LearnedPrior(Prior):
+    """What a learner makes of the labels of a first stage, which are drawn without a prior; nothing, for those themselves.
+
+    Parameters
+    ----------
+    learner : classifier with `partial_fit` and `predict_proba`
+        A copy of it learns, chunk after chunk, from the numeric features on one scale and the released labels.
+    first_share : float
+        The share of the rows in the first stage.
+
+    Guarantee
+    ---------
+    Costs nothing beyond the response. Each label is drawn once, by a channel that is epsilon-DP and depends on features and
+    on the released labels of *other* rows alone. Replacing one label of the first stage changes the law of that one output
+    by at most e^epsilon, and what follows is computed from it; one of the second stage changes its own output alone. Hence
+    epsilon in all, provided that the release is drawn under the same key and by the same mechanism: `privatize_table` does.
+
+    Edge cases
+    ----------
+    Without a `response` (in a learner) it is refused: the labels of the first stage would be drawn twice.
+    """
+
+    learner: Any
+    first_share: float = field(default=FIRST_SHARE, kw_only=True)
+    _features: Reader | None = field(default=None, kw_only=True, repr=False)
+    sees_labels: ClassVar[bool] = True
+    draws_labels: ClassVar[bool] = True
+
+    @property
+    def description(self) -> str:
+        """The learner, and that there are stages."""
+        return f"a {type(self.learner).__name__}'s predictions, in two stages"
+
+    def cost(self, budget: float, *, n_examples: int, n_classes: int) -> float:
+        """Nothing: each label is drawn once, and what is learned from it is post-processing."""
+        return 0.0
+
+    def prepare(self, examples: Examples, *, budget: float) -> LearnedPrior:
+        """Return the prior with the features chosen and their scale learned."""
+        if not (hasattr(self.learner, "partial_fit") and hasattr(self.learner, "predict_proba")):
+            fix = "For example SGDClassifier(loss='log_loss'), or GaussianNB()."
+            got = type(self.learner).__name__
+            raise invalid("LearnedPrior", "learner", "have `partial_fit` and `predict_proba`", got=got, fix=fix)
+        return replace(self, _features=examples.read_features("LearnedPrior"))
+
+    def beliefs(
+        self, examples: Examples, *, budget: float, key: NoiseKey, response: Mechanism | None = None
+    ) -> Beliefs:
+        """Train on the first stage as it is released, and believe in the second what was learned."""
+        if response is None:
+            fix = "LabelPrivateClassifier(stages=2) learns in stages itself; leave the prior out."
+            raise invalid("LearnedPrior", "response", "draw the labels of the first stage", got=None, fix=fix)
+        ready = self if self._features is not None else self.prepare(examples, budget=budget)
+        features = ready._features  # noqa: SLF001 - its own
+        assert features is not None
+        stage = _Stages(stage_salt(key), self.first_share)
+        read = _ReadSecond(self._train(examples, features, response, key, stage), features, stage, examples.classes)
+        reader = Reader(read=read, columns=features.columns, chunk=features.chunk)
+        return Beliefs(reader=reader, seeded=key.seeded, description=self.description, stage=stage)
+
+    def _train(self, examples: Examples, features: Reader, response: Mechanism, key: NoiseKey, stage: _Stages) -> Any:
+        """Fit a copy of the learner on the released labels of the first stage, chunk after chunk."""
+        model, names = copy.deepcopy(self.learner), np.asarray(examples.classes)
+
+        def answer(count: int) -> Any:
+            return response.channel(np.full((count, len(names)), 1.0 / len(names)), n_classes=len(names))
+
+        for matrix, rows, codes in examples.draw(features, answer, promise=response.guarantee, key=key):
+            first = stage(rows) == 0
+            if first.any():
+                with one_thread():
+                    model.partial_fit(matrix[first], names[codes[first]], classes=names)
+        return model
+
+
+@dataclass(frozen=True)
+class _Stages:
+    """The stage of the rows at some positions; it travels, and holds the salt, never the key."""
+
+    salt: bytes = field(repr=False)
+    first_share: float
+
+    def __call__(self, rows: slice) -> npt.NDArray[np.uint8]:
+        return stage_of(self.salt, rows.start, rows.stop - rows.start, first_share=self.first_share)
+
+
+@dataclass(frozen=True)
+class _ReadSecond:
+    """Reads uniform beliefs for rows of the first stage and a model's predictions for those of the second."""
+
+    model: Any
+    features: Reader
+    stage: _Stages
+    classes: tuple[Any, ...]
+
+    def __call__(self, batch: Any, rows: slice) -> Floats:
+        matrix = self.features.read(batch, rows)
+        beliefs = np.full((len(matrix), len(self.classes)), 1.0 / len(self.classes))
+        later = self.stage(rows) == 1
+        beliefs[later] = chunk_probabilities(self.model, matrix, self.classes)[later]
+        return beliefs
+
+
+def stage_salt(key: NoiseKey) -> bytes:
+    """Return the salt of a release's stages: a one-way function of its key."""
+    return key.child("stages").reveal()
+
+
+def stage_of(salt: bytes, start: int, count: int, *, first_share: float) -> npt.NDArray[np.uint8]:
+    """Return the stage, 0 or 1, of rows `start` .. by a keyed hash of their positions: AES in counter mode."""
+    words = NoiseKey(salt, seeded=True).words(start=start, count=count)[:, 0]
+    stages: npt.NDArray[np.uint8] = (words >= np.uint64(int(first_share * 2.0**64))).astype(np.uint8)
+    return stages

@@ -27,7 +27,7 @@ from labeldp.guarantee import Guarantee
 from labeldp.mechanisms import MeasuringMechanism, Mechanism
 from labeldp.random import NoiseKey, as_key, over_spans
 from labeldp.release.labels import Budget, SensitiveLabels, as_sensitive, codes_of
-from labeldp.release.measurement import Counter
+from labeldp.release.measurement import Counter, LabelCounts, measure
 from labeldp.release.release import Release
 from labeldp.validate import check_integer, code_dtype
 
@@ -81,7 +81,7 @@ def privatize(
         return _release_after_counts(boxed, mechanism, key, budget, prior=prior, groups=groups)
     channel = mechanism.channel(prior, groups=groups, n_classes=boxed.n_classes)
     _check_fit(channel, boxed)
-    _check_claim(mechanism, channel, claimed=mechanism.guarantee.epsilon())
+    check_claim(mechanism, channel, claimed=mechanism.guarantee.epsilon())
     guarantee = budget.state(mechanism.guarantee)
     entry = budget.charge(guarantee, mechanism=repr(mechanism))
     return _draw_release(boxed, mechanism, channel, guarantee, key, start=first, entry=entry)
@@ -98,12 +98,16 @@ def _release_after_counts(
 ) -> Release:
     """Release by a mechanism that asks for noisy counts first; the whole guarantee is charged before the first one."""
     guarantee, start = budget.state(mechanism.guarantee), budget.start
-    counter = Counter(boxed, mechanism, key, lambda: budget.charge(guarantee, mechanism=repr(mechanism)), start=start)
+
+    def count(query: LabelCounts, epsilon: float, child: NoiseKey) -> npt.NDArray[np.int64]:
+        return measure(boxed, query, epsilon=epsilon, rng=child).value
+
+    counter = Counter(count, mechanism, key, lambda: budget.charge(guarantee, mechanism=repr(mechanism)), start=start)
     channel = mechanism.measured_channel(
         counter, groups=groups, n_classes=boxed.n_classes, n_examples=len(boxed), prior=prior
     )
     _check_fit(channel, boxed)
-    _check_claim(mechanism, channel, claimed=mechanism.response_epsilon)
+    check_claim(mechanism, channel, claimed=mechanism.response_epsilon)
     entry = counter.settle()
     release = _draw_release(boxed, mechanism, channel, guarantee, key, start=start, entry=entry)
     if counter.shares is None:
@@ -171,8 +175,8 @@ def _check_fit(channel: FiniteChannel, labels: SensitiveLabels) -> None:
         raise invalid("privatize", name, "have one row per label", got=got)
 
 
-def _check_claim(mechanism: Mechanism, channel: FiniteChannel, *, claimed: float) -> None:
-    """Refuse a channel that reveals more than its mechanism claims for it."""
+def check_claim(mechanism: Mechanism, channel: FiniteChannel, *, claimed: float) -> None:
+    """Refuse a channel that reveals more than its mechanism claims for it, before anything is charged or drawn."""
     if not channel.epsilon <= claimed:
         raise PrivacyError(
             f"privatize: {mechanism!r} claims epsilon = {claimed!r}, but its channel has {channel.epsilon!r}."

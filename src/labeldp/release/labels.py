@@ -415,11 +415,15 @@ class Costly(Protocol):
 
 
 class Split(NamedTuple):
-    """A budget divided: what the prior spends, what the response to labels gets, and the promise of both together."""
+    """A budget divided: what the prior spends, what the response to labels gets, and the promise of both together.
+
+    `mechanism` is the one that was given, at the epsilon that is left for it.
+    """
 
     spent: float
     response: float
     promise: Guarantee
+    mechanism: Any = None
 
 
 class Shares(NamedTuple):
@@ -480,14 +484,29 @@ class Budget:
             promise = promise if text in promise.assumptions else promise.assuming(text)
         return promise
 
-    def split(self, epsilon: float, *, prior: Costly, response: bool = True) -> Split:
+    def split(
+        self,
+        epsilon: float,
+        *,
+        prior: Costly,
+        response: bool = True,
+        mechanism: Any = None,
+        same_noise: bool = False,
+    ) -> Split:
         """Divide epsilon between a prior and the response that it informs; they compose in sequence on the same labels.
 
         The prior says what it costs, and the response gets what is left. Without a response (no label is released) the
-        prior may take all of it.
+        prior may take all of it. With a `mechanism` the response is that mechanism at the epsilon that is left, and the
+        promise is its own, with its trust and its parts; otherwise the response is pure epsilon.
+
+        `same_noise` says that labels will be released under the key and by the mechanism that the prior draws them with.
+        A prior that draws labels (`draws_labels`, a LearnedPrior) is refused elsewhere: they would be drawn twice.
         """
         from labeldp.accounting import what_is_left
 
+        if getattr(prior, "draws_labels", False) and not same_noise:
+            fix = "It is for privatize_table; LabelPrivateClassifier(stages=2) learns in stages itself."
+            raise invalid(self.owner, "prior", "not draw labels itself", got=type(prior).__name__, fix=fix)
         before = prior.promise(epsilon, n_examples=len(self.labels), n_classes=self.labels.n_classes)
         spent = before.epsilon()
         if not response:
@@ -498,10 +517,25 @@ class Budget:
             fix = "Give it a larger epsilon or the prior a smaller one."
             raise invalid(self.owner, "epsilon", f"exceed the prior's cost {spent:g}", got=epsilon, fix=fix)
         left = what_is_left(epsilon, after=spent)
-        answer = Guarantee.pure(left).named("response")
+        if mechanism is not None:
+            mechanism = self.fit_mechanism(mechanism, left)
+        answer = Guarantee.pure(left).named("response") if mechanism is None else mechanism.guarantee
+        if spent > 0:
+            return Split(spent, left, self.state(before.named("prior").then(answer.named("response"))), mechanism)
         # A prior that costs nothing leaves its assumptions behind, and no part of the promise.
-        whole = before.named("prior").then(answer) if spent > 0 else replace(answer, assumptions=before.assumptions)
-        return Split(spent, left, self.state(whole))
+        assumptions = (*before.assumptions, *answer.assumptions)
+        return Split(spent, left, self.state(replace(answer, assumptions=assumptions)), mechanism)
+
+    def fit_mechanism(self, mechanism: Any, epsilon: float) -> Any:
+        """Return a mechanism that promises no more than epsilon: itself if that is its own, or itself at that epsilon."""
+        own = mechanism.guarantee.epsilon()
+        fitted = mechanism if own == epsilon else mechanism.with_epsilon(epsilon)
+        if not fitted.guarantee.epsilon() <= epsilon:
+            raise PrivacyError(
+                f"{self.owner}: {fitted!r} promises epsilon = {fitted.guarantee.epsilon()!r}, and {epsilon!r} is left "
+                "for it. Nothing was drawn. Fix its `with_epsilon` or its `guarantee`."
+            )
+        return fitted
 
     def take_share(self, epsilon: float, *, share: float) -> tuple[float, float]:
         """Divide epsilon in two parts that compose in sequence: a share in [0, 1] of it, and what is left.

@@ -325,19 +325,20 @@ class Counter:
     """Answers a mechanism's questions for noisy counts; the first answer charges the whole release, each has its price.
 
     The prices and the mechanism's `response_epsilon` may not add up to more than its guarantee: they are added exactly,
-    and the door refuses before anything is counted. `pay` is called once, before the first draw.
+    and the door refuses before anything is counted. `pay` is called once, before the first draw. `count(query, epsilon,
+    key)` answers a `LabelCounts` with noisy counts: `measure` for labels in memory, `StreamedCounts` for those of a table.
     """
 
     def __init__(
         self,
-        labels: SensitiveLabels,
+        count: Callable[[LabelCounts, float, NoiseKey], npt.NDArray[np.int64]],
         mechanism: MeasuringMechanism,
         key: NoiseKey,
         pay: Callable[[], int | None],
         *,
         start: int,
     ) -> None:
-        self._labels, self._mechanism, self._key, self._pay, self._start = labels, mechanism, key, pay, start
+        self._count, self._mechanism, self._key, self._pay, self._start = count, mechanism, key, pay, start
         self._prices: list[float] = []
         self._paid = False
         self._entry: int | None = None
@@ -352,7 +353,7 @@ class Counter:
         self.settle()
         # The noise belongs to this question about these rows: another piece of a data set must not repeat it.
         key = self._key.child("counts", self._start, len(self._prices))
-        self.counts = measure(self._labels, query, epsilon=epsilon, rng=key).value
+        self.counts = self._count(query, epsilon, key)
         self.groups = query.groups
         return self.counts
 

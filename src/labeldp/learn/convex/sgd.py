@@ -53,7 +53,7 @@ from labeldp.errors import invalid
 from labeldp.learn.convex.base import ConvexClassifier
 from labeldp.learn.convex.losses import Loss, choose_loss, one_hot
 from labeldp.mechanisms import Mechanism, RandomizedResponse, RRWithPrior
-from labeldp.priors import Prior
+from labeldp.priors import ArrayExamples, Prior
 from labeldp.random import NoiseKey, as_key
 from labeldp.release import Release, SensitiveLabels, privatize
 from labeldp.release.labels import Budget
@@ -156,9 +156,10 @@ class LPRRSGD(ConvexClassifier):
             mechanism: Mechanism = RandomizedResponse(epsilon=epsilon, n_classes=labels.n_classes)
             return privatize(labels, mechanism, rng=key, ledger=self.ledger)
         budget = Budget(owner="LPRRSGD", labels=labels, ledger=self.ledger, seeded=key.seeded)
-        split = budget.split(epsilon, prior=self.prior)
+        prior = self.prior.prepare(ArrayExamples(X, labels), budget=epsilon)  # may fail: before the charge
+        split = budget.split(epsilon, prior=prior)
         entry = budget.charge(split.promise, mechanism=f"LPRRSGD, {self.prior!r}")
-        table = self.prior.table(X, labels, budget=epsilon, key=key)
+        table = prior.table(X, labels, budget=epsilon, key=key)
         budget.check_spent(table.guarantee, epsilon=split.spent)
         release = privatize(labels, RRWithPrior(split.response), prior=table.probabilities(), rng=key)
         return replace(release, guarantee=split.promise, ledger_entry=entry)
