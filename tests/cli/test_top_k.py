@@ -51,7 +51,16 @@ def test_every_method_charges_what_it_promises(run_json, tables, method, neighbo
     # The rehearsal on empty counts promised what the run itself promises.
     assert entry["guarantee"] == facts["guarantee"]["text"]
     assert (entry["id"], entry["seeded"], entry["label_set"]) == (facts["ledger_entry"], True, "counts.csv:name")
+    assert entry["mechanism"] == f"top-k({method}, k = 2, {neighbours})"
+    assert entry["rows"] == len(COUNTS)  # the list of items is public
     assert facts["ordered"] == (method in ("exponential", "limited-domain"))
+
+
+def test_the_ledger_is_not_told_of_items_that_are_private(run_json, tables):
+    facts = run_json(f"{STABLE} --k-max 3 --ledger l --budget 3 --budget-delta 1e-5")
+    [entry] = run_json("ledger l")["entries"]
+    assert (entry["rows"], entry["mechanism"]) == (0, "top-k(stable, k = chosen, add_remove)")
+    assert entry["guarantee"] == facts["guarantee"]["text"]
 
 
 def test_exponential_can_be_pure(run_json, tables):

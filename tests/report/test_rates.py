@@ -9,11 +9,10 @@ import pytest
 
 import labeldp
 from labeldp.channel import Channel, MatrixChannel
-from labeldp.guarantee import Guarantee, best_guess
+from labeldp.guarantee import Guarantee
 from labeldp.release import Release
 from labeldp.report import rates as rates_module
 from labeldp.report.rates import accuracy_against_epsilon, evenly_spaced, rates, representatives
-from labeldp.report.words import largest_belief, right_guesses
 
 N, K = 60, 4
 #: Sums of some hundred doubles of size 1, in another order.
@@ -118,23 +117,3 @@ def test_lines_within_candidate_sets():
     at = line.x.index(2.0)
     E = math.exp(2.0)
     assert line.y[at] == pytest.approx(100 * np.mean(E / (E + sets.sizes - 1.0)), rel=1e-9)
-
-
-@pytest.mark.parametrize(("epsilon", "delta"), [(0.0, 0.0), (0.3, 0.0), (1.0, 1e-5), (2.0, 0.1), (math.inf, 0.0)])
-@pytest.mark.parametrize("prior", [0.01, 0.3, 0.5, 0.8])
-def test_right_guesses_are_the_best_of_all_tests(prior, epsilon, delta):
-    """A fine walk along the edge of the region of rates finds no better test, and one as good."""
-    E = math.exp(min(epsilon, 700.0))
-    f = np.linspace(0, 1, 20_001)
-    t = np.minimum(np.minimum(E * f + delta, 1 - (1 - f - delta) / E), 1.0)
-    best = float((prior * t + (1 - prior) * (1 - f)).max())
-    found = right_guesses(prior, epsilon, delta)
-    assert found >= best - CLOSE
-    assert found == pytest.approx(best, abs=2e-4 * min(E, 20.0))  # the walk's step times the slope of the edge
-
-
-def test_beliefs_follow_bayes():
-    for prior in (0.01, 0.5, 0.9):
-        E = math.exp(1.3)
-        assert largest_belief(prior, 1.3) == pytest.approx(prior * E / (prior * E + 1 - prior), rel=1e-14)
-    assert largest_belief(0.5, 1.3) == pytest.approx(best_guess(1.3), rel=1e-14)
