@@ -29,7 +29,7 @@ def exact_delta(epsilon, sigma, sensitivity):
 
 @pytest.mark.parametrize("epsilon", [0.0, 1e-3, 0.1, 1.0, 8.0, 60.0])
 @pytest.mark.parametrize("delta", [1e-12, 1e-5, 0.1])
-@pytest.mark.parametrize("sensitivity", [0.7, math.sqrt(2)])
+@pytest.mark.parametrize("sensitivity", [math.sqrt(2)])
 def test_sigma_is_the_least_from_above(epsilon, delta, sensitivity):
     sigma = analytic_gaussian_sigma(epsilon=epsilon, delta=delta, sensitivity=sensitivity)
     assert exact_delta(epsilon, sigma, sensitivity) <= delta
@@ -57,7 +57,7 @@ def test_there_and_back():
     assert gaussian_epsilon(1e-6, sigma=sigma, sensitivity=3.0) == pytest.approx(2.0, rel=1e-10)
 
 
-@settings(max_examples=25)
+@settings(max_examples=10)
 @given(st.floats(1e-3, 50), st.floats(1e-12, 0.5))
 def test_rho_is_the_largest_from_below(epsilon, delta):
     rho = zcdp_rho(epsilon=epsilon, delta=delta)
@@ -65,7 +65,7 @@ def test_rho_is_the_largest_from_below(epsilon, delta):
     assert Guarantee.zcdp(rho * (1 + 1e-6)).epsilon(delta) > epsilon  # the optimiser over orders is within 1e-9
 
 
-@settings(max_examples=15)  # each calibrates three times
+@settings(max_examples=6)  # each calibrates three times
 @given(st.floats(1e-2, 20), st.floats(1e-12, 0.1), st.floats(0.1, 100))
 def test_discrete_sigma_meets_its_budget(epsilon, delta, sensitivity):
     sigma = discrete_gaussian_sigma(epsilon=epsilon, delta=delta, sensitivity=sensitivity)

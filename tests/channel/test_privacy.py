@@ -14,7 +14,7 @@ from fractions import Fraction
 import mpmath  # type: ignore[import-untyped]
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
@@ -160,7 +160,8 @@ def test_the_integers_of_a_row_never_exceed_its_claim(row: Float64s, keep: float
     np.testing.assert_allclose(sampled, channel.matrix(), rtol=0, atol=5e-15 + 2.0**-62 / base[base > 0].min())
 
 
-@given(odds=st.floats(1e-12, 1e12), size=st.integers(2, 60))
+@given(odds=st.floats(1e-12, 1e12), size=st.integers(2, 20))
+@example(odds=1.5, size=60)
 def test_the_integers_of_a_candidate_set_never_exceed_its_odds(odds: float, size: int) -> None:
     h = int(thresholds.keep_thresholds(odds, np.array([size]), size)[size])
     shares = scaled_shares(size)

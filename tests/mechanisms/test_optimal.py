@@ -25,14 +25,14 @@ SKEWED = np.array([0.06, 0.11, 0.26, 0.35, 0.22])
     ("epsilon", "objective"),
     [
         (0.3, Accuracy()),
-        (1.0, MeanInformation(values=STARS, spread=0.6)),
-        (4.0, MeanInformation(values=STARS)),
-        (1.0, UnbiasedReport(values=STARS)),
+        (1.0, MeanInformation(values=(1, 2, 3), spread=0.6)),
+        (4.0, MeanInformation(values=(1, 2, 3))),
+        (1.0, UnbiasedReport(values=(1, 2, 3))),
     ],
     ids=["accuracy", "information", "information at a point", "unbiased"],
 )
 def test_conforms(epsilon, objective):
-    check_mechanism(OptimalResponse(epsilon, objective=objective))
+    check_mechanism(OptimalResponse(epsilon, objective=objective), n_classes=3)
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.5, 2.0, 8.0, math.inf])
@@ -90,7 +90,7 @@ def test_unbiased_report_against_the_dense_program(epsilon):
     values, prior = np.array([1.0, 2.0, 4.0]), np.array([0.5, 0.3, 0.2])
     objective = UnbiasedReport(values=values, n_reports=15)
     design = OptimalResponse(epsilon, objective=objective).design(prior)
-    exact = least_variance(prior, values, epsilon, objective._grid(math.exp(-epsilon)))
+    exact = least_variance(prior, values, epsilon, objective.report_grid(math.exp(-epsilon)))
     variance = prior @ (design.transition @ design.reports**2 - values**2)
     assert variance == pytest.approx(exact, rel=1e-6)  # the tolerance of two runs of the solver
     # Privacy moved the matrix by some 1e-15 and reports are below 100.
@@ -99,7 +99,7 @@ def test_unbiased_report_against_the_dense_program(epsilon):
 
 @pytest.mark.parametrize(("epsilon", "added"), [(1.0, 15.5), (2.0, 3.0), (4.0, 0.35)])
 def test_unbiased_report_on_five_stars(epsilon, added):
-    """Golden: shared/MECHANISMS.md section 11, which prints two digits, hence the tolerance of 3 %."""
+    """Golden: a prototype's dense program on the same prior, printed in two digits, hence the tolerance of 3 %."""
     design = OptimalResponse(epsilon, objective=UnbiasedReport(values=STARS)).design(SKEWED / SKEWED.sum())
     assert -design.worth == pytest.approx(added, rel=0.03)
 
@@ -129,7 +129,7 @@ def test_mean_information_is_what_it_claims_and_beats_every_other_channel_tried(
 
 
 def test_five_stars_are_split_in_two_at_small_epsilon():
-    """MECHANISMS.md section 11: at epsilon <= 1 the answer is two-bin randomized response split at 3|4."""
+    """At epsilon <= 1 the answer is two-bin randomized response split at 3|4, as a prototype found."""
     values = np.asarray(STARS, float)
     normal = np.exp(-((values - 3) ** 2) / 1.8)  # the discretised normal of the prototypes, at the mean of MovieLens
     law = tilted_laws(normal / normal.sum(), values, np.array([3.58]))[0]

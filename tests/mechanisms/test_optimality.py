@@ -122,7 +122,7 @@ def test_candidate_sets_are_those_of_a_sort(n_classes: int, n: int, dtype: type)
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize(("n_classes", "n"), [(2, 200), (10, 200), (65, 60), (1000, 2)])
+@pytest.mark.parametrize(("n_classes", "n"), [(2, 200), (10, 200), (65, 60), (300, 2)])
 def test_the_guarantee_is_the_worst_log_ratio(n_classes: int, n: int, dtype: type):
     generator = np.random.default_rng(7 * n_classes)
     for kind in KINDS:
@@ -131,7 +131,7 @@ def test_the_guarantee_is_the_worst_log_ratio(n_classes: int, n: int, dtype: typ
             for mechanism in (RRWithPrior(epsilon), RRTopK(epsilon, k=2)):
                 channel = mechanism.channel(rows)
                 assert channel.epsilon <= epsilon
-                for i in range(min(n, 25)):
+                for i in range(min(n, 8)):
                     exact = worst_log_ratio(channel.matrix(i))
                     assert exact <= mechanism.guarantee.epsilon() + rounding_of(epsilon)
                     expected = epsilon if channel.sizes[i] >= 2 else 0.0

@@ -46,7 +46,7 @@ def test_replace_takes_twice_the_noise_of_add_remove():
 
 
 def test_the_plan_is_the_tables_row_in_zcdp():
-    """MECHANISMS.md, section 8: scale and sigma are g / sqrt(rho), and the whole is approximately rho-zCDP."""
+    """The statement of `labeldp.selection.stable`: scale and sigma are g / sqrt(rho), the whole approximately rho-zCDP."""
     for neighbours, reach in (("add_remove", 1), ("replace", 2)):
         plan = stable_plan(epsilon=1.0, delta=1e-6, neighbours=neighbours)
         rho = (reach / plan.scale) ** 2

@@ -33,6 +33,8 @@ from labeldp.selection.maximum import choose_rank
 from labeldp.selection.stable import sparse_offset
 
 CHANCE = 1e-6
+#: Calls of a public function per law; a twin with a wrong constant shows in as many.
+RUNS = 400
 KEY = NoiseKey.from_seed(20)
 
 
@@ -79,7 +81,7 @@ def test_exponentials_reach_far_into_both_tails():
 
 @pytest.mark.parametrize("shared", [True, False])
 def test_choice_of_rank(exact, shared):
-    h, scale, runs = [7, 7, 5, 5, 5, 1, 1, 0, 0], 2.0, 6_000
+    h, scale, runs = [7, 7, 5, 5, 5, 1, 1, 0, 0], 2.0, 3_000
     histogram, bits = Histogram.of(h), BitStream(KEY)
     regularizer = None if shared else np.zeros(8)
     ranks = [choose_rank(bits, histogram, 8, noise="gumbel", scale=scale, regularizer=regularizer) for _ in range(runs)]
@@ -92,7 +94,7 @@ def test_choice_of_rank(exact, shared):
 def test_every_rank_of_equal_gaps_is_as_likely(exact, h):
     histogram, bits = Histogram.of(h), BitStream(KEY.child("flat"))
     n = len(h) - 1
-    ranks = [choose_rank(bits, histogram, n, noise="gumbel", scale=3.0, regularizer=None) for _ in range(2_000)]
+    ranks = [choose_rank(bits, histogram, n, noise="gumbel", scale=3.0, regularizer=None) for _ in range(1_000)]
     assert misfit(ranks, dict(enumerate(exact.softmax(exact.gaps(h) / 3.0), start=1))) > CHANCE
 
 
@@ -100,7 +102,7 @@ def test_every_rank_of_equal_gaps_is_as_likely(exact, h):
 def test_both_ways_of_top_k_have_the_law_of_peeling(exact, draw):
     h, scale = np.array([4, 4, 2, 1, 1]), 1.3
     bits = BitStream(KEY.child("peel"))
-    orders = [tuple(draw(bits, h, 2, scale=scale).tolist()) for _ in range(4_000)]
+    orders = [tuple(draw(bits, h, 2, scale=scale).tolist()) for _ in range(2_000)]
     assert misfit(orders, exact.peeled(h / scale, 2)) > CHANCE
     assert misfit(orders, exact.peeled(h / (1.5 * scale), 2)) < CHANCE
 
@@ -113,16 +115,17 @@ def test_one_shot_on_a_thousand_candidates_draws_each_once():
 
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
 def test_noisy_max_with_discrete_noise(exact, noise):
-    h, runs = [3, 2, 2, 0], 800
+    h = [3, 2, 2, 0]
     budget = {"epsilon": 2.0, "delta": 0.0 if noise == "laplace" else 1e-2}
-    found = [noisy_max(h, neighbours="replace", noise=noise, rng=KEY.child(i), **budget) for i in range(runs)]
+    found = [noisy_max(h, neighbours="replace", noise=noise, rng=KEY.child(i), **budget) for i in range(RUNS)]
     if noise == "laplace":
         z = exact.discrete_laplace(1.0)  # scale g / epsilon = 1
     else:
         width_over_sigma_squared = 2 * np.diff(found[0].guarantee.loss.rdp(np.array([1e5, 1e5 + 1])))[0]
         z = exact.discrete_gaussian(2**2 / width_over_sigma_squared)
-    law = dict(enumerate(exact.noisy_argmax(h, z)))
-    assert misfit([int(one.items[0]) for one in found], law) > CHANCE
+    items = [int(one.items[0]) for one in found]
+    assert misfit(items, dict(enumerate(exact.noisy_argmax(h, z)))) > CHANCE
+    assert misfit(items, dict(enumerate(exact.noisy_argmax([3 * count for count in h], z)))) < CHANCE
 
 
 def outcome(selection):
@@ -138,7 +141,7 @@ def stable_law(exact, plan, h):
 def test_stable_top_k_adaptive(exact, neighbours):
     h = [12, 11, 4, 3, 0]
     plan = stable_plan(epsilon=3.0, delta=0.1, neighbours=neighbours)
-    found = [outcome(plan.select(h, rng=KEY.child(neighbours, i))) for i in range(800)]
+    found = [outcome(plan.select(h, rng=KEY.child(neighbours, i))) for i in range(RUNS)]
     assert misfit(found, stable_law(exact, plan, h)) > CHANCE
     twin = StablePlan(neighbours=neighbours, scale=plan.scale, sigma=3 * plan.sigma, test_delta=plan.test_delta)
     assert misfit(found, stable_law(exact, twin, h)) < CHANCE
@@ -149,30 +152,29 @@ def test_stable_top_k_fixed(exact, k):
     h, weight = [9, 8, 3, 3, 0], 0.5
     plan = stable_plan(epsilon=4.0, delta=0.1, neighbours="add_remove", k=k)
     found = []
-    for i in range(600):
+    for i in range(RUNS):
         one = plan.select(h, regularizer=weight, rng=KEY.child("fixed", k, i))
         assert one.k == k
         assert one.items.size == k
         found.append((one.proposed, one.passed, frozenset(one.items.tolist())))
-    law = exact.fixed(
-        h,
-        k=k,
-        regularizer=-weight * np.abs(np.arange(1, 5) - k),
-        scale=plan.scale,
-        reach=1,
-        law=exact.discrete_gaussian(plan.sigma**2),
-        offset=gaussian_offset(plan.sigma, plan.test_delta),
-        refine=plan.refine_scale,
-    )
-    assert misfit(found, law) > CHANCE
+    settings = {
+        "k": k,
+        "regularizer": -weight * np.abs(np.arange(1, 5) - k),
+        "reach": 1,
+        "law": exact.discrete_gaussian(plan.sigma**2),
+        "offset": gaussian_offset(plan.sigma, plan.test_delta),
+        "refine": plan.refine_scale,
+    }
+    assert misfit(found, exact.fixed(h, scale=plan.scale, **settings)) > CHANCE
+    assert misfit(found, exact.fixed(h, scale=plan.scale / 2, **settings)) < CHANCE
 
 
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])
 def test_propose_test_release(exact, noise):
-    h, epsilon, delta, runs = [9, 8, 3], 1.5, 0.2, 800
+    h, epsilon, delta = [9, 8, 3], 1.5, 0.2
     found = [
         propose_test_release(h, k=2, epsilon=epsilon, delta=delta, neighbours="replace", noise=noise, rng=KEY.child(i))
-        for i in range(runs)
+        for i in range(RUNS)
     ]
     if noise == "laplace":
         rate = float(laplace_rate(2 / epsilon))
@@ -188,22 +190,26 @@ def test_propose_test_release(exact, noise):
 def test_limited_domain(exact):
     h, budget = [9, 8, 3, 3, 0], {"epsilon": 3.0, "delta": 0.1}
     found = [
-        limited_domain(h, k=2, k_bar=3, neighbours="replace", rng=KEY.child("limited", i), **budget) for i in range(800)
+        limited_domain(h, k=2, k_bar=3, neighbours="replace", rng=KEY.child("limited", i), **budget)
+        for i in range(RUNS)
     ]
     scale = limited_domain_scale(k=2, neighbours="replace", test_delta=0.05, queries=1, **budget)
-    law = exact.limited(h, k=2, k_bar=3, scale=scale, reach=2, offset=bottom_offset(scale, 3, 0.05))
+    offset = bottom_offset(scale, 3, 0.05)
     orders = [tuple(one.items.tolist()) + (() if one.passed else (None,)) for one in found]
-    assert misfit(orders, law) > CHANCE
+    assert misfit(orders, exact.limited(h, k=2, k_bar=3, scale=scale, reach=2, offset=offset)) > CHANCE
+    assert misfit(orders, exact.limited(h, k=2, k_bar=3, scale=scale, reach=2, offset=offset / 2)) < CHANCE
 
 
 def test_top_stable(exact):
-    h = [19, 18, 3, 3, 0]
+    h = [11, 10, 3, 3, 0]
     found = [
         outcome(top_stable(h, k=3, epsilon=3.0, delta=0.1, neighbours="add_remove", rng=KEY.child("sparse", i)))
-        for i in range(800)
+        for i in range(RUNS)
     ]
     rate = float(laplace_rate(4 / 3.0))
-    assert misfit(found, exact.sparse(h, k=3, rate=rate, reach=1, offset=sparse_offset(rate, 3, 0.1))) > CHANCE
+    offset = sparse_offset(rate, 3, 0.1)
+    assert misfit(found, exact.sparse(h, k=3, rate=rate, reach=1, offset=offset)) > CHANCE
+    assert misfit(found, exact.sparse(h, k=3, rate=rate, reach=1, offset=offset + 4)) < CHANCE
 
 
 def test_top_k_exponential_is_the_law_of_its_scale(exact):
@@ -211,28 +217,29 @@ def test_top_k_exponential_is_the_law_of_its_scale(exact):
     scale = exponential_scale(k=2, **budget)
     found = [
         tuple(top_k_exponential(h, k=2, method=method, rng=KEY.child(i), **budget).items.tolist())
-        for i, method in enumerate(["one_shot", "peeling"] * 400)
+        for i, method in enumerate(["one_shot", "peeling"] * (RUNS // 2))
     ]
     assert misfit(found, exact.peeled(h / scale, 2)) > CHANCE
+    assert misfit(found, exact.peeled(3 * h / scale, 2)) < CHANCE
 
 
 def test_large_gap_is_the_law_of_its_scale(exact):
     h = [6, 5, 1, 0]
-    found = [large_gap(h, epsilon=2.0, neighbours="replace", rng=KEY.child(i)).k for i in range(800)]
+    found = [large_gap(h, epsilon=2.0, neighbours="replace", rng=KEY.child(i)).k for i in range(RUNS)]
     assert misfit(found, dict(enumerate(exact.softmax(exact.gaps(h) * 2.0 / 4), start=1))) > CHANCE
+    assert misfit(found, dict(enumerate(exact.softmax(exact.gaps(h) * 2.0 / 2), start=1))) < CHANCE
 
 
-@pytest.mark.slow
-def test_a_clear_gap_is_found_and_passes_ten_thousand_times():
-    """Counts with one clear gap: the exact top k with probability >= 1 - delta_t in 10,000 runs.
+def test_a_clear_gap_is_found_and_passes_a_thousand_times():
+    """Counts with one clear gap: the exact top k with probability >= 1 - delta_t in 1,000 runs.
 
     The choice misses with probability at most n exp(-gap / scale) < 1e-15 (the gap is 60 scales), the test with at most
-    delta_t = 1e-4 at a sure gap. So failures are at most binomial(10,000, 1e-4), of mean 1: Pr[more than 10] < 1e-7.
+    delta_t = 1e-3 at a sure gap. So failures are at most binomial(1,000, 1e-3), of mean 1: Pr[more than 10] < 1e-7.
     """
-    plan = stable_plan(epsilon=2.0, delta=2e-4, neighbours="replace")
+    plan = stable_plan(epsilon=2.0, delta=2e-3, neighbours="replace")
     gap = max(plan.sure_gap, math.ceil(60 * plan.scale))
     h = Histogram.of(np.concatenate([np.full(7, gap + 3), [3, 2, 2, 1, 0]]))
-    runs = [plan.select(h, rng=KEY.child("clear", i)) for i in range(10_000)]
+    runs = [plan.select(h, rng=KEY.child("clear", i)) for i in range(1_000)]
     failures = sum(not (one.passed and one.items.tolist() == list(range(7))) for one in runs)
     assert failures <= 10
 

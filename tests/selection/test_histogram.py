@@ -80,16 +80,18 @@ def test_pairs_in_parts_equal_pairs_at_once(monkeypatch):
     assert whole.counts.sum() == len(set(zip(users.tolist(), items.tolist(), strict=True)))
 
 
-def test_memory_of_pairs_is_bounded_by_codes_and_one_part():
-    n = 3_000_000
+def test_memory_of_pairs_is_bounded_by_codes_and_one_part(monkeypatch):
+    n, part = 600_000, 2**16
+    monkeypatch.setattr("labeldp.selection.histogram.CHUNK", part)
     rng = np.random.default_rng(0)
-    users, items = rng.integers(0, 100_000, n), rng.integers(0, 50_000, n)
+    users, items = rng.integers(0, 20_000, n), rng.integers(0, 10_000, n)
     tracemalloc.start()
     Histogram.from_pairs(users, items)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    # Codes take 2 * 4 bytes a row; a part of 2^20 rows takes about six arrays of 8 bytes (keys, unique and inverse).
-    assert peak < 8 * n + 80 * 2**20
+    # Codes take 2 * 4 bytes a row; a part takes about six arrays of 8 bytes (keys, unique and inverse), and the distinct
+    # values of each part are held together while columns are coded (2 * 8 bytes a row at most).
+    assert peak < 8 * n + 16 * n + 80 * part
 
 
 def test_names_come_back_in_an_order_that_tells_nothing():

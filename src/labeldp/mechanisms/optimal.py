@@ -208,7 +208,7 @@ class UnbiasedReport(_NumericObjective):
 
     def columns(self, pattern: Floats, prior: Floats) -> Columns:
         """Pair every pattern with every report; two conditions per label: rows sum to one and reports are unbiased."""
-        values, grid = np.asarray(self.values), self._grid(float(pattern.min()))
+        values, grid = np.asarray(self.values), self.report_grid(float(pattern.min()))
         rows = np.repeat(pattern, len(grid), axis=0)
         report = np.tile(grid, len(pattern))
         cost = ((report[:, None] - values) ** 2 * rows) @ prior
@@ -218,8 +218,8 @@ class UnbiasedReport(_NumericObjective):
         """Two conditions per label."""
         return 2 * n_classes
 
-    def _grid(self, least: float) -> Floats:
-        """The reports; `least` is e^-epsilon."""
+    def report_grid(self, least: float) -> Floats:
+        """Return the numbers that may be reported: an even grid over the reach, and the values; `least` is e^-epsilon."""
         low, high = self.values[0], self.values[-1]
         if least >= 1:
             raise invalid("UnbiasedReport", "epsilon", "be > 0", got=0.0, fix="No report is unbiased without budget.")

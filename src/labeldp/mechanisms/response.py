@@ -375,7 +375,7 @@ class CandidateSets(NamedTuple):
 
 
 #: Threads take this many prior entries at a time (8 MiB of float64).
-_ENTRIES = 1 << 20
+ENTRIES = 1 << 20
 
 
 def likeliest_sets(owner: str, prior: Floats, *, odds: float, first_row: int = 0) -> CandidateSets:
@@ -402,7 +402,7 @@ def likeliest_sets(owner: str, prior: Floats, *, odds: float, first_row: int = 0
             bad.append(low + row)
 
     tolerance = ROW_SUM_TOLERANCE[prior.dtype]
-    over_spans(work, n, step=max(kernels.LANES, _ENTRIES // n_classes))
+    over_spans(work, n, step=max(kernels.LANES, ENTRIES // n_classes))
     if bad:
         raise bad_row(owner, "prior", first_row + min(bad), prior[min(bad)])
     return sets
@@ -418,7 +418,7 @@ def top_k_sets(prior: Floats, *, k: int) -> CandidateSets:
     """Return the k likeliest labels of each row; ties go to the lower label, whatever y is."""
     n, n_classes = prior.shape
     members = np.empty((n, (n_classes + 7) // 8), np.uint8)
-    step = max(1, _ENTRIES // n_classes)
+    step = max(1, ENTRIES // n_classes)
     for low in range(0, n, step):
         rows = prior[low : low + step]
         least = np.partition(rows, n_classes - k, axis=1)[:, n_classes - k, None]
