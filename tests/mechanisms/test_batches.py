@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from labeldp.mechanisms import RandomizedResponse, RRTopK, RRWithPrior
+from labeldp.mechanisms.response import find_distinct_rows
 from labeldp.random import NoiseKey
 from labeldp.release import SensitiveLabels, privatize
 from labeldp.release.door import STEP
@@ -92,6 +93,15 @@ def test_groups_and_rows_describe_the_same_channel(mechanism: RRWithPrior | RRTo
     for i in range(8):
         np.testing.assert_array_equal(by_group.matrix(i), by_example.matrix(i))
         np.testing.assert_array_equal(alone[i % 4].matrix(), by_example.matrix(i))
+
+
+@pytest.mark.parametrize("n", [0, 1, 50])
+def test_distinct_rows_are_those_of_numpy(n: int):
+    rows = np.random.default_rng(2).integers(0, 2, (n, 3)) / 4
+    distinct, index = np.unique(rows, axis=0, return_inverse=True)
+    found, places = find_distinct_rows(rows)
+    np.testing.assert_array_equal(found, distinct)
+    np.testing.assert_array_equal(places, index.reshape(-1))
 
 
 def test_pieces_across_the_steps_of_the_door():

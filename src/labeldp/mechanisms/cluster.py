@@ -20,12 +20,18 @@ from typing import Any
 
 import numpy as np
 
-from labeldp.arrays import Float64s, Int64s, Ints
+from labeldp.arrays import Float64s, Floats, Int64s, Ints
 from labeldp.channel import Channel, FiniteChannel, safe_odds
 from labeldp.channel.finite import check_row_index
 from labeldp.errors import Described, invalid
 from labeldp.guarantee import Guarantee, Trust
-from labeldp.mechanisms.response import MeasuringMechanism, NoisyCounts, check_n_classes, check_width
+from labeldp.mechanisms.response import (
+    MeasuringMechanism,
+    NoisyCounts,
+    check_n_classes,
+    check_width,
+    find_distinct_rows,
+)
 from labeldp.validate import check_epsilon, check_positive, check_probability_rows, check_real
 
 OWNER = "ClusterRR"
@@ -140,8 +146,7 @@ class ClusterRR(MeasuringMechanism):
         if np.ndim(prior) == 1:
             raise invalid(OWNER, "prior", "have a row per group", got=Described("one row"), fix="Leave out `groups`.")
         if groups is None:  # a distribution per example: equal ones share a row
-            rows, index = np.unique(rows, axis=0, return_inverse=True)
-            return self._response(rows, index.reshape(-1))
+            return self._response(*find_distinct_rows(rows))
         return self._response(rows, check_row_index(OWNER, "groups", groups, len(rows)))
 
     def measured_channel(
@@ -167,7 +172,7 @@ class ClusterRR(MeasuringMechanism):
             raise invalid(OWNER, "tau", must, got=self.tau, fix="Leave it out for 0.1 / K.")
         return min(self.tau, 1.0 / n_classes)
 
-    def _response(self, shares: Float64s, index: Ints | None) -> Channel:
+    def _response(self, shares: Floats, index: Ints | None) -> Channel:
         """Return the channel that redraws from these shares, floored, with the keep that each row can afford."""
         odds = safe_odds(self.response_epsilon)
         floor = self._floor(shares.shape[1])

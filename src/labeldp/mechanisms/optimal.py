@@ -52,7 +52,7 @@ from labeldp.channel import MatrixChannel
 from labeldp.channel.finite import check_row_index
 from labeldp.errors import Described, LabelDPError, invalid
 from labeldp.guarantee import Guarantee
-from labeldp.mechanisms.response import Mechanism, check_n_classes, check_width, is_streamed
+from labeldp.mechanisms.response import Mechanism, check_n_classes, check_width, find_distinct_rows, is_streamed
 from labeldp.validate import check_epsilon, check_integer, check_positive, check_probability_rows, check_real
 
 #: 2^K patterns: 1,023 at ten classes, milliseconds.
@@ -323,8 +323,7 @@ class OptimalResponse(Mechanism):
             return rows, None
         index = np.arange(len(rows)) if groups is None else check_row_index(owner, "groups", groups, len(rows))
         if groups is None:
-            rows, index = np.unique(rows, axis=0, return_inverse=True)
-            index = index.reshape(-1)
+            rows, index = find_distinct_rows(rows)
         if len(rows) > MOST_PRIORS:
             fix = "Put similar priors into groups: each distinct prior is a linear program."
             raise invalid(owner, "prior", f"have at most {MOST_PRIORS:,} distinct rows", got=len(rows), fix=fix)
