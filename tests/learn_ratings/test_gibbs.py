@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from labeldp.learn.ratings.evidence import CellSums, PairTable, RatingFamily
-from labeldp.learn.ratings.gibbs import RIDGE, Evidence, _State
+from labeldp.learn.ratings.gibbs import RIDGE, Chain, Evidence
 
 N_USERS, N_ITEMS, K = 5, 4, 3
 
@@ -20,7 +20,7 @@ class Silent(np.random.Generator):
         return np.zeros(() if size is None else size)
 
 
-def small_state(*, sums: bool, numbers: bool) -> tuple[_State, PairTable, Evidence]:
+def small_state(*, sums: bool, numbers: bool) -> tuple[Chain, PairTable, Evidence]:
     """Return a state with some of everything, at random factors."""
     rng = np.random.default_rng(11)
     grid = [(u, i) for u in range(N_USERS) for i in range(N_ITEMS) if (u + 2 * i) % 3]
@@ -35,7 +35,7 @@ def small_state(*, sums: bool, numbers: bool) -> tuple[_State, PairTable, Eviden
     )
     features = (rng.normal(size=(N_USERS, 2)), rng.normal(size=(N_ITEMS, 2)))
     family, first = RatingFamily.of((1, 2, 3, 4, 5)), np.random.default_rng(5)
-    state = _State(table, evidence, family, features=features, factors=K, rng=first)
+    state = Chain(table, evidence, family, features=features, factors=K, rng=first)
     for side in (state.users, state.items):
         side.slope = rng.normal(size=side.slope.shape)
         side.factors[:] = rng.normal(size=side.factors.shape)
@@ -44,12 +44,12 @@ def small_state(*, sums: bool, numbers: bool) -> tuple[_State, PairTable, Eviden
     if numbers:
         state.target[:] = rng.normal(size=len(table))
         state.weight[:] = rng.uniform(0.5, 2.0, len(table))
-    state._predict()
-    state._refresh()
+    state.predict()
+    state.refresh()
     return state, table, evidence
 
 
-def log_density(state: _State, evidence: Evidence, users: np.ndarray, items: np.ndarray, slopes: Any) -> float:
+def log_density(state: Chain, evidence: Evidence, users: np.ndarray, items: np.ndarray, slopes: Any) -> float:
     """The joint log density of everything at these factors and slopes, from its definition, up to a constant."""
     left, right = state.items.other, state.users.other
     mean = np.einsum("ek,ek->e", users[left], items[right])
@@ -86,7 +86,7 @@ def test_a_pass_ends_every_row_at_the_top_of_its_conditional(sums, numbers):
     state, _, evidence = small_state(sums=sums, numbers=numbers)
     state.rng = Silent(np.random.PCG64(0))
     for side, across in ((state.items, state.users), (state.users, state.items)):
-        state._pass(side, across)
+        state.draw_side(side, across)
         slopes = (state.users.slope, state.items.slope)
 
         def at_row(row: np.ndarray, side: Any = side, slopes: Any = slopes) -> float:
@@ -100,17 +100,17 @@ def test_a_pass_ends_every_row_at_the_top_of_its_conditional(sums, numbers):
         assert gradient(at_row, side.factors[-1].copy()) == pytest.approx(np.zeros(K), abs=1e-6)
         broken = side.factors[-1] + 0.1
         assert np.abs(gradient(at_row, broken)).max() > 1e-2  # the check tells a row that is off
-        state._predict()
-        state._refresh()
+        state.predict()
+        state.refresh()
 
 
 @pytest.mark.parametrize(("sums", "numbers"), [(True, False), (False, True), (True, True)])
 def test_residuals_follow_the_rows(sums, numbers):
     state, _, _ = small_state(sums=sums, numbers=numbers)
-    state._pass(state.items, state.users)
+    state.draw_side(state.items, state.users)
     kept = [side.residual.copy() for side in (state.users, state.items)]
-    state._predict()
-    state._refresh()
+    state.predict()
+    state.refresh()
     for side, before in zip((state.users, state.items), kept, strict=True):
         assert before == pytest.approx(side.residual, abs=1e-9)  # sums of some ten products
 
@@ -120,10 +120,10 @@ def test_the_slope_step_ends_at_the_top_of_its_conditional(sums, numbers):
     """Moving B with the residuals U - F B held: the gradient along that direction is zero after the step."""
     state, _, evidence = small_state(sums=sums, numbers=numbers)
     for side, across in ((state.items, state.users), (state.users, state.items)):
-        state._pass(side, across)
+        state.draw_side(side, across)
         side.draw_slope(across, Silent(np.random.PCG64(0)))
-        state._predict()
-        state._refresh()
+        state.predict()
+        state.refresh()
 
         def along(slope: np.ndarray, side: Any = side) -> float:
             factors = side.factors + side.features @ (slope - side.slope)
@@ -161,7 +161,7 @@ def test_the_prior_is_drawn_around_the_regression():
     table = PairTable.of(np.column_stack([np.arange(4_000), np.arange(4_000) % 7]))
     evidence = Evidence(numbers=rng.uniform(1, 5, 4_000))
     family = RatingFamily.of((1, 2, 3, 4, 5))
-    state = _State(table, evidence, family, features=(features, np.ones((7, 1))), factors=2, rng=rng)
+    state = Chain(table, evidence, family, features=(features, np.ones((7, 1))), factors=2, rng=rng)
     slope = np.array([[1.0, 0.0], [0.5, -0.5]])
     state.users.factors[:] = features @ slope + 0.5 * rng.standard_normal((4_000, 2))
     state.users.draw_prior(rng)

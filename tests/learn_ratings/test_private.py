@@ -13,7 +13,7 @@ from labeldp.guarantee import Trust
 from labeldp.learn.ratings import LabelPrivateRatings, MatrixFactorisation
 from labeldp.learn.ratings import private as _private
 from labeldp.mechanisms import RandomizedResponse
-from labeldp.release import SensitiveLabels, privatize
+from labeldp.release import SensitiveLabels, load_release, privatize
 
 STARS = (1, 2, 3, 4, 5)
 SHORT = {"factors": 3, "sweeps": 20, "burn": 8, "pair_features": 4, "random_state": 0}
@@ -29,6 +29,12 @@ def private(epsilon=2.0, **settings) -> LabelPrivateRatings:
     )
 
 
+@pytest.fixture(scope="module")
+def local(stars) -> LabelPrivateRatings:
+    """A model of responses alone."""
+    return private(2.0).fit(*stars)
+
+
 @pytest.mark.parametrize(("epsilon", "sums"), [(1.0, None), (4.0, None), (3.0, 0.4)], ids=["sums", "responses", "both"])
 def test_learns_more_than_a_constant(stars, epsilon, sums):
     """A constant has the deviation of the ratings; seeded, so this either holds or not."""
@@ -41,10 +47,9 @@ def test_learns_more_than_a_constant(stars, epsilon, sums):
     assert rmse(shuffled, pairs[5_000:], ratings[5_000:]) > 0.97 * ratings[5_000:].std()
 
 
-def test_trust_follows_the_release(stars):
-    pairs, ratings = stars
+def test_trust_follows_the_release(stars, local):
+    pairs, ratings = (column[:1_500] for column in stars)
     assert private(1.0).fit(pairs, ratings).guarantee_.trust is Trust.CURATOR
-    local = private(2.0).fit(pairs, ratings)
     assert local.guarantee_.trust is Trust.NO_ONE
     assert local.by_user_ is None
     both = private(2.0, sums=0.5).fit(pairs, ratings)
@@ -55,7 +60,7 @@ def test_trust_follows_the_release(stars):
 
 def test_each_label_goes_through_the_door_once(stars, monkeypatch):
     """The door is instrumented: responses see disjoint rows that make up all, and each sum is asked for once."""
-    pairs, ratings = stars
+    pairs, ratings = (column[:2_000] for column in stars)
     drawn, summed = [], []
     real_privatize, real_measure = _private.privatize, _private.measure
 
@@ -78,37 +83,32 @@ def test_each_label_goes_through_the_door_once(stars, monkeypatch):
     assert sum(summed) + drawn[0][1] <= model.guarantee_.epsilon() <= 3.0
 
 
-def test_the_channel_keeps_what_the_stages_promise(stars):
-    pairs, ratings = stars
-    model = private(2.0).fit(pairs, ratings)
-    assert model.release_.channel.epsilon <= 2.0
-    assert model.release_.seeded
-    assert np.bincount(model.release_.stage).tolist() == [stage.n_examples for stage in model.stages_]
-    assert model.stages_[0].n_channels == 1
-    assert model.stages_[-1].n_channels > 1
+def test_the_channel_keeps_what_the_stages_promise(local):
+    assert local.release_.channel.epsilon <= 2.0
+    assert local.release_.seeded
+    assert np.bincount(local.release_.stage).tolist() == [stage.n_examples for stage in local.stages_]
+    assert local.stages_[0].n_channels == 1
+    assert local.stages_[-1].n_channels > 1
 
 
 def test_unseeded_noise_is_fresh(stars):
-    pairs, ratings = stars
+    pairs, ratings = (column[:1_500] for column in stars)
     one, two = (private(1.5, random_state=None, stages=1).fit(pairs, ratings) for _ in range(2))
     assert not one.seeded_
-    # Equal outputs of 6,000 labels would have probability far below 2^-1000.
+    # Equal outputs of 1,500 labels would have probability far below 2^-300.
     assert not np.array_equal(one.release_.codes, two.release_.codes)
 
 
-def test_a_receiver_learns_the_same_model(stars, tmp_path):
-    from labeldp.release import load_release
-
-    pairs, ratings = stars
-    model = private(2.0).fit(pairs, ratings)
-    model.release_.save(tmp_path / "release")
+def test_a_receiver_learns_the_same_model(stars, local, tmp_path):
+    pairs, _ = stars
+    local.release_.save(tmp_path / "release")
     received = load_release(tmp_path / "release")
     twin = MatrixFactorisation(**SHORT).fit_release(pairs, received)
-    assert np.array_equal(twin.predict(pairs[:50]), model.predict(pairs[:50]))
+    assert np.array_equal(twin.predict(pairs[:50]), local.predict(pairs[:50]))
 
 
 def test_the_ledger_is_charged_once_and_refuses_before_anything_is_drawn(stars, tmp_path, monkeypatch):
-    pairs, ratings = stars
+    pairs, ratings = (column[:1_500] for column in stars)
     book = Ledger(tmp_path / "spent.sqlite", budget=2.5)
     model = private(2.0, sums=0.5, ledger=book).fit(pairs, ratings)
     assert model.ledger_entry_ is not None

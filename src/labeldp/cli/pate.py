@@ -1,6 +1,8 @@
 """`labeldp pate`: teachers on parts of a private table vote on public rows, and a student learns the noisy answers.
 
-What PATE learns from, out of two tables: private rows with labels, and public rows without.
+Two tables come in: private rows with labels, and public rows without. One label column is handed to `labeldp.learn.PATE`,
+several columns of 0 and 1 to `MultiLabelPATE`. What comes out is the student with its promise, behind an encoder that has
+seen public rows alone, and on request the noisy answers.
 """
 
 from __future__ import annotations
@@ -153,7 +155,7 @@ def pate(
         check_new(target, owner="pate")
     source, asked = open_table(table), open_table(public)
     name = name_label_set(label_set, table, ",".join(label))
-    data = read_voting(
+    data = read_tables(
         source, asked, label=label, drop=split_names(drop), classes=classes, missing=missing.value, name=name
     )
     settings: dict[str, Any] = {
@@ -169,22 +171,23 @@ def pate(
         "label_set": name,
         "verbose": int(errors().is_terminal),
     }
-    chosen = {"aggregation": _value(aggregation), "n_answers": most_answers, "threshold": threshold, "tau": tau}
+    chosen = {
+        "aggregation": aggregation and aggregation.value,
+        "n_answers": most_answers,
+        "threshold": threshold,
+        "tau": tau,
+    }
     settings |= {name: value for name, value in chosen.items() if value is not None}
     if seed is not None:
         warn_seeded()
-    model = _fitted(data, settings, estimator=estimator.value)
+    model = _fit(data, settings, estimator=estimator.value)
     used = {"source": str(table), "label": ",".join(label), "rows": data.rows, "features": data.columns}
     used |= {"labels": list(label)} if len(label) > 1 else {}
     save_model(model, to, facts=used)
     if answers is not None:
         _write_answers(model[-1], data, label, answers)
-    facts = _facts(model[-1], used, to=to, answers=answers, data=data)
+    facts = _collect_facts(model[-1], used, to=to, answers=answers, data=data)
     answer(facts, as_json=as_json, show=lambda console: _show(console, model[-1], facts))
-
-
-def _value(choice: Aggregation | None) -> str | None:
-    return None if choice is None else choice.value
 
 
 def _check_options(labels: list[str], aggregation: Aggregation | None, **options: Any) -> None:
@@ -196,14 +199,14 @@ def _check_options(labels: list[str], aggregation: Aggregation | None, **options
     if aggregation is not None and aggregation not in known:
         fix = f"For {'several labels' if many else 'one label'}: {', '.join(choice.value for choice in known)}."
         raise invalid("pate", "--aggregation", "fit the number of labels", got=aggregation.value, fix=fix)
-    strangers = ("most_answers", "threshold", "classes") if many else ("tau",)
-    for name in strangers:
+    others = ("most_answers", "threshold", "classes") if many else ("tau",)
+    for name in others:
         if options[name] is not None:
             fix = f"It is for {'one label' if many else 'several labels'}."
             raise invalid("pate", f"--{name.replace('_', '-')}", "be left out", got=str(options[name]), fix=fix)
 
 
-def _fitted(data: VoteData, settings: dict[str, Any], *, estimator: str) -> Any:
+def _fit(data: VoteData, settings: dict[str, Any], *, estimator: str) -> Any:
     """Return a pipeline of the encoder and the fitted learner.
 
     The encoder learns from public rows alone: means and categories of private rows would be a release of them where
@@ -246,7 +249,9 @@ def _write_answers(model: Any, data: VoteData, labels: list[str], path: Path) ->
     write_table([found], found.schema, path)
 
 
-def _facts(model: Any, used: dict[str, Any], *, to: Path, answers: Path | None, data: VoteData) -> dict[str, Any]:
+def _collect_facts(
+    model: Any, used: dict[str, Any], *, to: Path, answers: Path | None, data: VoteData
+) -> dict[str, Any]:
     """Return what was done, for machines."""
     # Several labels are asked about at every query; one label only until there are enough answers.
     every = data.public.num_rows if model.n_queries is None else model.n_queries
@@ -296,17 +301,23 @@ class VoteData:
 
     @property
     def rows(self) -> int:
+        """Private rows that teachers learn from."""
         return int(self.private.num_rows)
 
     @property
     def columns(self) -> list[str]:
+        """Names of the features."""
         return list(self.private.column_names)
 
 
-def read_voting(
+def read_tables(
     source: Any, public: Any, *, label: list[str], drop: list[str], classes: str | None, missing: str, name: str
 ) -> VoteData:
-    """Return features and targets; the public table must have every feature."""
+    """Return features and targets of the private table, and the public rows of the same features.
+
+    `drop` names columns that are not features, `missing` says what to do with rows without a label. The public table
+    must have every feature.
+    """
     from labeldp.learn.tables import feature_columns, read_columns, read_labelled
 
     source.require(*label)
@@ -318,7 +329,7 @@ def read_voting(
     else:
         columns = feature_columns(source, label=None, leave_out=[*drop, *label])
         whole = read_columns(source, [*columns, *label])
-        private, targets, dropped = whole.select(columns), _indicators(source, whole, label), 0
+        private, targets, dropped = whole.select(columns), _read_indicators(source, whole, label), 0
     if not private.column_names:
         raise invalid("pate", "table", "have features", got=Described("labels only"))
     public.require(*private.column_names)
@@ -328,7 +339,7 @@ def read_voting(
     return VoteData(private=private, public=rows, targets=targets, dropped=dropped)
 
 
-def _indicators(source: Any, table: Any, labels: list[str]) -> Any:
+def _read_indicators(source: Any, table: Any, labels: list[str]) -> Any:
     """Return label columns of 0 and 1 (or booleans) as a matrix."""
     import numpy as np
     import pyarrow as pa

@@ -1,4 +1,9 @@
-"""`labeldp train-ratings` and `predict-ratings`: a recommender from a table of ratings, and its answers for pairs."""
+"""`labeldp train-ratings` and `predict-ratings`: a recommender from a table of ratings, and its answers for pairs.
+
+A rating is one row: who, what, and a number to protect. Who rated what is public. The model file holds the learner that
+predicts (`labeldp.learn.ratings.MatrixFactorisation`) and what was promised about the ratings; `predict-ratings` reads the
+names of the columns from it and goes through a table of pairs batch by batch.
+"""
 
 from __future__ import annotations
 
@@ -78,8 +83,10 @@ def train_ratings(
     check_new(to, owner="train-ratings")
     if seed is not None:
         warn_seeded()
-    pairs, labels, dropped = _read(table, user, item, rating, classes=classes, missing=missing.value, name=label_set)
-    estimator = _estimator(
+    pairs, labels, dropped = _read_ratings(
+        table, user, item, rating, classes=classes, missing=missing.value, name=label_set
+    )
+    estimator = _make_estimator(
         epsilon, sums=sums, factors=factors, sweeps=sweeps, pair_features=pair_features, seed=seed,
         ledger=open_ledger(ledger, budget),
     )  # fmt: skip
@@ -123,7 +130,7 @@ def predict_ratings(
     source = open_table(table)
     source.require(*columns)
     with progress("predicting") as told:
-        batches = list(_predicted(fitted, source, columns, told))
+        batches = list(_predict(fitted, source, columns, told))
         rows = write_table(iter(batches), batches[0].schema, to)
     said = {"predictions": str(to), "rows": rows, "columns": list(batches[0].schema.names)}
     answer(
@@ -135,7 +142,7 @@ def predict_ratings(
     )
 
 
-def _read(
+def _read_ratings(
     path: Path, user: str, item: str, rating: str, *, classes: str | None, missing: str, name: str | None
 ) -> tuple[Any, Any, int]:
     """Return the public pairs and the boxed ratings, after the checks that every label column passes."""
@@ -155,10 +162,10 @@ def _read(
         missing=missing,
         label_set=name_label_set(name, source.path, rating),
     )
-    return _pairs(table.features, [user, item]), table.labels, table.dropped
+    return _read_pairs(table.features, [user, item]), table.labels, table.dropped
 
 
-def _pairs(table: Any, columns: list[str]) -> Any:
+def _read_pairs(table: Any, columns: list[str]) -> Any:
     """Return two columns of ids as one array: whole numbers if both are, else text."""
     import numpy as np
 
@@ -170,7 +177,7 @@ def _pairs(table: Any, columns: list[str]) -> Any:
     return np.column_stack([left, right])
 
 
-def _estimator(
+def _make_estimator(
     epsilon: float,
     *,
     sums: float | None,
@@ -180,6 +187,7 @@ def _estimator(
     seed: int | None,
     ledger: Any,
 ) -> Any:
+    """Return the learner that the options describe, unfitted."""
     from labeldp.learn.ratings import LabelPrivateRatings, MatrixFactorisation
     from labeldp.learn.ratings.private import default_factors
 
@@ -193,13 +201,14 @@ def _estimator(
     return LabelPrivateRatings(learner, epsilon=epsilon, sums=sums, random_state=seed, ledger=ledger)
 
 
-def _predicted(fitted: Any, source: Any, columns: list[str], told: Any) -> Any:
+def _predict(fitted: Any, source: Any, columns: list[str], told: Any) -> Any:
+    """Yield a table of predictions for each batch of pairs; `told` is called with how many rows are done."""
     import pyarrow as pa
 
     done = 0
     for batch in source.batches(columns=columns):
         part = pa.Table.from_batches([batch])
-        asked = _pairs(part, columns)
+        asked = _read_pairs(part, columns)
         done += batch.num_rows
         told(done, source.rows)
         extra = {"expected": pa.array(fitted.predict(asked)), "spread": pa.array(fitted.predict_spread(asked))}

@@ -1,34 +1,31 @@
-"""What a learner of ratings may know: released outputs of any channel, noisy sums over cells, or plain numbers.
+"""What a learner of ratings may know: who rated what, and released outputs, noisy sums or plain numbers.
+
+*Pairs* are public. `PairTable` turns ids into positions, and the 0/1 matrix of who rated what into features of the ids: its
+leading singular vectors, divided by the square roots of the counts and shrunk for ids with few ratings, beside the
+logarithm of the count. They look at no rating and cost no privacy: that a person rated a film is public here, how is not.
+
+>>> table = PairTable.of([("ann", 7), ("bob", 7), ("ann", 9)])
+>>> table.users.tolist(), table.items.tolist(), table.find([("bob", 9), ("eve", 7)])
+([0, 1, 0], [0, 0, 1], (array([1, 2]), array([1, 0])))
+
+*The law of a rating given its mean* turns any channel's output into evidence about the mean. `RatingFamily` tabulates a
+discretised normal, p[y] ~ exp(-(v[y] - c)^2 / (2 d)), tilted to the mean. Its dispersion d is public: by default a
+quarter of the range, squared, which leaves two standard deviations to either side of the middle.
+
+>>> family = RatingFamily.of((1, 2, 3, 4, 5))
+>>> family.law(3.0).round(3).tolist()
+[0.054, 0.244, 0.403, 0.244, 0.054]
+
+*Outputs of a channel.* For an output o of a channel T at mean m, with the label's law p(m): the score is
+s = (T[., o].dp) / (T[., o].p), the derivative of the log likelihood, and the Fisher information of the whole channel is
+I = sum_o (T[., o].dp)^2 / (T[., o].p). One scoring step from m gives the pseudo-target m + s / I of weight I: E[s] = 0 and
+Var[s] = I, so at the true mean it is unbiased with variance 1 / I, whatever the channel is.
 
 >>> import labeldp
 >>> channel = labeldp.RandomizedResponse(1.0, n_classes=3).channel()
 >>> told = Responses.read(np.array([0, 2, 2]), channel, RatingFamily.of((1, 2, 3)))
 >>> told.column.tolist(), told.score.shape[0], told.information.shape[0]
 ([0, 2, 2], 3, 1)
-
-For an output o of a channel T at mean m, with the label's law p(m): the score is s = (T[., o].dp) / (T[., o].p), the
-derivative of the log likelihood, and the Fisher information of the whole channel is I = sum_o (T[., o].dp)^2 / (T[., o].p).
-One scoring step from m gives the pseudo-target m + s / I of weight I: E[s] = 0 and Var[s] = I, so at the true mean it is
-unbiased with variance 1 / I, whatever the channel is.
-
-The law of an ordered label given its mean, tabulated: what turns any channel's output into evidence about the mean.
-
->>> family = RatingFamily.of((1, 2, 3, 4, 5))
->>> family.law(3.0).round(3).tolist()
-[0.054, 0.244, 0.403, 0.244, 0.054]
-
-The law is a discretised normal, p[y] ~ exp(-(v[y] - c)^2 / (2 d)), tilted to the mean. Its dispersion d is public: by
-default a quarter of the range, squared, which leaves two standard deviations to either side of the middle.
-
-The public side of a ratings table: who rated what. Ids become positions, and the 0/1 matrix becomes features.
-
->>> table = PairTable.of([("ann", 7), ("bob", 7), ("ann", 9)])
->>> table.users.tolist(), table.items.tolist(), table.find([("bob", 9), ("eve", 7)])
-([0, 1, 0], [0, 0, 1], (array([1, 2]), array([1, 0])))
-
-Features of an id: the leading singular vectors of the matrix of pairs, divided by the square roots of the counts, shrunk for
-ids with few ratings, beside the logarithm of its count. They look at no rating and cost no privacy: that a person rated a
-film is public here, how is not.
 """
 
 from __future__ import annotations
@@ -215,7 +212,7 @@ class PairTable:
     def find(self, pairs: Any) -> tuple[Int64s, Int64s]:
         """Return the positions of new pairs; an id that is not known is one past the last."""
         left, right = split_pairs(pairs)
-        return located(left, self.user_ids), located(right, self.item_ids)
+        return find_ids(left, self.user_ids), find_ids(right, self.item_ids)
 
     def features(self, dimensions: int) -> tuple[Floats, Floats]:
         """Return features of users and items, first column one; with 0 `dimensions` that column alone."""
@@ -252,7 +249,7 @@ def as_ids(column: Any) -> npt.NDArray[Any]:
     return array.astype(str)
 
 
-def located(ids: npt.NDArray[Any], known: npt.NDArray[Any]) -> Int64s:
+def find_ids(ids: npt.NDArray[Any], known: npt.NDArray[Any]) -> Int64s:
     """Return positions in a sorted list, its length for ids that are not in it."""
     if (ids.dtype.kind == "U") != (known.dtype.kind == "U"):
         ids = ids.astype(str) if known.dtype.kind == "U" else np.full(len(ids), known.max() + 1)
@@ -273,17 +270,17 @@ def pair_features(
     by_user, by_item = np.asarray(seen.sum(axis=1)).ravel(), np.asarray(seen.sum(axis=0)).ravel()
     keep = min(dimensions, min(n_users, n_items) // _IDS_PER_FEATURE)
     if keep < 2:
-        return standardised(np.empty((n_users, 0)), by_user), standardised(np.empty((n_items, 0)), by_item)
+        return standardise(np.empty((n_users, 0)), by_user), standardise(np.empty((n_items, 0)), by_item)
     scaled = seen.multiply(1 / np.sqrt(by_user + _RARE)[:, None]).multiply(1 / np.sqrt(by_item + _RARE)[None]).tocsr()
     # A fixed start: the features are a function of the pairs.
     left, size, right = svds(scaled, k=keep, v0=np.random.default_rng(0).standard_normal(min(n_users, n_items)))
     # svds lists from small to large. The first pair of vectors is the counts again; those of size zero are arbitrary.
     order = np.argsort(-size, kind="stable")[1:]
     order = order[size[order] > _NOTHING * size.max()]
-    return standardised(left[:, order], by_user), standardised(right[order].T, by_item)
+    return standardise(left[:, order], by_user), standardise(right[order].T, by_item)
 
 
-def standardised(vectors: Floats, counts: Floats) -> Floats:
+def standardise(vectors: Floats, counts: Floats) -> Floats:
     """Return the columns 1, shrunk vectors, log count and its square; each with mean 0 and deviation 1, and clipped."""
     shrunk = vectors / np.sqrt(counts + _RARE)[:, None] * (counts / (counts + _SHRINK))[:, None]
     size = np.log1p(counts)

@@ -1,4 +1,17 @@
-"""`MatrixFactorisation`: a learner of ratings that takes the outputs of any channel, noisy sums, or plain numbers."""
+"""`MatrixFactorisation`: a learner of ratings that takes the outputs of any channel, noisy sums, or plain numbers.
+
+>>> import labeldp
+>>> pairs = [(u, i) for u in range(40) for i in range(30)]
+>>> ratings = [1 + 4 * (i % 2) for u, i in pairs]
+>>> labels = labeldp.SensitiveLabels(ratings, classes=[1, 5])
+>>> release = labeldp.privatize(labels, labeldp.RandomizedResponse(2.0), rng=0)
+>>> model = MatrixFactorisation(factors=2, random_state=0).fit_release(pairs, release)
+>>> model.predict([(0, 0), (0, 1)]).round().tolist()
+[1.0, 5.0]
+
+Model and sampler are in `labeldp.learn.ratings.gibbs`. A receiver of a release learns the model that its owner would: the
+learner sees released values and public pairs only.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +24,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from labeldp.arrays import Floats
 from labeldp.errors import Described, LabelDPError, invalid
-from labeldp.learn.ratings.evidence import CellSums, PairTable, RatingFamily, Responses, located, split_pairs
+from labeldp.learn.ratings.evidence import CellSums, PairTable, RatingFamily, Responses, find_ids, split_pairs
 from labeldp.learn.ratings.gibbs import Evidence, Progress, SamplerSettings, sample_factors
 from labeldp.release import Release
 from labeldp.validate import check_integer, check_positive
@@ -97,13 +110,13 @@ class MatrixFactorisation(RegressorMixin, BaseEstimator):  # type: ignore[misc] 
         `values` are the rating values where there is no release that says them.
         """
         table = PairTable.of(pairs)
-        worth = rating_values(release.classes if release is not None else values)
+        numbers = rating_values(release.classes if release is not None else values)
         responses = None
         if release is not None:
             _check_length(table, len(release), "release")
-            responses = Responses.read(release.codes, release.channel, self.family(worth))
+            responses = Responses.read(release.codes, release.channel, self.family(numbers))
         evidence = Evidence(responses=responses, by_user=by_user, by_item=by_item)
-        return self.fit_evidence(table, evidence, worth, progress=progress)
+        return self.fit_evidence(table, evidence, numbers, progress=progress)
 
     def fit_evidence(
         self,
@@ -127,12 +140,12 @@ class MatrixFactorisation(RegressorMixin, BaseEstimator):  # type: ignore[misc] 
 
     def predict(self, pairs: Any) -> Floats:
         """Return the posterior mean rating of each pair, within the values; an id that was not seen is an average one."""
-        mean, _ = self.moments(*self._located(pairs))
+        mean, _ = self.moments(*self._find_pairs(pairs))
         return mean
 
     def predict_spread(self, pairs: Any) -> Floats:
         """Return the posterior standard deviation of each pair's mean rating."""
-        _, spread = self.moments(*self._located(pairs))
+        _, spread = self.moments(*self._find_pairs(pairs))
         return spread
 
     def family(self, values: Any) -> RatingFamily:
@@ -141,10 +154,10 @@ class MatrixFactorisation(RegressorMixin, BaseEstimator):  # type: ignore[misc] 
             check_positive("MatrixFactorisation", "dispersion", self.dispersion)
         return RatingFamily.of(values, dispersion=self.dispersion)
 
-    def _located(self, pairs: Any) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    def _find_pairs(self, pairs: Any) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         check_is_fitted(self, "user_factors_")
         left, right = split_pairs(pairs)
-        return located(left, self.user_ids_), located(right, self.item_ids_)
+        return find_ids(left, self.user_ids_), find_ids(right, self.item_ids_)
 
     def moments(self, users: Any, items: Any) -> tuple[Floats, Floats]:
         """Return posterior mean and deviation for pairs given as positions in `user_ids_` and `item_ids_`."""

@@ -1,23 +1,30 @@
 """The sampler of factors: Bayesian matrix factorisation whose factor means are linear in public features.
 
-Model. Rating e of user u and item i has mean m = center + U_u . V_i. Factors of a side are U = F B + noise, F the public
+>>> from labeldp.learn.ratings.evidence import PairTable, RatingFamily
+>>> table = PairTable.of([(u, i) for u in range(8) for i in range(6)])
+>>> evidence = Evidence(numbers=np.where(table.items % 2 == 0, 5.0, 1.0))
+>>> settings = SamplerSettings(factors=2, sweeps=12, burn=4)
+>>> samples = sample_factors(table, evidence, RatingFamily.of((1, 5)), table.features(0), settings, seed=0)
+>>> samples.users.shape, samples.items.shape
+((8, 9, 2), (8, 7, 2))
+
+*Model.* Rating e of user u and item i has mean m = center + U_u . V_i. Factors of a side are U = F B + noise, F the public
 features, rows of the noise N(0, L^-1); B has a matrix normal prior of precision `RIDGE` times L, and L a Wishart prior.
 Given everything else, each of B, L, U, V has a standard law, and the passes draw from those in turn (Salakhutdinov and
 Mnih, "Bayesian probabilistic matrix factorization using MCMC", ICML 2008, with features as in Adams, Dahl and Murray,
 "Incorporating side information in probabilistic matrix factorization", UAI 2010).
 
-Where labels say little, U is nearly F B and drawing B given U hardly moves it. So B is drawn a second time, given the data
+*Two draws of the regression.* Where labels say little, U is nearly F B and drawing B given U hardly moves it. So B is drawn a second time, given the data
 and U - F B: the residuals stay, and U moves along. Both are exact steps of the same law (Yu and Meng, "To center or not to
 center: that is not the question", JCGS 20(3), 2011); without the second, a fit at epsilon 1 needs hundreds of passes.
 
-Outputs of a channel enter by scoring steps around a slowly moving average of the means (see `_evidence`), sums by their
-exact Gaussian conditional, plain numbers with a noise precision that is drawn as well.
+*Evidence.* Outputs of a channel enter by scoring steps around a slowly moving average of the means (see
+`labeldp.learn.ratings.evidence`), sums by their exact Gaussian conditional, plain numbers with a noise precision that is
+drawn as well.
 
-Randomness here is not privacy noise: it works on what was released.
-
-One side of the factor model: its factors, their prior, and the two exact ways to draw the regression on features.
-
-See `_gibbs` for the model. Everything here is linear algebra on small matrices; the loops over ratings are in `_kernels`.
+Design notes. Randomness here is not privacy noise: it works on what was released. `Chain` holds both sides and draws in
+turn; `Side` is the linear algebra of one side, on small matrices; the loops over ratings are compiled
+(`labeldp.learn.ratings.kernels`).
 """
 
 from __future__ import annotations
@@ -36,6 +43,13 @@ Progress = Callable[[float, str], None]
 
 #: The moving average of the means follows the sampler at this rate once it has settled.
 _RATE = 0.1
+#: Prior precision of the regression on features, in units of a factor's own. Picked on MovieLens (`studies/ratings.py`).
+RIDGE = 4.0
+#: Factors start narrow, a tenth around their mean: from a wide start the chain is long in shrinking factors that are noise.
+_FIRST_PRECISION = 100.0
+#: Rows whose features are multiplied out at a time: 12 MB at 19 features.
+_CHUNK = 4096
+_NOTHING = np.empty(0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,25 +98,45 @@ def sample_factors(
     seed: Any = None,
     progress: Progress | None = None,
 ) -> Samples:
-    """Run the sampler and keep what comes after the burn-in."""
+    """Run the sampler and keep what comes after the burn-in.
+
+    Parameters
+    ----------
+    table, evidence : PairTable, Evidence
+        Who rated what, and what is known of the ratings; evidence per rating is in the order of the table.
+    family : RatingFamily
+        The law of a rating given its mean.
+    features : pair of arrays
+        Public features of the users and of the items, a row per id, first column one.
+    settings : SamplerSettings
+        How many factors and passes.
+    seed : int, optional
+        Of the sampler.
+    progress : (share done, text) -> None, optional
+        Called after every pass.
+    """
     rng = np.random.default_rng(seed)
-    state = _State(table, evidence, family, features=features, factors=settings.factors, rng=rng)
+    chain = Chain(table, evidence, family, features=features, factors=settings.factors, rng=rng)
     kept: list[tuple[Floats, Floats]] = []
     for sweep in range(settings.sweeps):
-        state.step(sweep)
+        chain.step(sweep)
         if sweep >= settings.burn:
-            kept.append((state.users.with_stranger(), state.items.with_stranger()))
+            kept.append((chain.users.add_stranger(), chain.items.add_stranger()))
         if progress is not None:
             progress((sweep + 1) / settings.sweeps, f"sweep {sweep + 1} of {settings.sweeps}")
     return Samples(
-        center=state.center,
+        center=chain.center,
         users=np.stack([pair[0] for pair in kept]).astype(np.float32),
         items=np.stack([pair[1] for pair in kept]).astype(np.float32),
     )
 
 
-class _State:
-    """Where the chain is."""
+class Chain:
+    """The state of the sampler: factors of both sides, and what the evidence says at the current means.
+
+    `step` moves it on by one pass. `target` and `weight` are the pseudo-observations of each rating, relative to `center`;
+    `current` is u . v of each rating, `average` its slowly moving mean, at which channel outputs are linearised.
+    """
 
     def __init__(
         self,
@@ -122,7 +156,7 @@ class _State:
         self.users = Side(users, items, table.n_users, features[0], evidence.by_user, unit=0, factors=factors)
         self.items = Side(items, users, table.n_items, features[1], evidence.by_item, unit=1, factors=factors)
         for side, across in ((self.users, self.items), (self.items, self.users)):
-            side.meet(across)
+            side.sum_features(across)
         self.center = common_mean(evidence, family, len(table))
         for side in (self.users, self.items):
             side.factors[:] = 0.1 * rng.standard_normal(side.factors.shape)
@@ -132,29 +166,30 @@ class _State:
         self.target, self.weight = np.zeros(size), np.zeros(size)
         self.average = np.full(len(table), self.center)
         self.current = np.zeros(len(table))
-        self._predict()
+        self.predict()
 
     def step(self, sweep: int) -> None:
         """One pass over hyperparameters, items and users."""
-        self._look(sweep)
+        self._read_evidence(sweep)
         if sweep > 0:
             self.items.draw_prior(self.rng)
             self.users.draw_prior(self.rng)
-        self._refresh()
+        self.refresh()
         for side, across in ((self.items, self.users), (self.users, self.items)):
-            self._pass(side, across)
+            self.draw_side(side, across)
             side.draw_slope(across, self.rng)
-            self._predict()
-            self._refresh()
+            self.predict()
+            self.refresh()
         rate = max(1.0 / (sweep + 1), _RATE)
         self.average += rate * (self.center + self.current - self.average)
 
-    def _refresh(self) -> None:
+    def refresh(self) -> None:
+        """Set the residuals and weights of both sides' sums at the current means."""
         variance = self.family.variance(self.center)
         for side in (self.users, self.items):
             side.refresh(self.current, self.center, variance)
 
-    def _look(self, sweep: int) -> None:
+    def _read_evidence(self, sweep: int) -> None:
         """Set targets, relative to the center, and weights from what was released."""
         from labeldp.learn.ratings import kernels
 
@@ -171,7 +206,8 @@ class _State:
             # A hundredth of the usual variance is always left: ratings that fit exactly would have infinite precision.
             self.weight[:] = self.rng.chisquare(len(self.target)) / (left + 0.01 * usual)
 
-    def _pass(self, side: Side, across: Side) -> None:
+    def draw_side(self, side: Side, across: Side) -> None:
+        """Draw every row of factors of one side, given the other."""
         from labeldp.learn.ratings import kernels
 
         kernels.gibbs_pass(
@@ -195,7 +231,8 @@ class _State:
             side.pull,
         )
 
-    def _predict(self) -> None:
+    def predict(self) -> None:
+        """Set `current` from the factors."""
         from labeldp.learn.ratings import kernels
 
         kernels.products(self.items.other, self.users.other, self.users.factors, self.items.factors, self.current)
@@ -211,15 +248,6 @@ def common_mean(evidence: Evidence, family: RatingFamily, n: int) -> float:
     if evidence.numbers is not None:
         return float(evidence.numbers.mean())
     return float(family.values[0] + family.values[-1]) / 2
-
-
-#: Prior precision of the regression on features, in units of a factor's own. Picked on MovieLens (studies/ratings.py, CHOSEN).
-RIDGE = 4.0
-#: Factors start narrow, a tenth around their mean: from a wide start the chain is long in shrinking factors that are noise.
-_FIRST_PRECISION = 100.0
-#: Rows whose features are multiplied out at a time: 12 MB at 19 features.
-_CHUNK = 4096
-_NOTHING = np.empty(0)
 
 
 class Side:
@@ -245,19 +273,19 @@ class Side:
         self.slope[0, unit] = 1.0
         self.precision = np.diag(np.full(factors, _FIRST_PRECISION))
         self.gram_data, self.pull = np.zeros((n, factors, factors)), np.zeros((n, factors))
-        self.met = np.empty((0, features.shape[1]))
+        self.feature_sums = np.empty((0, features.shape[1]))
 
-    def meet(self, across: Side) -> None:
+    def sum_features(self, across: Side) -> None:
         """Sum this side's features over the cells of the other side: how the regression enters the other side's sums."""
         if across.sums is not None:
             own = across.other
             columns = [
                 np.bincount(across.cell, column[own], minlength=len(across.counts)) for column in self.features.T
             ]
-            self.met = np.column_stack(columns)
+            self.feature_sums = np.column_stack(columns)
 
-    def with_stranger(self) -> Floats:
-        """The factors, and those of an id with average features."""
+    def add_stranger(self) -> Floats:
+        """Return the factors, and below them those of an id with average features."""
         return np.vstack([self.factors, self.slope[:1]])
 
     def draw_prior(self, rng: np.random.Generator) -> None:
@@ -294,17 +322,17 @@ class Side:
             precision += _kron_sum(_outer(self.features[rows]), self.gram_data[rows])
             away = self.pull[rows] - np.einsum("nkl,nl->nk", self.gram_data[rows], self.factors[rows])
             slope += self.features[rows].T @ away
-        if len(self.met):
+        if len(self.feature_sums):
             for low in range(0, len(across.factors), _CHUNK):
                 rows = slice(low, low + _CHUNK)
                 cells = slice(low * across.groups, min(low + _CHUNK, len(across.factors)) * across.groups)
                 shape = (-1, across.groups, width)
-                met, weighted = (
-                    self.met[cells].reshape(shape),
-                    (self.met[cells] * across.weight[cells, None]).reshape(shape),
+                sums, weighted = (
+                    self.feature_sums[cells].reshape(shape),
+                    (self.feature_sums[cells] * across.weight[cells, None]).reshape(shape),
                 )
                 v = across.factors[rows]
-                precision += _kron_sum(np.einsum("nga,ngb->nab", weighted, met), _outer(v))
+                precision += _kron_sum(np.einsum("nga,ngb->nab", weighted, sums), _outer(v))
                 slope += np.einsum("nga,ng->na", weighted, across.residual[cells].reshape(-1, across.groups)).T @ v
         root = np.linalg.cholesky(precision.reshape(width * k, width * k))
         half = np.linalg.solve(root, slope.reshape(-1)) + rng.standard_normal(width * k)

@@ -98,7 +98,7 @@ def gibbs_pass(  # pragma: no cover - compiled
 
 @numba.njit(**_JIT)
 def inner(left: Any, right: Any) -> float:  # pragma: no cover - compiled
-    """The inner product."""
+    """Return the inner product."""
     s = 0.0
     for a in range(len(left)):
         s += left[a] * right[a]
