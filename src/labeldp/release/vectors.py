@@ -29,6 +29,7 @@ import abc
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -112,7 +113,7 @@ def measure_vector(
     check_delta("measure_vector", delta)
     boxed = as_sensitive(labels, None)
     reach = query.sensitivity(n_classes=boxed.n_classes, n_examples=len(boxed))
-    sigma = 0.0 if math.isinf(epsilon) else analytic_gaussian_sigma(epsilon=epsilon, delta=delta, sensitivity=reach)
+    sigma = 0.0 if math.isinf(epsilon) else find_sigma(epsilon=epsilon, delta=delta, sensitivity=reach)
     text = f"Gaussian, sigma {sigma:.6g} for L2 sensitivity {reach:.6g}" if sigma else "no noise"
 
     def work(codes: npt.NDArray[Any], bits: BitStream) -> Float64s:
@@ -181,6 +182,12 @@ def _promise_gaussian(query: VectorQuery, sigma: float, reach: float, epsilon: f
         got = Described(f"{promise.epsilon(delta)}")
         raise invalid("measure_vector", "epsilon", f"be met at delta {delta:g}", got=got, kind=PrivacyError)
     return promise
+
+
+@lru_cache(maxsize=256)
+def find_sigma(*, epsilon: float, delta: float, sensitivity: float) -> float:
+    """Return `analytic_gaussian_sigma`, which does not depend on data: many fits at one budget solve it once."""
+    return analytic_gaussian_sigma(epsilon=epsilon, delta=delta, sensitivity=sensitivity)
 
 
 def normals(bits: BitStream, count: int) -> Float64s:

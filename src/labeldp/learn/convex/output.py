@@ -45,14 +45,13 @@ import scipy.optimize
 from scipy.sparse.linalg import LinearOperator, cg
 from sklearn.utils.extmath import row_norms
 
-from labeldp.accounting import analytic_gaussian_sigma
 from labeldp.arrays import Floats
 from labeldp.errors import PrivacyError, invalid
 from labeldp.guarantee import Unit
 from labeldp.learn.convex.base import ConvexClassifier, check_penalty
 from labeldp.learn.convex.losses import Loss, choose_loss, one_hot
 from labeldp.random import as_key
-from labeldp.release.vectors import VectorQuery, measure_vector
+from labeldp.release.vectors import VectorQuery, find_sigma, measure_vector
 from labeldp.validate import check_choice, check_delta, check_epsilon, check_positive
 
 UNITS = {"label": Unit.LABEL, "record": Unit.RECORD_REPLACE}
@@ -191,7 +190,7 @@ class OutputPerturbation(ConvexClassifier):
             return check_penalty("OutputPerturbation", self.l2)
         if math.isinf(epsilon):
             return 1.0
-        unit_noise = analytic_gaussian_sigma(epsilon=epsilon, delta=delta, sensitivity=1.0)
+        unit_noise = find_sigma(epsilon=epsilon, delta=delta, sensitivity=1.0)
         return radius**2 * math.sqrt(2.0 * n * unit_noise) / USUAL_SCORE
 
 

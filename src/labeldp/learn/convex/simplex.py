@@ -33,6 +33,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -118,6 +119,12 @@ def find_simplex_minimum(corners: Any, targets: Floats, loss: Loss, entropy: flo
         f"SimplexERM: the solver did not come within {tolerance:g} of the minimiser, on which the sensitivity rests."
         " Nothing was released. Raise `tolerance` or `entropy`."
     )
+
+
+@lru_cache(maxsize=256)
+def _find_rho(epsilon: float, delta: float) -> float:
+    """Return `zcdp_rho`, which does not depend on data: many fits at one budget solve it once."""
+    return zcdp_rho(epsilon=epsilon, delta=delta)
 
 
 def sum_slopes(corners: Any, targets: Floats, loss: Loss, theta: Floats) -> Floats:
@@ -249,7 +256,7 @@ class SimplexERM(ConvexClassifier):
         reach = size * inputs.row_map.clip * (1 + 1e-15)
         if self.entropy is None:
             # Pure sums or zCDP, whichever allows more; exact composition would allow half a percent more than zCDP.
-            share = max(epsilon / count, math.sqrt(8.0 * zcdp_rho(epsilon=epsilon, delta=delta) / count)) * (1 - 1e-9)
+            share = max(epsilon / count, math.sqrt(8.0 * _find_rho(epsilon, delta) / count)) * (1 - 1e-9)
             entropy = find_entropy(share, loss, tolerance=tolerance, reach=reach, n_examples=n)
         else:
             entropy = check_positive(owner, "entropy", self.entropy)

@@ -302,11 +302,10 @@ def failed_checks(estimator: Any) -> set[str]:
 
 
 def test_scikit_learn_s_checks_pass_for_sufficient_statistics():
-    """A generous epsilon: the checks ask for a model that learns from 30 rows."""
-    assert failed_checks(SufficientStatistics(clip=10.0, epsilon=50.0, random_state=0)) == set()
+    """A generous epsilon: the checks ask for a model that learns from 30 rows. Pure noise has nothing to calibrate."""
+    assert failed_checks(SufficientStatistics(clip=10.0, epsilon=200.0, delta=0.0, random_state=0)) == set()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "model", [LPRRSGD(), LPNormalSGD(), OutputPerturbation(l2=100.0)], ids=lambda model: type(model).__name__
 )
@@ -315,7 +314,6 @@ def test_scikit_learn_s_checks_pass_for_the_others(model: Any):
     assert failed_checks(model.set_params(clip=10.0, epsilon=50.0, random_state=0)) == set()
 
 
-@pytest.mark.slow
 def test_scikit_learn_s_checks_pass_for_simplex_erm():
     """A tight clip and a generous epsilon: twenty samples of a sparse model then learn the blobs of the checks."""
     assert failed_checks(SimplexERM(clip=2.0, epsilon=300.0, n_samples=20, random_state=0)) == set()
