@@ -1,13 +1,12 @@
 """One family of errors, one shape of message.
 
-Every complaint reads: who complains, which argument, what it must be, what it
-was, and the fix.
+Every message says who refuses, which argument, what it must be, what it was, and what to do instead.
 
 >>> str(invalid("RandomizedResponse", "epsilon", "be >= 0", got=-1.0, fix="Use math.inf for no privacy."))
 'RandomizedResponse: `epsilon` must be >= 0, got -1.0. Use math.inf for no privacy.'
 
-Raw labels are sensitive: a message may name one offending value and how often it
-occurs, never the labels in bulk.
+Raw labels are sensitive: a message may name one offending value and how often it occurs, never the labels in bulk.
+`Described` is for values that must not, or need not, be shown as they are: its text is written by the caller.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+#: A value is shown in at most this many characters.
 LONGEST_SHOWN = 80
 
 
@@ -41,7 +41,23 @@ class MissingExtraError(LabelDPError, ImportError):
 def invalid(
     owner: str, name: str, must: str, *, got: object, fix: str = "", kind: type[LabelDPError] = LabelDPError
 ) -> LabelDPError:
-    """Return (not raise) the error ``owner: `name` must <must>, got <got>. <fix>``."""
+    """Return (not raise) the error ``owner: `name` must <must>, got <got>. <fix>``.
+
+    Parameters
+    ----------
+    owner : str
+        Who refuses: a public function or class, as the user calls it.
+    name : str
+        The argument.
+    must : str
+        What it must do or be: "be >= 0", "have one entry per class".
+    got : object
+        The value, shown by its repr in at most 80 characters; `Described` text is shown as it is.
+    fix : str
+        A sentence that says what to do instead.
+    kind : type
+        A more special error of this module.
+    """
     message = f"{owner}: `{name}` must {must}, got {shorten(got)}."
     return kind(f"{message} {fix}" if fix else message)
 

@@ -1,11 +1,8 @@
-"""Noise: where every random bit of a release comes from.
+"""Where every random bit of a release comes from, and the threads that work on spans of rows.
 
 The noise of example ``i`` is a function of a secret key and ``i``: the ``i``-th block of AES-256 in counter mode,
 read as two 64-bit words. It is cryptographically strong, seekable, the same whatever the batch size, thread count or
 engine, and safe to retry: a task that runs twice releases the same label, not a second sample.
-
-The key comes from the operating system and lives for one release. A seed derives the key instead, for experiments;
-what it touches is marked `seeded`, because whoever knows the seed can undo the noise.
 
 >>> NoiseKey.from_seed(7)
 <NoiseKey: secret, seeded>
@@ -13,22 +10,24 @@ what it touches is marked `seeded`, because whoever knows the seed can undo the 
 >>> bool((key.words(start=0, count=5)[3:] == key.words(start=3, count=2)).all())
 True
 
-References: NIST SP 800-38A (counter mode); FIPS 197 (AES).
+The key comes from the operating system and lives for one release. A seed derives the key instead, for experiments;
+what it touches is marked `seeded`, because whoever knows the seed can undo the noise.
 
-Design notes. A block's counter is ``stream || index``, 64 bits each, so that independent uses of one key (streams)
-never share a block. Keys do not pickle: an engine that must move one does so on purpose, through `NoiseKey.reveal`.
-
-Threads for work that is split by rows: spans of a data set, each done by one thread, none depending on another.
-
-Compiled loops and AES release the interpreter's lock, so plain threads are enough. Spans are handed out one by one: a
-busy core delays its own span only, and the answer never depends on how many threads there are.
-
-The number of threads is that of the cores this process may use, or $LABELDP_THREADS.
+Because the noise of a row depends on its position alone, rows can be worked on in any order. `over_spans` splits them
+into spans and gives each to a thread:
 
 >>> seen = []
 >>> over_spans(lambda low, high: seen.append((low, high)), 10, step=4)
 >>> sorted(seen)
 [(0, 4), (4, 8), (8, 10)]
+
+References: NIST SP 800-38A (counter mode); FIPS 197 (AES).
+
+Design notes. A block's counter is ``stream || index``, 64 bits each, so that independent uses of one key (streams)
+never share a block. Keys do not pickle: an engine that must move one does so on purpose, through `NoiseKey.reveal`.
+Compiled loops and AES release the interpreter's lock, so plain threads are enough. Spans are handed out one by one: a
+busy core delays its own span only, and the answer never depends on how many threads there are. Their number is that of
+the cores this process may use, or $LABELDP_THREADS.
 """
 
 from __future__ import annotations
@@ -42,10 +41,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NoReturn
 
 import numpy as np
-import numpy.typing as npt
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-from labeldp.arrays import Words
+from labeldp.arrays import UInt8s, Words
 from labeldp.errors import LabelDPError, PrivacyError, invalid
 
 KEY_BYTES = 32
@@ -71,16 +69,19 @@ class NoiseKey:
 
     @classmethod
     def from_os(cls) -> NoiseKey:
-        """A fresh key from the operating system's generator: the only private kind."""
+        """Return a fresh key from the operating system's generator: the only private kind."""
         return cls(secrets.token_bytes(KEY_BYTES), seeded=False)
 
     @classmethod
     def from_seed(cls, seed: int) -> NoiseKey:
-        """A reproducible key for experiments; everything drawn from it is marked seeded."""
+        """Return a reproducible key for experiments; everything drawn from it is marked seeded."""
         return cls(hashlib.sha256(b"labeldp seed 1:" + str(int(seed)).encode()).digest(), seeded=True)
 
     def child(self, *names: str | int) -> NoiseKey:
-        """An independent key for a named part (a stage, a histogram), by HMAC-SHA256 of the path of names."""
+        """Return an independent key for a named part (a stage, a histogram), by HMAC-SHA256 of the path of names.
+
+        The same names give the same key. An integer and the text of its digits are different names.
+        """
         secret = self._secret
         for name in names:
             secret = hmac.new(secret, f"{type(name).__name__}:{name}".encode(), hashlib.sha256).digest()
@@ -99,12 +100,15 @@ class NoiseKey:
         return self.child(purpose)
 
     def words(self, *, start: int, count: int, stream: int = 0) -> Words:
-        """Blocks ``start .. start + count - 1`` as an array of shape (count, 2) of 64-bit words."""
+        """Return blocks ``start .. start + count - 1`` as an array of shape (count, 2) of 64-bit words.
+
+        Row i is the noise of example ``start + i``. `stream` separates independent uses of one key.
+        """
         buffer = np.empty(count * BLOCK_BYTES + BLOCK_BYTES - 1, np.uint8)
         self.fill(buffer, start=start, count=count, stream=stream)
         return buffer[: count * BLOCK_BYTES].view("<u8").reshape(count, 2)
 
-    def fill(self, buffer: npt.NDArray[np.uint8], *, start: int, count: int, stream: int = 0) -> None:
+    def fill(self, buffer: UInt8s, *, start: int, count: int, stream: int = 0) -> None:
         """Write blocks into `buffer`, which needs `BLOCK_BYTES` - 1 bytes more than ``count`` blocks."""
         nonce = stream.to_bytes(8, "big") + start.to_bytes(8, "big")
         encryptor = Cipher(algorithms.AES(self._secret), modes.CTR(nonce)).encryptor()
@@ -115,7 +119,7 @@ class NoiseKey:
             encryptor.update_into(memoryview(_ZEROS)[:size], view[begin : begin + size + BLOCK_BYTES - 1])
 
     def reveal(self) -> bytes:
-        """The secret itself, for an engine that moves it to a worker over its own channel. Never store or log it."""
+        """Return the secret itself, for an engine that moves it to a worker. Never store or log it."""
         return self._secret
 
     def __repr__(self) -> str:
@@ -136,7 +140,7 @@ class BitStream:
         self.seeded = key.seeded
 
     def take(self, count: int) -> Words:
-        """The next `count` words; none is ever handed out twice.
+        """Return the next `count` words; none is ever handed out twice.
 
         Small requests are served from a block read ahead: setting up the cipher costs more than a thousand words.
         """
@@ -155,7 +159,12 @@ class BitStream:
 
 
 def as_key(owner: str, rng: Any) -> NoiseKey:
-    """Turn the `rng` of a public call into a key: None (secure), an int seed, a NumPy generator or a NoiseKey."""
+    """Return the key that the `rng` of a public call names.
+
+    None is a fresh key from the operating system, the only private choice. An int is a seed, a NumPy generator draws a
+    seed; both mark what is drawn `seeded`. A `NoiseKey` is returned as it is. Anything else is refused in the name of
+    `owner`.
+    """
     if rng is None:
         return NoiseKey.from_os()
     if isinstance(rng, NoiseKey):
@@ -169,7 +178,7 @@ def as_key(owner: str, rng: Any) -> NoiseKey:
 
 
 def thread_count() -> int:
-    """Return how many threads to use."""
+    """Return how many threads to use: $LABELDP_THREADS, or the number of cores that this process may use."""
     named = os.environ.get("LABELDP_THREADS")
     if named is None:
         return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -179,7 +188,19 @@ def thread_count() -> int:
 
 
 def over_spans(work: Callable[[int, int], None], n: int, *, step: int) -> None:
-    """Call work(low, high) for consecutive spans that cover n rows; an error in one of them is raised here."""
+    """Call work(low, high) for consecutive spans that cover n rows, in threads; return when all are done.
+
+    Parameters
+    ----------
+    work : callable
+        Does the rows [low, high). Spans run at the same time: each writes to its own part of the output.
+    n : int
+        Number of rows.
+    step : int
+        Rows per span, but for the last.
+
+    An error in a span is raised here.
+    """
     starts = range(0, n, step)
     threads = min(thread_count(), len(starts))
     if threads <= 1:

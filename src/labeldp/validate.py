@@ -1,4 +1,18 @@
-"""Checks that many modules share; each returns the value in its normal form or raises in the one shape."""
+"""Checks of arguments that many modules share.
+
+Each takes the name of the public call that refuses (`owner`) and of the argument, and returns the value in its normal
+form or raises `labeldp.errors.invalid`.
+
+>>> check_epsilon("demo", 1), check_integer("demo", "k", 3, least=1)
+(1.0, 3)
+>>> check_delta("demo", 1.5)
+Traceback (most recent call last):
+    ...
+labeldp.errors.LabelDPError: demo: `delta` must be in [0, 1), got 1.5. Use 0 for pure privacy.
+
+Nothing is repaired: a prior that does not sum to one, a float where an integer is meant or a boolean where a number is
+meant are mistakes of the caller, who is told so.
+"""
 
 from __future__ import annotations
 

@@ -167,7 +167,7 @@ def test_the_algebra_holds_exactly(a, b, c):
         assert read_loss(loss.to_json()) == loss
 
 
-@settings(max_examples=10, phases=(Phase.explicit, Phase.reuse, Phase.generate))  # convolves: no shrinking
+@settings(max_examples=6, phases=(Phase.explicit, Phase.reuse, Phase.generate))  # convolves: no shrinking
 @given(losses, losses, st.sampled_from([1e-9, 1e-5, 0.01, 0.3]))
 def test_composition_costs_at_least_its_parts_and_at_most_their_sum(a, b, delta):
     assume(not any(isinstance(loss, Beside) and loss.profile(np.array([0.0])) is None for loss in (a, b)))  # see below

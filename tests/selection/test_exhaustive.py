@@ -27,9 +27,10 @@ STEPS = {"add_remove": (0, 1), "replace": (-1, 0, 1)}
 def pairs(neighbours, m, most=3):
     """Each histogram with counts 0..most, and each neighbour; from four candidates on, sorted ones only: laws permute.
 
-    (All but for ties, which go to the smaller index: with two and three candidates every order of ties occurs.)
+    (All but for ties, which go to the smaller index: with two and three candidates every order of ties occurs.) Five
+    candidates, which add ranks and no new sizes of gaps, have counts up to 2.
     """
-    every = itertools.product(range(most + 1), repeat=m)
+    every = itertools.product(range(most + 1 if m < 5 else min(most, 2) + 1), repeat=m)
     starts = every if m < 4 else (h for h in every if list(h) == sorted(h, reverse=True))
     for h in starts:
         for step in itertools.product(STEPS[neighbours], repeat=m):

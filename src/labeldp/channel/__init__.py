@@ -16,11 +16,12 @@ mechanisms that build their own: keep probabilities that stay within a promised 
 """
 
 from labeldp.channel.finite import FiniteChannel
-from labeldp.channel.join import build_channel, join_channels
+from labeldp.channel.join import CHANNEL_KINDS, build_channel, join_channels
 from labeldp.channel.labels import CandidateChannel, Channel, odds_to_keep, safe_odds
 from labeldp.channel.matrix import MatrixChannel
 
 __all__ = [
+    "CHANNEL_KINDS",
     "CandidateChannel",
     "Channel",
     "FiniteChannel",

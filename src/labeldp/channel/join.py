@@ -31,6 +31,8 @@ from labeldp.errors import Described, invalid
 from labeldp.validate import check_integer
 
 OWNER = "join_channels"
+#: The kinds of channels that `build_channel` knows, as their headers name them.
+CHANNEL_KINDS = ("rows", "candidates", "matrix")
 
 
 def join_channels(channels: Sequence[FiniteChannel], *, counts: Sequence[int] | None = None) -> FiniteChannel:

@@ -51,7 +51,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from labeldp.channel import CandidateChannel, Channel, FiniteChannel, MatrixChannel
+from labeldp.channel import CHANNEL_KINDS, FiniteChannel, build_channel
 from labeldp.errors import Described, LabelDPError, PrivacyError, ReleaseError, invalid
 from labeldp.guarantee import Guarantee
 from labeldp.release.labels import decode_labels
@@ -545,22 +545,15 @@ def _codes(table: pa.Table, classes: tuple[Hashable, ...], channel: FiniteChanne
 
 
 def _channel(header: dict[str, Any], table: pa.Table, rows: pa.Table | None) -> FiniteChannel:
-    """Return the channel that these arrays describe; its own checks apply."""
+    """Return the channel that these columns describe; its own checks apply."""
     kind = header["kind"]
-    if kind == "candidates":
-        members = _as_array(table["candidates"])
-        return CandidateChannel(odds=float(header["odds"]), members=members, n_classes=header["n_classes"])
-    if rows is None:
+    if kind not in CHANNEL_KINDS:
+        raise ReleaseError(f"load_release: unknown kind of channel {kind!r}. Upgrade labeldp to read newer releases.")
+    if rows is None and kind != "candidates":
         raise ReleaseError("load_release: the channel's rows are missing. Ask the release's owner for it again.")
-    index = _as_array(table["row"]) if "row" in table.column_names else None
-    if kind == "rows":
-        keep, redraw, base = (_as_array(rows[name]) for name in ("keep", "redraw", "base"))
-        return Channel(keep=keep, redraw=redraw, base=base, index=index)
-    if kind == "matrix":
-        flat = _as_array(rows["transition"])
-        transition = flat.reshape(len(flat), header["n_classes"], header["n_outputs"])
-        return MatrixChannel(transition, index=index, outputs_are_labels=header["outputs_are_labels"])
-    raise ReleaseError(f"load_release: unknown kind of channel {kind!r}. Upgrade labeldp to read newer releases.")
+    shared = {} if rows is None else {name: _as_array(rows[name]) for name in rows.column_names}
+    names = [name for name in ("candidates", "row") if name in table.column_names]
+    return build_channel(header, rows=shared, examples={name: _as_array(table[name]) for name in names})
 
 
 def check_new(path: str | os.PathLike[str], *, owner: str) -> Path:
