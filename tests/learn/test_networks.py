@@ -41,6 +41,7 @@ def test_a_network_goes_on_from_the_stage_before(views):
     X, y = views
     model = LabelPrivateClassifier(network(), epsilon=3.0, stages=2, random_state=0).fit(X, y)
     assert model.correction_ == "forward"
+    assert model.guarantee_.epsilon() == 3.0
     assert model.score(X, y) > 0.8
     assert not model.estimator_.warm_start  # as the user has it
 

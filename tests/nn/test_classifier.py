@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-import subprocess
+import copy
+import importlib
+import importlib.util
 import sys
 
 import numpy as np
 import pytest
 import torch
+from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from labeldp.errors import LabelDPError
+from labeldp.errors import LabelDPError, MissingExtraError
 from labeldp.learn import LabelPrivateClassifier
-from labeldp.nn import NetClassifier
+from labeldp.nn import NetClassifier, cpu_preset
 from labeldp.nn.models import MODELS, build
 
 QUICK = {"hidden": 16, "epochs": 6, "batch_size": 64, "lr": 0.02, "dropout": 0.0}
 
 
 @pytest.fixture(scope="module")
-def blobs():
-    generator = np.random.default_rng(0)
-    centres = 1.5 * generator.normal(size=(3, 5))
-    y = generator.integers(0, 3, 900)
-    return (centres[y] + generator.normal(size=(900, 5))).astype(np.float32), y
+def plain(blobs):
+    """A network fitted on the plain labels; a test that changes it takes a copy."""
+    return NetClassifier("mlp", **QUICK).fit(*blobs)
 
 
 def same(one, other):
@@ -33,10 +34,9 @@ def same(one, other):
 # --------------------------------------------------------------------------------------------------------- learning
 
 
-def test_learns_from_labels_targets_and_likelihoods(blobs):
+def test_learns_from_labels_targets_and_likelihoods(blobs, plain):
     X, y = blobs
     one_hot = np.eye(3)[y]
-    plain = NetClassifier("mlp", **QUICK).fit(X, y)
     soft = NetClassifier("mlp", **QUICK).fit_targets(X, one_hot, classes=[0, 1, 2])
     unseen = NetClassifier("mlp", **QUICK).fit_likelihood(X, 0.9 * one_hot + 0.05, classes=[0, 1, 2])
     for model in (plain, soft, unseen):
@@ -57,12 +57,10 @@ def test_forward_beats_plain_under_skewed_noise(blobs):
     assert corrected > 0.85
 
 
-def test_weights_that_are_equal_change_nothing_and_zero_removes(blobs):
+def test_weights_that_are_equal_change_nothing_and_zero_removes(blobs, plain):
     X, y = blobs
-    plain, twos = NetClassifier("mlp", **QUICK).fit(X, y), NetClassifier("mlp", **QUICK)
-    assert np.allclose(
-        twos.fit(X, y, sample_weight=np.full(900, 2.0)).predict_proba(X), plain.predict_proba(X), atol=1e-3
-    )
+    twos = NetClassifier("mlp", **QUICK).fit(X, y, sample_weight=np.full(len(y), 2.0))
+    assert np.allclose(twos.predict_proba(X), plain.predict_proba(X), atol=1e-3)  # the losses round differently
     wrong = np.where(y == 0, 1, y)
     hidden = NetClassifier("mlp", **QUICK).fit(X, wrong, sample_weight=(y != 0).astype(float))
     assert (hidden.predict(X[y == 2]) == 2).mean() > 0.9
@@ -78,14 +76,13 @@ def test_views_are_averaged(blobs):
     assert model.score(views, y) > 0.9
 
 
-def test_hidden_features_feed_the_last_layer(blobs):
-    X, y = blobs
-    model = NetClassifier("mlp", **QUICK).fit(X, y)
-    hidden = model.hidden_features(X)
-    assert hidden.shape == (900, 16)
-    last = model.module_[-1]
+def test_hidden_features_feed_the_last_layer(blobs, plain):
+    X = blobs[0]
+    hidden = plain.hidden_features(X)
+    assert hidden.shape == (len(X), 16)
+    last = plain.module_[-1]
     logits = torch.from_numpy(hidden) @ last.weight.T + last.bias
-    assert np.allclose(logits.detach().softmax(1).numpy(), model.predict_proba(X), atol=1e-5)  # float32
+    assert np.allclose(logits.detach().softmax(1).numpy(), plain.predict_proba(X), atol=1e-5)  # float32
 
 
 @pytest.mark.parametrize("name", ["small-cnn", "inception", "resnet18"])
@@ -119,11 +116,11 @@ def test_small_cnn_learns_stripes():
 
 def test_ratings_network_learns_users_and_items_and_meets_strangers():
     generator = np.random.default_rng(0)
-    pairs = np.stack([generator.integers(0, 20, 3000), generator.integers(0, 30, 3000)], axis=1)
+    pairs = np.stack([generator.integers(0, 20, 1500), generator.integers(0, 30, 1500)], axis=1)
     likes = (pairs[:, 0] % 2 == pairs[:, 1] % 2).astype(int)
     settings = {"epochs": 12, "batch_size": 128, "lr": 0.02, "weight_decay": 1e-3}
-    model = NetClassifier("ncf", **settings).fit(pairs[:2500], likes[:2500])
-    assert model.score(pairs[2500:], likes[2500:]) > 0.95
+    model = NetClassifier("ncf", **settings).fit(pairs[:1200], likes[:1200])
+    assert model.score(pairs[1200:], likes[1200:]) > 0.95
     assert np.isfinite(model.predict_proba([[999, 3], [2, 10**6]])).all()
 
 
@@ -151,7 +148,7 @@ def test_same_seed_same_weights_and_nobody_elses_generator_moves(blobs):
 
 def test_warm_start_carries_weights_and_statistics(blobs):
     X, y = blobs
-    model = NetClassifier("mlp", **{**QUICK, "lr": 1e-9}, warm_start=True, weight_decay=0.0).fit(X, y)
+    model = NetClassifier("mlp", **{**QUICK, "lr": 1e-9, "epochs": 1}, warm_start=True, weight_decay=0.0).fit(X, y)
     before = {name: tensor.clone() for name, tensor in model.module_.state_dict().items()}
     model.fit(X, y)
     after = model.module_.state_dict()
@@ -165,30 +162,18 @@ def test_warm_start_carries_weights_and_statistics(blobs):
 def test_a_module_is_copied_and_a_factory_called(blobs):
     X, y = blobs
     own = torch.nn.Linear(5, 3)
-    before = own.weight.clone()
-    fitted = NetClassifier(own, epochs=3, lr=0.05).fit(X, y)
-    assert torch.equal(own.weight, before)
+    torch.nn.init.zeros_(own.weight)
+    fitted = NetClassifier(own, epochs=6, batch_size=64, lr=0.05).fit(X, y)
+    assert not own.weight.any()
     assert fitted.score(X, y) > 0.8
 
     def factory(*, n_classes, sample_shape):
         return torch.nn.Linear(sample_shape[0], n_classes)
 
-    assert NetClassifier(factory, epochs=3, lr=0.05).fit(X, y).score(X, y) > 0.8
+    assert NetClassifier(factory, epochs=6, batch_size=64, lr=0.05).fit(X, y).score(X, y) > 0.8
 
 
 # ----------------------------------------------------------------------------------------------------------- stages
-
-
-def test_the_multi_stage_loop_drives_it(blobs):
-    X, y = blobs
-    network = NetClassifier("mlp", **QUICK, mixup=1.0)
-    model = LabelPrivateClassifier(network, epsilon=3.0, stages=2, classes=[0, 1, 2], random_state=0).fit(X, y)
-    assert model.correction_ == "forward"
-    assert model.guarantee_.epsilon() == 3.0
-    assert model.score(X, y) > 0.85
-    assert model.estimator_.warm_start is False
-    again = LabelPrivateClassifier(network, epsilon=3.0, stages=2, classes=[0, 1, 2], random_state=0)
-    assert same(again.fit_release(X, model.release_).estimator_, model.estimator_)
 
 
 @pytest.mark.parametrize("correction", ["posterior", "unbiased", "none"])
@@ -206,8 +191,8 @@ def test_progress_tells_each_step(blobs, capsys):
     X, y = blobs
     told = []
     NetClassifier("mlp", **{**QUICK, "epochs": 2}, progress=lambda *facts: told.append(facts)).fit(X, y)
-    assert [done for done, _, _ in told] == list(range(1, 31))  # 900 rows, batches of 60, two epochs
-    assert {total for _, total, _ in told} == {30}
+    assert [done for done, _, _ in told] == list(range(1, 17))  # 450 rows, batches of 56 or 57, two epochs
+    assert {total for _, total, _ in told} == {16}
     NetClassifier("mlp", **{**QUICK, "epochs": 1}, progress=True).fit(X, y)
     assert capsys.readouterr().out == ""  # the bar is on the standard error
 
@@ -258,9 +243,9 @@ def test_a_gpu_that_is_absent_is_said_to_be(blobs):
         NetClassifier("mlp", device="abacus").fit(*blobs)
 
 
-def test_a_loss_that_is_not_finite_stops(blobs):
+def test_a_loss_that_is_not_finite_stops(blobs, plain):
     X, y = blobs
-    model = NetClassifier("mlp", **QUICK).fit(X, y)
+    model = copy.deepcopy(plain)
     before = model.predict_proba(X)
     with pytest.raises(LabelDPError, match=r"`loss` must stay finite, got (nan|inf) in epoch 1"):
         model.set_params(module=Exploding(), warm_start=False).fit(X, y)
@@ -303,17 +288,31 @@ def test_warm_start_refuses_another_shape(blobs):
         model.fit(X[:, :4], y)
 
 
-def test_without_torch_the_package_names_its_extra():
-    program = (
-        "import sys, importlib.util as u; found = u.find_spec\n"
-        "u.find_spec = lambda name, package=None: None if name == 'torch' else found(name, package)\n"
-        "try:\n    import labeldp.nn\nexcept ImportError as error:\n    print(error)"
+def test_without_torch_the_package_names_its_extra(monkeypatch):
+    found = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name, *rest: None if name == "torch" else found(name, *rest)
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert "pip install 'labeldp[torch]'" in done.stdout
+    monkeypatch.delitem(sys.modules, "labeldp.nn")
+    with pytest.raises(MissingExtraError, match=r"pip install 'labeldp\[torch\]'"):
+        importlib.import_module("labeldp.nn")
 
 
 def test_every_named_network_has_a_cpu_preset():
-    from labeldp.nn.presets import CPU
+    assert len({id(cpu_preset(name)) for name in MODELS}) == len(MODELS)
 
-    assert sorted(CPU) == sorted(MODELS)
+
+# ------------------------------------------------------------------------------------------------------- scikit-learn
+
+
+def known_failures(_estimator):
+    reason = "a weight of 2 is one step of twice the size, and two copies fall into different batches"
+    return {"check_sample_weight_equivalence_on_dense_data": reason}
+
+
+SMALL = NetClassifier("mlp", hidden=32, batch_size=64, epochs=6, lr=0.08, dropout=0.0)
+
+
+@parametrize_with_checks([SMALL], expected_failed_checks=known_failures)
+def test_scikit_learn_accepts_it(estimator, check):
+    check(estimator)

@@ -1,25 +1,128 @@
-"""Schedules, augmentation, mixup, averages and batches: each against what it is defined to be."""
+"""What trains a network, each part against what it is defined to be: losses, schedules, batches, mixup, averages, inputs.
+
+Gradients that are written out are compared with autograd, values with high precision.
+"""
 
 from __future__ import annotations
 
+import mpmath
 import numpy as np
 import pytest
 import torch
 
-from labeldp.errors import LabelDPError
-from labeldp.nn import Augment, Training, cpu_preset, paper_preset
+from labeldp.mechanisms import RandomizedResponse
+from labeldp.nn import Training
 from labeldp.nn.inputs import ArrayInputs, DatasetInputs, Scale
-from labeldp.nn.presets import CPU, blank_squares, mirror_half, parse_augment, resolve_training, shift_images
+from labeldp.nn.models import NeuralCollaborativeFiltering
 from labeldp.nn.training import (
     Evidence,
     Task,
     draw_batches,
+    forward_loss,
     mix_logits,
+    plain_loss,
     share_of_peak,
+    soft_loss,
     start_run,
     train,
     update_average,
+    weighted_loss,
 )
+
+# ----------------------------------------------------------------------------------------------------------- losses
+
+
+@pytest.fixture
+def logits():
+    return torch.randn(7, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64) * 3
+
+
+def by_autograd(function, logits):
+    leaf = logits.clone().requires_grad_()
+    value = function(leaf)
+    value.backward()
+    return value.detach(), leaf.grad
+
+
+def agree(pair, expected):
+    # float64 throughout; the two ways differ by the order of a handful of additions.
+    assert torch.allclose(pair[0], expected[0], rtol=1e-12, atol=1e-13)
+    assert torch.allclose(pair[1], expected[1], rtol=1e-10, atol=1e-13)
+
+
+def test_plain_is_cross_entropy(logits):
+    codes = torch.tensor([0, 1, 2, 3, 4, 0, 1])
+    agree(plain_loss(logits, codes), by_autograd(lambda z: torch.nn.functional.cross_entropy(z, codes), logits))
+
+
+def test_soft_takes_signed_targets(logits):
+    targets = torch.randn(7, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    targets = targets - targets.mean(1, keepdim=True) + 0.2  # rows sum to one, entries of both signs
+    assert (targets < 0).any()
+    agree(soft_loss(logits, targets), by_autograd(lambda z: -(targets * z.log_softmax(1)).sum(1).mean(), logits))
+
+
+def test_forward_is_the_log_chance_of_what_was_seen(logits):
+    likelihood = torch.rand(7, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+    likelihood[:, 2] = 0.0
+    expected = by_autograd(lambda z: -(z.softmax(1) * likelihood).sum(1).log().mean(), logits)
+    agree(forward_loss(logits, likelihood), expected)
+
+
+def test_weighted_counts_examples(logits):
+    codes, weights = torch.tensor([0, 1, 2, 3, 4, 0, 1]), torch.arange(7, dtype=torch.float64)
+    both = torch.stack([codes.double(), weights], dim=1)
+
+    def expected(z):
+        return (torch.nn.functional.cross_entropy(z, codes, reduction="none") * weights).mean()
+
+    agree(weighted_loss(logits, both), by_autograd(expected, logits))
+
+
+def test_forward_survives_logits_that_underflow():
+    # The only label that explains the observation is 200 below the top: exp(-200) is 0 in float32.
+    logits = torch.tensor([[200.0, 0.0, -50.0]])
+    likelihood = torch.tensor([[0.0, 0.25, 0.0]])
+    value, gradient = forward_loss(logits, likelihood)
+    with mpmath.workdps(60):
+        total = mpmath.exp(200) + 1 + mpmath.exp(-50)
+        exact = float(-mpmath.log(mpmath.mpf("0.25") / total))
+    assert float(value) == pytest.approx(exact, rel=1e-6)  # float32 has seven digits
+    assert gradient[0].tolist() == pytest.approx([1.0, -1.0, 0.0], abs=1e-6)
+    naive = -(logits.softmax(1) * likelihood).sum(1).log()
+    assert torch.isinf(naive).all()  # what the guarded form protects from
+
+
+def test_mixup_adds_the_losses_of_both_examples(logits):
+    likelihood = torch.rand(7, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
+    evidence = Evidence(kind="forward", values=likelihood, n_classes=5)
+    rows = torch.tensor([6, 5, 4, 3, 2, 1, 0])
+    here, before = likelihood[rows], likelihood[rows].roll(1, 0)
+
+    def expected(z):
+        chances = [(z.softmax(1) * part).sum(1).log() for part in (here, before)]
+        return -(0.3 * chances[0] + 0.7 * chances[1]).mean()
+
+    agree(evidence.loss(logits, rows, keep=0.3), by_autograd(expected, logits))
+
+
+def test_unbiased_targets_have_the_mean_gradient_of_true_labels():
+    channel = RandomizedResponse(epsilon=1.0, n_classes=3).channel()
+    logits = torch.tensor([[0.3, -1.0, 2.0]], dtype=torch.float64)
+    matrix = channel.matrix(0)
+    for label in range(3):
+        mean = sum(
+            matrix[label, seen]
+            * soft_loss(logits, torch.from_numpy(np.asarray(channel.unbiased_targets(np.array([seen]))).astype(float)))[
+                1
+            ]
+            for seen in range(3)
+        )
+        # Exact in exact arithmetic; float64 leaves rounding of three products.
+        assert torch.allclose(mean, plain_loss(logits, torch.tensor([label]))[1], atol=1e-12)
+
+
+# --------------------------------------------------------------------------------------------------------- the loop
 
 
 @pytest.mark.parametrize("schedule", ["linear", "piecewise", "constant"])
@@ -49,6 +152,7 @@ def test_an_epoch_takes_every_example_once_and_no_batch_alone(n, batch_size):
 
 
 def test_mixup_keeps_a_beta_share():
+    torch.manual_seed(0)
     keeps = [keep for _, keep in draw_batches(task_of(4000, batch_size=2, mixup=8.0))]
     # Beta(8, 8): mean 1/2, variance 1/68. 2000 draws: the mean is within 6 standard errors but for probability 2e-9.
     assert abs(np.mean(keeps) - 0.5) < 6 * (1 / 68 / 2000) ** 0.5
@@ -56,8 +160,6 @@ def test_mixup_keeps_a_beta_share():
 
 
 def test_mixup_mixes_inputs_or_embeddings():
-    from labeldp.nn.models import NeuralCollaborativeFiltering
-
     identity = torch.nn.Identity()
     x = torch.tensor([[1.0], [2.0], [4.0]])
     assert mix_logits(identity, x, keep=0.75).flatten().tolist() == [0.75 * 1 + 0.25 * 4, 1.75, 3.5]
@@ -130,92 +232,3 @@ def test_dataset_items_come_as_they_are():
     inputs = DatasetInputs(items=items)
     assert inputs.sample_shape == (2,)
     assert inputs.batch(torch.tensor([2, 0])).tolist() == [[4.0, 5.0], [0.0, 1.0]]
-
-
-# ---------------------------------------------------------------------------------------------------- augmentation
-
-
-def test_shift_moves_the_whole_image():
-    image = torch.zeros(64, 1, 8, 8)
-    image[:, :, 4, 4] = 1.0
-    torch.manual_seed(0)
-    moved = shift_images(image, most=2)
-    assert moved.sum(dim=(1, 2, 3)).tolist() == [1.0] * 64
-    places = {tuple(place) for place in moved.nonzero()[:, 2:].tolist()}
-    assert places <= {(row, column) for row in range(2, 7) for column in range(2, 7)}
-    assert len(places) > 10  # 64 draws of 25 places: fewer than 11 has probability below 1e-9
-
-
-def test_flip_mirrors_about_half():
-    image = torch.arange(4.0).expand(1000, 1, 1, 4)
-    torch.manual_seed(0)
-    turned = int((mirror_half(image)[:, 0, 0, 0] == 3).sum())
-    assert abs(turned - 500) < 6 * 250**0.5  # binomial, six standard deviations: 2e-9
-
-
-def test_cutout_blanks_a_square():
-    torch.manual_seed(0)
-    left = blank_squares(torch.ones(32, 1, 8, 8), side=4)
-    gone = (left == 0).sum(dim=(1, 2, 3))
-    assert gone.max() == 16
-    assert gone.min() >= 4  # a corner of the square at least
-    assert set(left.unique().tolist()) == {0.0, 1.0}
-
-
-@pytest.mark.parametrize("wrong", ["crop,spin", 3, Augment(crop=1.5)])
-def test_unknown_augmentation_is_refused(wrong):
-    with pytest.raises(LabelDPError, match="augment"):
-        parse_augment("NetClassifier", wrong)
-
-
-# --------------------------------------------------------------------------------------------------------- presets
-
-
-def test_paper_presets_are_the_papers():
-    grey = paper_preset("fashion-mnist", epsilon=1.0, stages=2)
-    assert (grey.module, grey.stages, grey.temperature, grey.mixup) == ("inception", (0.8, 0.2), 0.6, (16.0, 8.0))
-    settings = grey.training
-    assert (settings.epochs, settings.batch_size, settings.lr, settings.warm_up) == (40, 265, 0.02, 0.15)
-    assert (settings.optimizer, settings.schedule, settings.weight_decay) == ("sgd", "linear", 1e-4)
-    colour = paper_preset("cifar10", epsilon=8.0, stages=3)
-    assert (colour.training.epochs, colour.training.batch_size, colour.training.lr) == (200, 512, 0.4)
-    assert (colour.stages, colour.mixup) == ((0.6, 0.2, 0.2), (4.0, 4.0, 4.0))
-    assert paper_preset("cifar100", epsilon=4.0).training.batch_size == 256
-    assert paper_preset("movielens-1m", epsilon=4.0, stages=1).stages == (1.0,)
-
-
-def test_a_setting_wins_over_its_preset():
-    settings = resolve_training("NetClassifier", "cpu", "mlp", {"lr": 0.5, "epochs": None, "augment": "flip"})
-    assert (settings.lr, settings.epochs, settings.augment) == (0.5, CPU["mlp"].epochs, Augment(flip=True))
-    assert settings.count_epochs(1) == cpu_preset("mlp").least_steps  # a small table gets enough steps
-    assert (
-        resolve_training("NetClassifier", "cpu", "mlp", {"epochs": 2}).count_epochs(1) == 2
-    )  # unless the user says how many
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("epochs", 0),
-        ("epochs", 1.5),
-        ("batch_size", 1),
-        ("lr", -1.0),
-        ("lr", float("nan")),
-        ("weight_decay", -1.0),
-        ("mixup", -0.5),
-        ("mixup", float("inf")),
-        ("ema", 1.0),
-        ("optimizer", "adam"),
-        ("schedule", "cosine"),
-    ],
-)
-def test_bad_settings_are_refused(name, value):
-    with pytest.raises(LabelDPError, match=name):
-        resolve_training("NetClassifier", "cpu", "mlp", {name: value})
-
-
-def test_bad_presets_are_refused():
-    with pytest.raises(LabelDPError, match="preset"):
-        resolve_training("NetClassifier", "gpu", "mlp", {})
-    with pytest.raises(LabelDPError, match="data"):
-        paper_preset("imagenet", epsilon=1.0)
