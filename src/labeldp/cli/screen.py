@@ -34,6 +34,7 @@ from labeldp.report.words import percent
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
+    from rich.progress import Progress, TaskID
 
 
 UNEXPECTED, BAD_INPUT, OVER_BUDGET, DAMAGED = 1, 2, 3, 4
@@ -191,30 +192,27 @@ def warn_budget(recorded: float, asked: float) -> None:
 
 @contextmanager
 def progress(what: str) -> Iterator[Callable[[int, int | None], None]]:
-    """Show a bar on stderr while the body runs; it is told (done, total). Nothing is shown where nobody looks."""
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
-    console = errors()
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task(what, total=None)
-
-        def told(done: int, total: int | None) -> None:
-            bar.update(task, completed=done, total=total)
-
-        yield told
+    """Show a bar on stderr for work that tells (rows done, rows in all or None where that is not known)."""
+    with _open_bar(what, total=None) as (bar, task):
+        yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
 @contextmanager
 def shares(what: str) -> Iterator[Callable[[float, str], None]]:
     """Show a bar on stderr for work that tells (share done, what it is doing)."""
+    with _open_bar(what, total=1.0) as (bar, task):
+        yield lambda share, doing: bar.update(task, completed=share, description=escape(doing))
+
+
+@contextmanager
+def _open_bar(what: str, *, total: float | None) -> Iterator[tuple[Progress, TaskID]]:
+    """Open a progress bar on stderr while the body runs; nothing is shown where stderr is not a terminal."""
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
     columns = (BarColumn(20), TaskProgressColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
     console = errors()
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task(escape(what), total=1.0)
-        yield lambda share, doing: bar.update(task, completed=share, description=escape(doing))
+        yield bar, bar.add_task(escape(what), total=total)
 
 
 @contextmanager
