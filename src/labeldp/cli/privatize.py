@@ -1,8 +1,24 @@
-"""`labeldp privatize`: a table in, a release directory out."""
+"""`labeldp privatize`: a table in, a release directory out, by any mechanism.
+
+`--mechanism` takes a short name (`MECHANISMS`) or where a mechanism of someone else's is: `package.module:Name`. It is called
+with `--epsilon` and with each `--mechanism-option key=value`. Values are Python literals, names of what
+`labeldp.mechanisms` has, or calls of those with literals; anything else is text.
+
+>>> parse_option("k=3"), parse_option("note=plain words")
+(('k', 3), ('note', 'plain words'))
+>>> parse_option("objective=MeanInformation(values=(1, 2, 3))")
+('objective', MeanInformation(values=(1.0, 2.0, 3.0), spread=0.0))
+>>> make_mechanism("rr-top-k", epsilon=1.0, options=["k=2"])
+RRTopK(epsilon=1.0, k=2)
+"""
 
 from __future__ import annotations
 
+import ast
 import dataclasses
+import importlib
+import sys
+from collections.abc import Iterable
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -39,13 +55,23 @@ from labeldp.cli.screen import (
     split_names,
     warn_seeded,
 )
-from labeldp.errors import LabelDPError
+from labeldp.errors import Described, LabelDPError, invalid, nearest
 from labeldp.report.words import promise_facts, promise_rows
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 PRIOR = "Prior (at most one)"
+MECHANISM = "Mechanism"
+OWNER = "labeldp privatize"
+#: Short names of our mechanisms, and what `labeldp.mechanisms` calls them.
+MECHANISMS = {
+    "rr": "RandomizedResponse",
+    "rr-top-k": "RRTopK",
+    "rr-with-prior": "RRWithPrior",
+    "cluster-rr": "ClusterRR",
+    "optimal": "OptimalResponse",
+}
 
 
 class EngineChoice(str, Enum):
@@ -76,6 +102,33 @@ def privatize(
     epsilon: Epsilon,
     to: Annotated[str, typer.Option("--to", help="The release: a new directory.", metavar="DIRECTORY")],
     classes: Classes = None,
+    mechanism: Annotated[
+        str | None,
+        typer.Option(
+            "--mechanism",
+            help=f"One of {', '.join(MECHANISMS)}, or your own, module:Name. By default rr, or rr-with-prior with a prior.",
+            metavar="NAME",
+            rich_help_panel=MECHANISM,
+        ),
+    ] = None,
+    mechanism_option: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--mechanism-option",
+            help="A parameter of the mechanism; may be repeated.",
+            metavar="KEY=VALUE",
+            rich_help_panel=MECHANISM,
+        ),
+    ] = None,
+    groups: Annotated[
+        str | None,
+        typer.Option(
+            "--groups",
+            help="A public column of groups, for cluster-rr.",
+            metavar="COLUMN",
+            rich_help_panel=MECHANISM,
+        ),
+    ] = None,
     prior_columns: Annotated[
         str | None,
         typer.Option(
@@ -144,6 +197,10 @@ def privatize(
 
       labeldp privatize people.parquet -l income -e 1 --to release --clusters 50
 
+      labeldp privatize people.parquet -l income -e 1 --to release --mechanism cluster-rr --groups region
+
+      labeldp privatize stars.csv -l rating -e 1 --to release --mechanism ladder:Ladder --mechanism-option n_classes=5
+
       labeldp privatize visits.csv -l ill -e 2 --to release --classes no,yes --missing drop
 
       labeldp privatize clicks/ -l bought -e 1 --to release --engine dask --scheduler tcp://10.0.0.1:8786
@@ -154,7 +211,8 @@ def privatize(
     source = open_table(table)
     source.require(label)
     name = name_label_set(label_set, source.path, label)
-    fitted = _loaded(model, label_set=name)
+    fitted = _load_prior(model, label_set=name)
+    chosen = make_mechanism(mechanism, epsilon=epsilon, options=mechanism_option or ())
     if seed is not None:
         warn_seeded()
     with progress("privatizing") as told:
@@ -163,6 +221,8 @@ def privatize(
             label=label,
             to=to,
             epsilon=epsilon,
+            mechanism=chosen,
+            groups=groups,
             classes=parse_classes(classes, source.schema.field(label).type),
             prior_columns=split_names(prior_columns) or None,
             cluster_column=cluster_column,
@@ -185,7 +245,71 @@ def privatize(
     answer(facts, as_json=as_json, show=lambda console: _show(console, done))
 
 
-def _loaded(model: Path | None, *, label_set: str) -> Any:
+def make_mechanism(name: str | None, *, epsilon: float, options: Iterable[str]) -> Any:
+    """Return the mechanism that a name stands for, called with epsilon and the options; None without a name."""
+    given = dict(parse_option(text) for text in options)
+    if name is None:
+        if given:
+            fix = "Name the mechanism that they are for."
+            raise invalid(OWNER, "--mechanism", "be given with --mechanism-option", got=Described("none"), fix=fix)
+        return None
+    from labeldp import mechanisms
+
+    make = getattr(mechanisms, MECHANISMS[name]) if name in MECHANISMS else _import_mechanism(name)
+    try:
+        made = make(epsilon=epsilon, **given)
+    except TypeError as error:  # a parameter that it does not have, or one that it misses
+        fix = "Options are given as --mechanism-option key=value."
+        raise invalid(OWNER, "--mechanism-option", f"suit {name}", got=Described(str(error)), fix=fix) from error
+    if not isinstance(made, mechanisms.Mechanism):
+        fix = "It is a class, or a function, whose answer is a labeldp.mechanisms.Mechanism."
+        raise invalid(
+            OWNER, "--mechanism", "make a mechanism", got=Described(f"{name}: a {type(made).__name__}"), fix=fix
+        )
+    return made
+
+
+def _import_mechanism(name: str) -> Any:
+    """Return what `module:attribute` or `module.attribute` names; modules of the current directory are found too."""
+    module, _, attribute = name.partition(":") if ":" in name else name.rpartition(".")
+    if not module or not attribute:
+        fix = nearest(name, MECHANISMS) + " One of your own is module:Name."
+        raise invalid(OWNER, "--mechanism", "be a mechanism's name", got=name, fix=fix)
+    here = str(Path.cwd())
+    sys.path.insert(0, here)
+    try:
+        return getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        got = Described(f"{name} ({error})")
+        fix = "It is looked for in the current directory and among installed packages."
+        raise invalid(OWNER, "--mechanism", "be importable", got=got, fix=fix) from error
+    finally:
+        sys.path.remove(here)
+
+
+def parse_option(text: str) -> tuple[str, Any]:
+    """Return the key and the value of KEY=VALUE; nothing of it is run."""
+    key, sign, value = text.partition("=")
+    if not sign or not key.isidentifier():
+        raise invalid(OWNER, "--mechanism-option", "be KEY=VALUE", got=text, fix="For example k=3.")
+    try:
+        return key, _read_value(ast.parse(value, mode="eval").body)
+    except (SyntaxError, ValueError):
+        return key, value
+
+
+def _read_value(node: ast.expr) -> Any:
+    """Return a literal, or what `labeldp.mechanisms` has under a name, called with literals if the text calls it."""
+    from labeldp import mechanisms
+
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in mechanisms.__all__:
+        arguments = [ast.literal_eval(argument) for argument in node.args]
+        named = {str(word.arg): ast.literal_eval(word.value) for word in node.keywords}
+        return getattr(mechanisms, node.func.id)(*arguments, **named)
+    return ast.literal_eval(node)
+
+
+def _load_prior(model: Path | None, *, label_set: str) -> Any:
     """Return the model that serves as a prior, and say so if it has learned from these very labels."""
     if model is None:
         return None

@@ -45,6 +45,7 @@ from labeldp.engines.rows import BATCH_ROWS, MOST_CELLS, OWNER, TableExamples, c
 from labeldp.errors import Described, invalid
 from labeldp.guarantee import Guarantee
 from labeldp.mechanisms import MeasuringMechanism, Mechanism, RandomizedResponse, RRWithPrior
+from labeldp.mechanisms.response import find_distinct_rows
 from labeldp.priors import Beliefs, ClusterPrior, Grouping, LearnedPrior, Prior, PublicPrior, Reader
 from labeldp.priors.cluster import group_examples
 from labeldp.random import NoiseKey, as_key
@@ -641,12 +642,11 @@ def _join_lists(one: list[Any], other: list[Any]) -> list[Any]:
 
 
 def _find_distinct(rows: Floats, _: int) -> Floats:
-    found: Floats = np.unique(rows + 0.0, axis=0)  # -0.0 becomes 0.0, so that equal rows have equal bytes
-    return found
+    return find_distinct_rows(rows + 0.0)[0]  # -0.0 becomes 0.0, so that equal rows have equal bytes
 
 
 def _join_distinct(most: int, one: Floats, other: Floats) -> Floats:
-    both: Floats = np.unique(np.concatenate([one, other]), axis=0)
+    both = find_distinct_rows(np.concatenate([one, other]))[0]
     if len(both) > most:
         fix = "Put similar beliefs into groups."
         raise invalid(OWNER, "prior", f"have at most {most:,} distinct rows", got=Described("more"), fix=fix)
