@@ -1,6 +1,6 @@
 """Releases in stages: each stage's release is shaped by what was learned from the stages before it.
 
-All learners in stages have one pattern. A stage forms a belief from the model so far, releases something about labels that
+Learners in stages have one pattern. A stage forms a belief from the model so far, releases something about labels that
 the belief makes more telling, and learns a better model from the release. `run_stages` is that loop and `StageDoor` the
 owner's way to release in it. What differs is left to the caller: what a belief is, what is released, who learns.
 
@@ -35,11 +35,13 @@ largest stage where each label is in one stage alone (parallel), the sum where e
 | `LabelPrivateClassifier` | the model's probabilities | a response to each label | its own | parallel |
 | `LabelPrivateRatings` | predicted ratings and their spread | a response to each rating | its own | parallel |
 | `SufficientStatistics` | a network's probabilities and features | class moments | all | sequence |
-| `StagedClusterPrior` | clusters of a model's features | a histogram | all | sequence |
 
 A receiver of a release runs the same loop: her `release` reads the stage out of the release instead of drawing it, and her
-model is the owner's. `labeldp.engines` does not use it: its two stages stream through a table too large to hold, and a row
-finds its stage by a hash of its position.
+model is the owner's.
+
+Two other places have stages and do not use this loop. `labeldp.priors.StagedClusterPrior` has the same pattern (clusters of a
+model's features, a histogram in each stage, all labels, in sequence) in a loop of its own. `labeldp.engines` streams its two
+stages through a table too large to hold, and a row finds its stage by a hash of its position.
 """
 
 from __future__ import annotations

@@ -178,7 +178,7 @@ def test_the_supplement_s_noise_misses_its_delta(epsilon: float, delta: float):
     ours = analytic_gaussian_sigma(epsilon=epsilon, delta=delta, sensitivity=2.0)
     assert gaussian_delta(epsilon, sigma=ours, sensitivity=2.0) <= delta
     if (epsilon, delta) == (1.0, 1e-5):
-        assert missed == pytest.approx(1.4e-2, rel=0.05)  # MECHANISMS.md, section 7
+        assert missed == pytest.approx(1.4e-2, rel=0.05)  # by the exact profile of Gaussian noise
 
 
 def test_squared_loss_has_no_record_guarantee_and_zero_l2_no_guarantee_at_all():
