@@ -73,7 +73,7 @@ def test_forgotten_prior_is_caught_at_a_small_epsilon(table):
     found = audit(subject, confidence=SURE)
     assert not found.passed
     assert found.lower_bound is not None
-    assert found.lower_bound > 1.5  # three times what is claimed
+    assert found.lower_bound > 1.0  # twice what is claimed; in 25 runs 3.1 in the mean, deviation 0.35
     assert found.claims["epsilon"] == 0.5
 
 

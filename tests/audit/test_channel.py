@@ -48,7 +48,7 @@ def test_ten_percent_too_much_is_rejected():
     # One standard deviation of the log-ratio is 0.006 at 100,000 draws a label, and the two limits take 8 of them
     # (5.3 each, not in quadrature): the bound is 1.05 in the mean and below 1 with probability < 1e-12.
     assert found.rejected
-    assert not audit(Randomizer(run=response(1.1, 2), n_classes=2, claimed=1.0), n_draws=400_000).passed
+    assert not audit(Randomizer(run=response(1.1, 2), n_classes=2, claimed=1.0), n_draws=200_000).passed
 
 
 def test_null_gives_zero():
@@ -87,7 +87,8 @@ def test_many_outputs_are_joined_into_one_event():
             0, 100, len(labels)
         )
 
-    assert channel_audit(scattered, n_classes=2, n_draws=40_000, confidence=SURE).lower_bound > 1.6
+    # In 150 runs: 1.64 in the mean, deviation 0.07; single cells alone give 0.18 and 0.16.
+    assert channel_audit(scattered, n_classes=2, n_draws=40_000, confidence=SURE).lower_bound > 1.15
 
 
 def test_a_claim_may_be_a_guarantee():

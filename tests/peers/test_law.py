@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -14,99 +15,107 @@ from labeldp.peers.messages import encode
 from labeldp.peers.roles import Seat
 from labeldp.peers.run import conduct
 
-#: Chosen for power: a larger alpha shows better who copies whom, a smaller one who is picked.
-ALPHA, THETA = 0.375, 0.9
-#: Two kinds of clusters of two: equal labels show who copies whom, unequal ones show who is picked.
-KINDS = ((0, 0), (1, 0))
+Labels = tuple[int, int]
+Counts = dict[Labels, np.ndarray]
+
+THETA = 0.9
+#: What the two peers of a cluster may report; None for nothing.
 OUTCOMES = tuple(itertools.product((None, 0, 1), repeat=2))
-#: The outcomes in which both report the same.
+BOTH = np.array([None not in outcome for outcome in OUTCOMES])
 AGREE = np.array([None not in outcome and outcome[0] == outcome[1] for outcome in OUTCOMES])
-#: Over all outcomes of all kinds together.
+#: The probability at most with which a sound protocol is found at fault, over all outcomes of all kinds of clusters.
 LEVEL = 1e-6
 
 
-def law(labels: tuple[int, int]) -> np.ndarray:
-    """The chance of each outcome, by enumeration of flips, picks and participation."""
-    chances = dict.fromkeys(OUTCOMES, 0.0)
-    for flips in itertools.product((0, 1), repeat=2):
-        noisy = [label ^ flip for label, flip in zip(labels, flips, strict=True)]
-        weight = np.prod([ALPHA if flip else 1 - ALPHA for flip in flips])
-        for picks in itertools.product((0, 1), repeat=2):
-            for part in itertools.product((False, True), repeat=2):
-                seen = tuple(noisy[pick] if here else None for pick, here in zip(picks, part, strict=True))
-                chances[seen] += weight * 0.25 * np.prod([THETA if here else 1 - THETA for here in part])
-    return np.array([chances[outcome] for outcome in OUTCOMES])
+class Setting(NamedTuple):
+    """How often labels flip, and the labels of each kind of cluster of two."""
+
+    alpha: float
+    kinds: tuple[Labels, ...]
+
+    def law(self, labels: Labels) -> np.ndarray:
+        """The chance of each outcome, by enumeration of flips, picks and participation."""
+        chances = dict.fromkeys(OUTCOMES, 0.0)
+        for flips in itertools.product((0, 1), repeat=2):
+            noisy = [label ^ flip for label, flip in zip(labels, flips, strict=True)]
+            weight = np.prod([self.alpha if flip else 1 - self.alpha for flip in flips])
+            for picks in itertools.product((0, 1), repeat=2):
+                for part in itertools.product((False, True), repeat=2):
+                    seen = tuple(noisy[pick] if here else None for pick, here in zip(picks, part, strict=True))
+                    chances[seen] += weight * 0.25 * np.prod([THETA if here else 1 - THETA for here in part])
+        return np.array([chances[outcome] for outcome in OUTCOMES])
+
+    def layout(self, clusters: int) -> tuple[np.ndarray, np.ndarray]:
+        """Labels and groups of so many clusters of each kind: kinds take turns."""
+        n = len(self.kinds) * clusters
+        return np.tile(np.array(self.kinds).reshape(-1), clusters), np.repeat(np.arange(n), 2)
+
+    def count(self, reports) -> Counts:
+        """How often each outcome occurred in the clusters of each kind."""
+        value = np.zeros(reports.participates.size, int)
+        value[reports.rows] = reports.labels + 1
+        outcome = (value.reshape(-1, 2) * [3, 1]).sum(axis=1)
+        step = len(self.kinds)
+        return {kind: np.bincount(outcome[k::step], minlength=9) for k, kind in enumerate(self.kinds)}
+
+    def unlikely(self, counts: Counts) -> bool:
+        """Whether some frequency has a two-sided binomial tail below its share of `LEVEL` (a union bound).
+
+        Of each kind: the nine outcomes, and how often both report the same where both report.
+        """
+        for kind, found in counts.items():
+            stated = self.law(kind)
+            seen = np.append(found, found[AGREE].sum())
+            trials = np.append(np.full(9, found.sum()), found[BOTH].sum())
+            chance = np.append(stated, stated[AGREE].sum() / stated[BOTH].sum())
+            tails = 2 * np.minimum(binom.cdf(seen, trials, chance), binom.sf(seen - 1, trials, chance))
+            if (tails < LEVEL / (len(self.kinds) * len(seen))).any():
+                return True
+        return False
 
 
-def counted(reports) -> dict[tuple[int, int], np.ndarray]:
-    """How often each outcome occurred: clusters 0, 2, 4, .. are of the first kind, the others of the second."""
-    value = np.zeros(reports.participates.size, int)
-    value[reports.rows] = reports.labels + 1
-    outcome = (value.reshape(-1, 2) * [3, 1]).sum(axis=1)
-    return {kind: np.bincount(outcome[k::2], minlength=9) for k, kind in enumerate(KINDS)}
+#: Fair flips hide every label: what two reports have in common is the noisy label that both copied.
+COPIES = Setting(alpha=0.5, kinds=((0, 0),))
+#: Rare flips show the label that was picked.
+PICKS = Setting(alpha=0.125, kinds=((0, 0), (1, 0)))
 
 
-def layout(clusters: int) -> tuple[np.ndarray, np.ndarray]:
-    """Labels and groups of so many clusters of each kind."""
-    return np.tile(np.array(KINDS).reshape(-1), clusters), np.repeat(np.arange(2 * clusters), 2)
+def run_protocol(setting: Setting, clusters: int, peer: type[Peer] = Peer) -> Counts:
+    """How often each outcome occurred in a run with so many clusters of each kind, among such peers."""
+    labels, groups = setting.layout(clusters)
+    roster = Roster.of(groups.tolist())
+    seats = [Seat(name=k, ticket=roster.tickets[k], label=label) for k, label in enumerate(labels.tolist())]
+    terms = Terms(
+        run="law",
+        alpha=setting.alpha,
+        theta=THETA,
+        rendezvous="",
+        learner="",
+        timeout=3600.0,  # nobody drops out: the run ends when all have spoken, however long that takes
+        join_timeout=3600.0,
+        least_share=0.5,
+        host=None,
+    )
+
+    def make(seat: Seat, terms: Terms) -> Peer:
+        return peer(seat.label, name=seat.name, ticket=seat.ticket, terms=terms)
+
+    run = conduct(seats, roster=roster, terms=terms, make=make)
+    assert (run.absent, run.lost, run.silent, run.refused) == (0, 0, 0, {})
+    return setting.count(run)
 
 
-def protocol_counts(clusters: int, peer: type[Peer] = Peer) -> dict[tuple[int, int], np.ndarray]:
-    """How often each outcome occurred in runs of the protocol with so many clusters of each kind, among such peers."""
-    total = {kind: np.zeros(9, int) for kind in KINDS}
-    for part in range(0, clusters, 225):
-        labels, groups = layout(min(225, clusters - part))
-        roster = Roster.of(groups.tolist())
-        seats = [Seat(name=k, ticket=roster.tickets[k], label=label) for k, label in enumerate(labels.tolist())]
-        run = conduct(seats, roster=roster, terms=TERMS, make=lambda seat, terms: make(peer, seat, terms))
-        assert (run.absent, run.lost, run.silent, run.refused) == (0, 0, 0, {})
-        for kind, seen in counted(run).items():
-            total[kind] += seen
-    return total
+@pytest.mark.parametrize("setting", [COPIES, PICKS])
+def test_the_vectorised_mechanism_has_this_law(setting: Setting):
+    labels, groups = setting.layout(50_000)
+    reports = PeerToPeerRR(setting.alpha, theta=THETA).simulate(labels, groups=groups, rng=3)
+    assert not setting.unlikely(setting.count(reports))
 
 
-#: Nobody drops out: a run ends when all have spoken, however long that takes.
-TERMS = Terms(
-    run="law",
-    alpha=ALPHA,
-    theta=THETA,
-    rendezvous="",
-    learner="",
-    timeout=3600.0,
-    join_timeout=3600.0,
-    least_share=0.5,
-    host=None,
-)
-
-
-def make(peer: type[Peer], seat: Seat, terms: Terms) -> Peer:
-    return peer(seat.label, name=seat.name, ticket=seat.ticket, terms=terms)
-
-
-def unlikely(counts: dict[tuple[int, int], np.ndarray]) -> bool:
-    """Whether some frequency has a two-sided binomial tail below its share of `LEVEL` (a union bound).
-
-    Of each kind: the nine outcomes, and whether both report the same.
-    """
-    for kind, outcomes in counts.items():
-        chances = law(kind)
-        n, seen = outcomes.sum(), np.append(outcomes, outcomes[AGREE].sum())
-        chance = np.append(chances, chances[AGREE].sum())
-        tails = 2 * np.minimum(binom.cdf(seen, n, chance), binom.sf(seen - 1, n, chance))
-        if (tails < LEVEL / (len(KINDS) * len(seen))).any():
-            return True
-    return False
-
-
-def test_the_vectorised_mechanism_has_this_law():
-    labels, groups = layout(50_000)
-    reports = PeerToPeerRR(ALPHA, theta=THETA).simulate(labels, groups=groups, rng=3)
-    assert not unlikely(counted(reports))
-
-
-def test_the_protocol_has_the_same_law():
+@pytest.mark.parametrize(("setting", "clusters"), [(COPIES, 450), (PICKS, 150)])
+def test_the_protocol_has_the_same_law(setting: Setting, clusters: int):
     # Fresh noise every time: fails once in a million runs (LEVEL) at most.
-    assert not unlikely(protocol_counts(450))
+    assert not setting.unlikely(run_protocol(setting, clusters))
 
 
 class ForgetfulPeer(Peer):
@@ -115,7 +124,7 @@ class ForgetfulPeer(Peer):
     async def _serve(self, server) -> None:
         while True:
             frames = await server.recv_multipart()
-            fresh = TRUTH[self.name] ^ int(self._coin(3 << 61))  # 3 * 2^61 / 2^64 is ALPHA
+            fresh = int(self._coin(1 << 63))  # every label is 0 in COPIES, and half of 2^64 is its alpha
             body = encode("answer", run=self._terms.run, peer=self.name, label=fresh)
             await server.send_multipart([*frames[:-1], body])
 
@@ -135,11 +144,9 @@ class RawPeer(Peer):
         self._noisy = label
 
 
-#: The labels of every run here, for the twin that must know them.
-TRUTH = layout(225)[0].tolist()
-
-
-@pytest.mark.parametrize(("twin", "clusters"), [(ForgetfulPeer, 450), (VainPeer, 300), (RawPeer, 100)])
-def test_broken_peers_are_caught(twin: type[Peer], clusters: int):
+@pytest.mark.parametrize(
+    ("twin", "setting", "clusters"), [(ForgetfulPeer, COPIES, 450), (VainPeer, PICKS, 110), (RawPeer, COPIES, 60)]
+)
+def test_broken_peers_are_caught(twin: type[Peer], setting: Setting, clusters: int):
     # Simulated from the twins' laws: missed in at most 1 of 100,000 trials at these numbers of clusters.
-    assert unlikely(protocol_counts(clusters, twin))
+    assert setting.unlikely(run_protocol(setting, clusters, twin))
