@@ -31,7 +31,7 @@ ESTIMATORS = {
     "forest": (RandomForestClassifier(20, min_samples_leaf=5, random_state=0), "posterior"),
     "bayes": (GaussianNB(), "posterior"),
     "boosting": (
-        HistGradientBoostingClassifier(max_iter=5, max_leaf_nodes=8, learning_rate=0.5, random_state=0),
+        HistGradientBoostingClassifier(max_iter=3, max_leaf_nodes=6, max_bins=16, learning_rate=0.7, random_state=0),
         "posterior",
     ),
     "neighbours": (KNeighborsClassifier(15), "none"),
@@ -129,7 +129,7 @@ def test_gaps_are_for_estimators_that_take_them(problem):
     X = problem.X.copy()
     X[::7, 0] = np.nan
     boosting = ESTIMATORS["boosting"][0]
-    model = LabelPrivateClassifier(boosting, epsilon=3.0, stages=2, random_state=0).fit(X, problem.y)
+    model = LabelPrivateClassifier(boosting, epsilon=3.0, random_state=0).fit(X, problem.y)
     assert model.score(X, problem.y) > 0.8
     with pytest.raises(ValueError, match="contains NaN"):
         LabelPrivateClassifier().fit(X, problem.y)

@@ -14,7 +14,7 @@ from labeldp.channel import CandidateChannel
 from labeldp.errors import LabelDPError
 from labeldp.guarantee import Trust
 from labeldp.learn import LabelPrivateClassifier, SoftmaxRegression, recipe
-from labeldp.learn import stages as _rounds
+from labeldp.learn import stages as stage_loop
 from labeldp.learn.stages import posteriors
 from labeldp.priors import ClusterPrior, PublicPrior, UniformPrior
 
@@ -158,13 +158,13 @@ class Watch:
 
     def __init__(self, monkeypatch):
         self.fits = []
-        plain = _rounds.fit_soft
+        plain = stage_loop.fit_soft
 
         def watched(estimator, X, targets, classes):
             self.fits.append((len(X), estimator.get_params(), targets.copy()))
             return plain(estimator, X, targets, classes)
 
-        monkeypatch.setattr(_rounds, "fit_soft", watched)
+        monkeypatch.setattr(stage_loop, "fit_soft", watched)
 
 
 def test_each_fit_has_its_parameters_and_sees_everyone(problem, monkeypatch):

@@ -19,7 +19,7 @@ from labeldp.learn import SoftmaxRegression
 from labeldp.softmax import SoftmaxObjective, sum_forward, sum_soft, sum_targets
 
 
-@parametrize_with_checks([SoftmaxRegression(), SoftmaxRegression(fit_intercept=False, warm_start=True)])
+@parametrize_with_checks([SoftmaxRegression()])
 def test_it_is_a_scikit_learn_classifier(estimator, check):
     with warnings.catch_warnings():
         # The suite warns itself when it skips the array API, which numpy alone cannot be asked for.
@@ -35,7 +35,7 @@ def tight(**settings):
 @pytest.mark.parametrize("intercept", [True, False])
 def test_it_finds_what_scikit_learn_finds(load, intercept):
     X, y = load(return_X_y=True)
-    X = X / X.max()
+    X, y = X[::3] / X.max(), y[::3]
     l2 = 1e-3
     ours = tight(l2=l2, fit_intercept=intercept).fit(X, y)
     theirs = LogisticRegression(C=1 / (len(y) * l2), tol=1e-8, max_iter=5000, fit_intercept=intercept).fit(X, y)

@@ -204,9 +204,9 @@ def _score_exactly(classes: Any, chances: Any, labels: Any) -> dict[str, Any]:
     """Return the exact score; a label that is no class of the model is a wrong prediction of certain loss."""
     import numpy as np
 
-    from labeldp.learn.scoring import codes_in
+    from labeldp.learn.scoring import find_codes
 
-    codes = codes_in(labels.to_pylist(), classes.tolist())
+    codes = find_codes(labels.to_pylist(), classes.tolist())
     known = codes >= 0
     given = np.where(known, chances[np.arange(len(codes)), codes.clip(min=0)], 0.0)
     # Clipped as scikit-learn does: a probability of zero has no finite log.

@@ -142,8 +142,8 @@ def train(
             opened = open_table(source)
             owner = _Owner(
                 table=opened,
-                label=_needed("--label", label, source),
-                epsilon=_needed("--epsilon", epsilon, source),
+                label=_require("--label", label, source),
+                epsilon=_require("--epsilon", epsilon, source),
                 classes=classes,
                 missing=missing.value,
                 row_ids=row_ids,
@@ -151,7 +151,7 @@ def train(
                 label_set=label_set,
                 ledger=open_ledger(ledger, budget),
             )
-            chosen = _prior(prior, clusters)
+            chosen = _choose_prior(prior, clusters)
             model, used = _from_table(owner, shape, stages=stages, prior=chosen, seed=seed, keep=save_release)
         save_model(model, to, facts=used)
     facts = {"model": str(to), **used, "guarantee": promise_facts(model.guarantee_), "seeded": model.release_.seeded}
@@ -237,7 +237,7 @@ def _batch_rows(source: Any, estimator: str) -> int | None:
     return BATCH_ROWS if estimator == Estimator.softmax.value and is_longer(source, BATCH_ROWS) else None
 
 
-def _prior(choice: PriorChoice, clusters: int | None) -> Any:
+def _choose_prior(choice: PriorChoice, clusters: int | None) -> Any:
     if choice is PriorChoice.none:
         if clusters is not None:
             raise LabelDPError("--clusters says how --prior cluster is made. Add --prior cluster.")
@@ -247,7 +247,7 @@ def _prior(choice: PriorChoice, clusters: int | None) -> Any:
     return ClusterPrior(n_clusters=clusters)
 
 
-def _needed(option: str, value: Any, source: Path) -> Any:
+def _require(option: str, value: Any, source: Path) -> Any:
     if value is None:
         fix = f"{source} is a table, not a release: its owner says which label to protect, and how much."
         raise invalid("train", option, "be given", got=Described("nothing"), fix=fix)

@@ -9,10 +9,10 @@ from labeldp.learn.classifier import LabelPrivateClassifier, Recipe, recipe
 from labeldp.learn.convex import LPRRSGD, LPNormalSGD, OutputPerturbation, SimplexERM, SufficientStatistics
 from labeldp.learn.pate import PATE, MultiLabelPATE
 from labeldp.learn.saved import load_model, save_model
-from labeldp.learn.scoring import Choice, NoisyAccuracy, choose_by_noisy_accuracy, noisy_accuracy
+from labeldp.learn.scoring import Choice, NoisyAccuracy, choose_by_noisy_accuracy, noisy_accuracy, score_privately
 from labeldp.learn.softmax import SoftmaxRegression
 from labeldp.learn.stages import Stage
-from labeldp.learn.tables import TableEncoder, table_classifier
+from labeldp.learn.tables import TableEncoder, TableRows, table_classifier
 
 __all__ = [
     "LPRRSGD",
@@ -29,10 +29,12 @@ __all__ = [
     "Stage",
     "SufficientStatistics",
     "TableEncoder",
+    "TableRows",
     "choose_by_noisy_accuracy",
     "load_model",
     "noisy_accuracy",
     "recipe",
     "save_model",
+    "score_privately",
     "table_classifier",
 ]

@@ -1,6 +1,7 @@
-r"""Scoring on protected test labels: a release like any other, with its noise and its price.
+r"""How good a model is, when the labels to test it on are protected: a noisy score that costs, and an estimate that is free.
 
-The number of right predictions, c = sum_i 1[label_i = prediction_i], moves by at most 1 when one label is replaced.
+*A private score* (`score_privately`) looks at raw test labels, so it is a release like any other, with its noise and its
+price. The number of right predictions, c = sum_i 1[label_i = prediction_i], moves by at most 1 when one label is replaced.
 With discrete Laplace noise of rate a = epsilon, Pr[Z = z] = (1 - q) / (1 + q) q^|z|, q = e^-a, hence
 Pr[|Z| > t] = 2 q^(t+1) / (1 + q): the noise stays within t with 95 % for t = ceil(log(40 / (1 + q)) / a) - 1.
 
@@ -8,8 +9,7 @@ Pr[|Z| > t] = 2 q^(t+1) / (1 + q): the noise stays within t with 95 % for t = ce
 >>> score.correct, score.n_examples, score.guarantee.epsilon()
 (2, 3, 50.0)
 
-How good a model is, from labels that were randomized: an unbiased estimate, free, and the choice of a model by it.
-
+*A noisy accuracy* (`noisy_accuracy`, `choose_by_noisy_accuracy`) reads labels that were released already, and costs nothing.
 Let h(x_i) be a prediction, o_i the released output of label y_i through the channel T_i, and c_i(o)[y] the channel's
 unbiased targets: E[c_i(o_i)[k] | y_i] = 1[y_i = k]. Then
 
@@ -40,7 +40,7 @@ True
 >>> choose_by_noisy_accuracy({"good": Step(0.5), "bad": Step(2.0)}, X, release).name
 'good'
 
-References: MECHANISMS.md, section 1 (unbiased losses); RECIPES.md ("Open, likely to pay").
+References: Natarajan, Dhillon, Ravikumar, Tewari, "Learning with Noisy Labels" (2013), for unbiased losses.
 """
 
 from __future__ import annotations
@@ -111,9 +111,24 @@ def score_privately(
     label_set: str = "labels",
     rng: Any = None,
 ) -> PrivateScore:
-    """Measure how many predictions are right, with exact noise, charged to the ledger before it is drawn."""
+    """Measure how many predictions are right, with exact noise, charged to the ledger before it is drawn.
+
+    Parameters
+    ----------
+    predictions : sequence
+        One public prediction per label. A class that the labels cannot have is never right.
+    labels : SensitiveLabels, or a column of labels
+        What is protected.
+    classes : sequence, optional
+        The public list of classes, for labels that are not boxed. If it is left out, it is read off the labels and the
+        guarantee says so.
+    epsilon : float
+        What the score costs.
+    ledger, label_set, rng
+        As for `labeldp.measure`; `label_set` names labels that are not boxed.
+    """
     boxed = labels if isinstance(labels, SensitiveLabels) else SensitiveLabels(labels, classes=classes, name=label_set)
-    query = CorrectCount(predicted=codes_in(predictions, boxed.classes))
+    query = CorrectCount(predicted=find_codes(predictions, boxed.classes))
     measured = measure(boxed, query, epsilon=epsilon, rng=rng, ledger=ledger)
     return PrivateScore(
         correct=int(measured.value[0]),
@@ -126,7 +141,7 @@ def score_privately(
     )
 
 
-def codes_in(predictions: Any, classes: Sequence[Any]) -> npt.NDArray[np.int64]:
+def find_codes(predictions: Any, classes: Sequence[Any]) -> npt.NDArray[np.int64]:
     """Return each prediction's position among the classes; a class that the labels cannot have is never right."""
     position = {c: j for j, c in enumerate(classes)}
     values = np.asarray(predictions).tolist()
@@ -179,7 +194,7 @@ def noisy_accuracy(model: Any, X: Any, release: Release, *, rows: Any = None) ->
     rows : indices or mask, optional
         Only these: those that were held out.
     """
-    return _mean(_terms(model, X, release, rows))
+    return _average(_estimate_hits(model, X, release, rows))
 
 
 def choose_by_noisy_accuracy(models: Mapping[str, Any], X: Any, release: Release, *, rows: Any = None) -> Choice:
@@ -190,14 +205,14 @@ def choose_by_noisy_accuracy(models: Mapping[str, Any], X: Any, release: Release
     """
     if not models:
         raise invalid("choose_by_noisy_accuracy", "models", "have a model", got=Described("none"))
-    terms = {name: _terms(model, X, release, rows) for name, model in models.items()}
-    scores = {name: _mean(found) for name, found in terms.items()}
+    terms = {name: _estimate_hits(model, X, release, rows) for name, model in models.items()}
+    scores = {name: _average(found) for name, found in terms.items()}
     best = max(scores, key=lambda name: scores[name].accuracy)
-    behind = {name: _mean(terms[best] - found) for name, found in terms.items() if name != best}
+    behind = {name: _average(terms[best] - found) for name, found in terms.items() if name != best}
     return Choice(name=best, model=models[best], scores=scores, behind=behind)
 
 
-def _terms(model: Any, X: Any, release: Release, rows: Any) -> Floats:
+def _estimate_hits(model: Any, X: Any, release: Release, rows: Any) -> Floats:
     """Return each example's unbiased estimate of whether it was predicted right."""
     if _num_samples(X) != len(release):
         got = Described(f"{_num_samples(X)} rows for {len(release)} labels")
@@ -206,15 +221,15 @@ def _terms(model: Any, X: Any, release: Release, rows: Any) -> Floats:
     if len(chosen) < 2:
         raise invalid("noisy_accuracy", "rows", "be two or more", got=len(chosen))
     part = release.take(chosen)
-    _check_exact(part.channel)
-    predicted = codes_in(model.predict(_safe_indexing(X, chosen)), release.classes)
+    _check_invertible(part.channel)
+    predicted = find_codes(model.predict(_safe_indexing(X, chosen)), release.classes)
     targets = part.channel.unbiased_targets(part.codes)
     known = np.maximum(predicted, 0)[:, None]
     hits: Floats = np.take_along_axis(targets, known, axis=1)[:, 0]
     return np.where(predicted >= 0, hits, 0.0)  # a class that the labels cannot have is never right
 
 
-def _check_exact(channel: FiniteChannel) -> None:
+def _check_invertible(channel: FiniteChannel) -> None:
     """Refuse a channel whose outputs are not all possible for all labels: it has no unbiased inverse."""
     whole = True
     if isinstance(channel, CandidateChannel):
@@ -227,6 +242,7 @@ def _check_exact(channel: FiniteChannel) -> None:
         raise invalid("noisy_accuracy", "release", "be of a channel with an unbiased inverse", got=got, fix=fix)
 
 
-def _mean(terms: Floats) -> NoisyAccuracy:
+def _average(terms: Floats) -> NoisyAccuracy:
+    """Return the mean of independent terms and its standard error."""
     error = float(terms.std(ddof=1)) / math.sqrt(len(terms))
     return NoisyAccuracy(accuracy=float(terms.mean()), standard_error=error, n_examples=len(terms))
