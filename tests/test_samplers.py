@@ -21,7 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom
 
-from labeldp import samplers as _samplers
+from labeldp import samplers
 from labeldp.arrays import Int64s, Words
 from labeldp.errors import LabelDPError
 from labeldp.random import BitStream, NoiseKey
@@ -190,7 +190,7 @@ def test_uniform_below_fills_large_bounds_evenly() -> None:
 @pytest.mark.parametrize("rate", [*RATES, Fraction(3, 2**50)], ids=str)
 def test_laplace_draws_do_not_depend_on_the_representation(monkeypatch: pytest.MonkeyPatch, rate: Fraction) -> None:
     fast = discrete_laplace(stream(24), rate=rate, size=3000)
-    monkeypatch.setattr(_samplers, "FITS", 0)  # nothing fits: Python integers throughout
+    monkeypatch.setattr(samplers, "FITS", 0)  # nothing fits: Python integers throughout
     np.testing.assert_array_equal(discrete_laplace(stream(24), rate=rate, size=3000), fast)
 
 
@@ -200,7 +200,7 @@ def test_gaussian_draws_do_not_depend_on_the_representation(
 ) -> None:
     fast = discrete_gaussian(stream(25), variance=variance, size=1000)
     for limit in (0, 1 << 20, 1 << 40):  # all objects; and limits that some draws or products cross on the way
-        monkeypatch.setattr(_samplers, "FITS", limit)
+        monkeypatch.setattr(samplers, "FITS", limit)
         np.testing.assert_array_equal(discrete_gaussian(stream(25), variance=variance, size=1000), fast)
 
 
@@ -268,7 +268,7 @@ def test_reproducible_whatever_came_before_in_other_streams() -> None:
 
 
 def test_sizes_from_none_to_more_than_a_piece() -> None:
-    for size in (0, 1, 2, _samplers.PIECE + 1):
+    for size in (0, 1, 2, samplers.PIECE + 1):
         assert discrete_laplace(stream(29), rate=Fraction(1, 2), size=size).shape == (size,)
     assert discrete_gaussian(stream(29), variance=Fraction(3), size=0).dtype == np.int64
     assert uniform_below(stream(29), []).shape == (0,)

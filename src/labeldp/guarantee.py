@@ -134,7 +134,10 @@ class Guarantee:
         trust: Trust = Trust.NO_ONE,
         assumptions: Sequence[str] = (),
     ) -> Guarantee:
-        """Return pure epsilon-DP: no output is more than e^epsilon times likelier under a neighbour."""
+        """Return pure epsilon-DP: no output is more than e^epsilon times likelier under a neighbour.
+
+        `epsilon` is in [0, inf]. `unit`, `trust` and `assumptions`, here and below, are the fields of the class.
+        """
         loss = Pure(worst=check_epsilon("Guarantee.pure", epsilon))
         return cls(loss=loss, unit=unit, trust=trust, assumptions=tuple(assumptions))
 
@@ -147,7 +150,10 @@ class Guarantee:
         trust: Trust = Trust.NO_ONE,
         assumptions: Sequence[str] = (),
     ) -> Guarantee:
-        """Return the guarantee of an exponential mechanism: log-ratios span at most epsilon (so zCDP epsilon^2/8)."""
+        """Return the guarantee of an exponential mechanism: the log-ratios of its outputs span at most epsilon.
+
+        It is pure epsilon-DP, and composes better than that: as zCDP of epsilon^2/8.
+        """
         loss = BoundedRange(width=check_epsilon("Guarantee.bounded_range", epsilon))
         return cls(loss=loss, unit=unit, trust=trust, assumptions=tuple(assumptions))
 
@@ -161,7 +167,10 @@ class Guarantee:
         trust: Trust = Trust.NO_ONE,
         assumptions: Sequence[str] = (),
     ) -> Guarantee:
-        """Return `slack`-approximate rho-zCDP."""
+        """Return `slack`-approximate rho-zCDP: Renyi divergence a * rho at every order a, but for probability `slack`.
+
+        Discrete Gaussian noise of variance sigma^2 on integers of L2 sensitivity s has rho = s^2 / (2 sigma^2), slack 0.
+        """
         owner = "Guarantee.zcdp"
         loss = ZCDP(rho=check_epsilon(owner, rho, name="rho"), slack=check_delta(owner, slack, name="slack"))
         return cls(loss=loss, unit=unit, trust=trust, assumptions=tuple(assumptions))
@@ -177,7 +186,10 @@ class Guarantee:
         trust: Trust = Trust.NO_ONE,
         assumptions: Sequence[str] = (),
     ) -> Guarantee:
-        """Return the Renyi guarantee with divergence at most values[i] at orders[i], `slack`-approximately."""
+        """Return the Renyi guarantee with divergence at most values[i] at orders[i], `slack`-approximately.
+
+        Orders are > 1 and rise. Between them the curve is bounded by convexity; beyond the last nothing is known.
+        """
         loss = RDP(orders=tuple(orders), values=tuple(values), slack=slack)
         return cls(loss=loss, unit=unit, trust=trust, assumptions=tuple(assumptions))
 
@@ -191,7 +203,11 @@ class Guarantee:
         trust: Trust = Trust.NO_ONE,
         assumptions: Sequence[str] = (),
     ) -> Guarantee:
-        """Return the exact guarantee of N(0, sigma^2) noise on a statistic of this L2 sensitivity."""
+        """Return the exact guarantee of N(0, sigma^2) noise on a statistic of this L2 sensitivity.
+
+        `sensitivity` is how far, in Euclidean length, one change of the data (`unit`) can move the statistic. It is never
+        pure: `epsilon(0)` is inf.
+        """
         owner = "Guarantee.gaussian"
         reach = check_epsilon(owner, sensitivity, name="sensitivity")
         noise = sigma if sigma == math.inf else check_positive(owner, "sigma", sigma)
@@ -208,16 +224,20 @@ class Guarantee:
         trust: Trust = Trust.NO_ONE,
         assumptions: Sequence[str] = (),
     ) -> Guarantee:
-        """Return the guarantee with privacy profile deltas[i] at epsilons[i], worst over both directions."""
+        """Return the guarantee with privacy profile deltas[i] at epsilons[i], worst over both directions.
+
+        For mechanisms whose outputs can be enumerated. Epsilons rise from >= 0; deltas do not rise, and are convex in
+        e^epsilon, as every profile is.
+        """
         loss = Profile(epsilons=tuple(epsilons), deltas=tuple(deltas))
         return cls(loss=loss, unit=unit, trust=trust, assumptions=tuple(assumptions))
 
     def epsilon(self, delta: float = 0.0) -> float:
-        """Return the least known epsilon at which (epsilon, delta)-DP holds; inf where none does."""
+        """Return the least known epsilon at which (epsilon, delta)-DP holds, rounded up; inf where none does."""
         return self.loss.epsilon(check_delta("Guarantee.epsilon", delta))
 
     def delta(self, epsilon: float) -> float:
-        """Return the least known delta at which (epsilon, delta)-DP holds."""
+        """Return the least known delta at which (epsilon, delta)-DP holds, rounded up."""
         return self.loss.delta(check_epsilon("Guarantee.delta", epsilon))
 
     def then(self, other: Guarantee) -> Guarantee:
@@ -228,7 +248,10 @@ class Guarantee:
         return self.in_sequence([self, other])
 
     def beside(self, other: Guarantee) -> Guarantee:
-        """Return both in parallel: disjoint parts of the data, split without looking at what is protected."""
+        """Return both in parallel: disjoint parts of the data, split without looking at what is protected.
+
+        One changed label lies in one part only, so the larger of the two losses counts.
+        """
         return self.in_parallel([self, other])
 
     def times(self, count: int) -> Guarantee:

@@ -143,7 +143,11 @@ def next_record(records: tuple[Record, ...], draft: Draft) -> Record:
 
 
 def read_records(path: Path, *, timeout: float) -> tuple[Record, ...]:
-    """Return every row, after checking that the file is a ledger and that its chain holds; none if there is no file."""
+    """Return every row, after checking that the file is a ledger and that its chain holds; none if there is no file.
+
+    `timeout` is how many seconds to wait for a writer who holds the file. Raises `PrivacyError` if rows were edited or
+    removed, and `LabelDPError` if the file is no ledger or cannot be read.
+    """
     check_place(path)
     if not path.exists():
         return ()
@@ -154,7 +158,11 @@ def read_records(path: Path, *, timeout: float) -> tuple[Record, ...]:
 
 @contextmanager
 def open_for_writing(path: Path, *, timeout: float) -> Iterator[Table]:
-    """Open one write transaction: committed when the block ends, undone when it raises."""
+    """Open one write transaction: committed when the block ends, undone when it raises.
+
+    Yields the `Table` with all rows read and checked; a new or empty file becomes a ledger first. Other writers wait, so
+    that what the block read is still true when it writes.
+    """
     check_place(path)
     with open_connection(path, mode="rwc", timeout=timeout) as connection:
         connection.execute("BEGIN IMMEDIATE")
@@ -312,8 +320,16 @@ OWNER = "fingerprint"
 def fingerprint(name: str, *, n_rows: int, start: int = 0, row_ids: Any = None) -> str:
     """Return 64 hexadecimal digits that name rows `start` .. `start + n_rows` of a data set.
 
-    `name` identifies the data set (a name, a path, a version); `row_ids` are integers or strings, one a row, in order.
-    Equal integers of different widths count as equal; 7 and "7" do not. Label values never enter.
+    Parameters
+    ----------
+    name : str
+        What identifies the data set: a name, a path, a version.
+    n_rows, start : int
+        How many rows, and the number of the first.
+    row_ids : array of integers or strings, optional
+        An id per row, in order. Equal integers of different widths count as equal; 7 and "7" do not.
+
+    Label values never enter.
     """
     count = check_integer(OWNER, "n_rows", n_rows, least=0)
     first = check_integer(OWNER, "start", start, least=0)

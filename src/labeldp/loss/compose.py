@@ -66,7 +66,11 @@ NOTHING = Pure(worst=math.inf)
 
 @dataclass(frozen=True, kw_only=True)
 class Then(Loss):
-    """Parts with counts, in sequence; made by `sequence`, which brings them into normal form."""
+    """Parts with counts, in sequence; made by `sequence`, which brings them into normal form.
+
+    `epsilon` and `delta` take the best of several valid bounds ("routes"), listed in the module's text. Where the whole
+    amounts to one loss (Gaussians merge: mu^2 adds; zCDP merges: rho adds), that loss answers.
+    """
 
     items: Items
 
@@ -173,7 +177,11 @@ class Beside(Loss):
 
 
 def sequence(parts: Iterable[tuple[Loss, int]]) -> Loss:
-    """Return the parts in sequence, in normal form: flat, equal parts counted, free parts dropped, sorted."""
+    """Return the parts in sequence, in normal form: flat, equal parts counted, free parts dropped, sorted.
+
+    `parts` are losses with counts. Because of the normal form, the order and the nesting in which a composition was
+    built do not matter: equal promises are equal values.
+    """
     counts: Counter[Loss] = Counter()
     for loss, count in parts:
         for atom, times in loss.items if isinstance(loss, Then) else ((loss, 1),):
@@ -187,7 +195,10 @@ def sequence(parts: Iterable[tuple[Loss, int]]) -> Loss:
 
 
 def parallel(parts: Iterable[Loss]) -> Loss:
-    """Return the parts side by side, in normal form: flat, each once, the largest of each one-number family, sorted."""
+    """Return the parts side by side, in normal form: flat, each once, the largest of each one-number family, sorted.
+
+    For disjoint parts of the data: one changed label meets one of the losses, whichever is the worst.
+    """
     flat = {atom for loss in parts for atom in (loss.items if isinstance(loss, Beside) else (loss,))}
     kept = {loss for loss in flat if not is_free(loss) and not any(dominates(other, loss) for other in flat)}
     if not kept:
@@ -256,7 +267,11 @@ def find_single_loss(items: Items) -> Loss | None:
 
 @lru_cache(maxsize=64)
 def convolve_parts(items: Items) -> DiscreteLoss | None:
-    """Return the pair that dominates the whole sequence, or None where some part has no profile."""
+    """Return the pair that dominates the whole sequence, or None where some part has no profile.
+
+    Equal pure parts are a binomial, exactly. Otherwise all parts are put on one grid that reaches as far as the sum of
+    losses is likely to (`likely_reach`), and convolved. Cached: epsilon and delta of one value ask again and again.
+    """
     probe = np.array([0.0])
     if any(isinstance(loss, (ZCDP, RDP)) or loss.profile(probe) is None for loss, _ in items):
         return None
@@ -311,7 +326,7 @@ OWNER = "Guarantee.from_json"
 
 
 def read_loss(data: Any) -> Loss:
-    """Return the loss that `to_json` wrote."""
+    """Return the loss that `to_json` wrote; anything else raises `LabelDPError`, since a promise is never guessed."""
     if not isinstance(data, dict):
         raise invalid(OWNER, "loss", "be an object with a `kind`", got=data)
     kind = data.get("kind")

@@ -71,7 +71,11 @@ NODES, WEIGHTS = np.polynomial.legendre.leggauss(24)
 
 @dataclass(frozen=True, kw_only=True)
 class Gaussian(Loss):
-    """N(0, 1) against N(mu, 1): Gaussian noise with mu = sensitivity / sigma."""
+    """N(0, 1) against N(mu, 1): Gaussian noise with mu = sensitivity / sigma.
+
+    The profile is exact but for rounding up; `epsilon` inverts it by bisection from a bound that always holds. mu = 0
+    costs nothing, mu = inf is no privacy, and delta = 0 needs infinite epsilon.
+    """
 
     mu: float
 
@@ -140,7 +144,10 @@ ZOOM, ROUNDS = 33, 5
 
 
 def least_over_orders(bound: Callable[[Float64s], Float64s], landmarks: tuple[float, ...]) -> float:
-    """Return the smallest bound found: a grid of orders and landmarks, then a zoom around the best."""
+    """Return the smallest bound found: a grid of orders and landmarks, then a zoom around the best.
+
+    `bound` gives a valid bound at each order, so stopping early is loose, never wrong.
+    """
     orders = np.unique(np.concatenate([ORDERS, np.asarray(landmarks, dtype=np.float64)]))
     best = math.inf
     for _ in range(ROUNDS):
@@ -157,7 +164,11 @@ def least_over_orders(bound: Callable[[Float64s], Float64s], landmarks: tuple[fl
 def epsilon_from_rdp(
     curve: Callable[[Float64s], Float64s], delta: float, *, slack: float = 0.0, landmarks: tuple[float, ...] = ()
 ) -> float:
-    """Return the least epsilon over orders at which (epsilon, delta)-DP follows from the curve."""
+    """Return the least epsilon over orders at which (epsilon, delta)-DP follows from the curve.
+
+    `curve` gives the Renyi divergence at an array of orders, after an event of probability `slack` was set aside.
+    A delta that `slack` uses up gives inf, unless the curve is zero.
+    """
     rest = (delta - slack) / (1.0 - slack) * (1 - 8 * UNIT) if slack < 1 else 0.0
     if rest <= 0:
         nothing = delta >= slack and bool(np.all(curve(ORDERS) == 0))
@@ -176,7 +187,7 @@ def epsilon_from_rdp(
 def delta_from_rdp(
     curve: Callable[[Float64s], Float64s], epsilon: float, *, slack: float = 0.0, landmarks: tuple[float, ...] = ()
 ) -> float:
-    """Return the least delta over orders at which (epsilon, delta)-DP follows from the curve."""
+    """Return the least delta over orders at which (epsilon, delta)-DP follows from the curve, `slack` included."""
     values = curve(ORDERS)
     if np.all(np.isinf(values)):
         return 1.0
@@ -300,7 +311,11 @@ CONVEX_WITHIN = 1e-9
 
 @dataclass(frozen=True, kw_only=True)
 class Profile(Loss):
-    """delta at each of `epsilons` (>= 0, increasing)."""
+    """A privacy profile: delta at each of `epsilons` (>= 0, increasing), worst over both directions.
+
+    Between the knots the lower convex hull of the knots and their mirror images is used (see the module). Knots that no
+    profile can pass through, because they rise or are not convex in e^epsilon, are refused.
+    """
 
     epsilons: tuple[float, ...]
     deltas: tuple[float, ...]

@@ -53,7 +53,11 @@ class Histogram:
 
     @classmethod
     def of(cls, counts: Any, *, candidates: Sequence[Any] | None = None, owner: str = "Histogram.of") -> Histogram:
-        """Read an array of counts (one per candidate), a mapping from name to count, or a Histogram."""
+        """Return the counts of an array (one per candidate), a mapping from name to count, or a Histogram.
+
+        An array's candidates are public. Those of a mapping are not, unless `candidates` lists all that could occur:
+        then those that do not have count 0. `owner` is the public call that refuses bad counts.
+        """
         if isinstance(counts, cls):
             return counts if candidates is None else counts.among(candidates, owner=owner)
         if not isinstance(counts, Mapping):
@@ -176,7 +180,10 @@ CHUNK = 1 << 20
 
 
 def count_pairs(owner: str, users: Any, items: Any) -> tuple[Array, Int64s]:
-    """Return the distinct items, sorted, and how many distinct users have each."""
+    """Return the distinct items, sorted, and how many distinct users have each.
+
+    Works through parts of the users, so that beside the codes of both columns only one part is in memory.
+    """
     user_column, item_column = read_column(owner, "users", users), read_column(owner, "items", items)
     if user_column.size != item_column.size or user_column.size == 0:
         got = Described(f"{user_column.size} users and {item_column.size} items")
