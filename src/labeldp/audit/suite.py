@@ -145,6 +145,7 @@ def audit(
 
 
 def _audit_randomizer(subject: Randomizer, *, n_draws: int, confidence: float, **how: Any) -> Audit:
+    """Run `channel_audit` on a mechanism."""
     found = channel_audit(
         subject.run,
         n_classes=subject.n_classes,
@@ -158,6 +159,7 @@ def _audit_randomizer(subject: Randomizer, *, n_draws: int, confidence: float, *
 
 
 def _audit_pipeline(subject: Pipeline, *, confidence: float, **how: Any) -> Audit:
+    """Run `canary_audit` on a training."""
     found = canary_audit(
         subject.train,
         subject.labels,
@@ -317,6 +319,7 @@ def _run_in_pieces(door: Door, mechanism: Any, k: int, prior: Any) -> Callable[[
     source = np.random.default_rng()
 
     def pieces(labels: Int64s) -> Iterator[Any]:
+        """Yield the outputs of one release, a piece at a time, all under one key."""
         key = int(source.integers(1 << 62))
         for start in range(0, len(labels), PIECE):
             part = _box(labels[start : start + PIECE], k)

@@ -86,6 +86,7 @@ class Dataset:
             self._check_part(part, X, y)
 
     def _check_part(self, part: str, X: Any, y: npt.NDArray[Any]) -> None:
+        """Refuse labels that do not fit their rows or their classes."""
         if len(y) != X.shape[0]:
             got = Described(f"{len(y):,} labels for {X.shape[0]:,} rows")
             raise invalid(f"Dataset {self.name}", f"y_{part}", "have a label for every row", got=got)
@@ -127,6 +128,7 @@ class Dataset:
 
     @cached_property
     def _matrices(self) -> Matrices:
+        """The answer of `matrix`, computed at its first call."""
         if not self.is_table:
             return scale_arrays(self.X_train, self.X_test)
         features = [name for name in self.feature_names if name not in self.identifiers]
@@ -192,6 +194,7 @@ def encode_tables(train: Any, test: Any, *, categorical: list[str], numeric: lis
 
 
 def _stack_numbers(table: Any, names: list[str]) -> Any:
+    """Return numeric columns side by side, as float64."""
     return np.column_stack([np.asarray(table[name].to_numpy(), dtype=np.float64) for name in names])
 
 
@@ -208,6 +211,7 @@ def _number_values(train: Any, test: Any) -> tuple[Any, Any]:
 
 
 def _scale(train: Any, test: Any) -> Matrices:
+    """Return both parts centred and scaled by the mean and deviation of train."""
     from sklearn.preprocessing import StandardScaler
 
     scaler = StandardScaler().fit(train.astype(np.float64))
@@ -215,6 +219,7 @@ def _scale(train: Any, test: Any) -> Matrices:
 
 
 def _encode_one_hot(train: Any, test: Any) -> Matrices:
+    """Return a column of zeros and ones per category of train; an unknown one counts as rare."""
     from sklearn.preprocessing import OneHotEncoder
 
     encoder = OneHotEncoder(
@@ -246,6 +251,7 @@ def find_files(name: str, files: tuple[str, ...], *, directory: str | os.PathLik
 
 
 def _choose_folder(name: str, files: tuple[str, ...], directory: str | os.PathLike[str] | None) -> Path:
+    """Return the folder of data sets: the one given, or the one that the environment names."""
     named = directory if directory is not None else os.environ.get(VARIABLE)
     if named:
         return Path(named)
@@ -254,6 +260,7 @@ def _choose_folder(name: str, files: tuple[str, ...], directory: str | os.PathLi
 
 
 def _find_file(root: Path, name: str, file: str) -> Path:
+    """Return the path of one file of a data set, packed or not."""
     for candidate in (file, file.removesuffix(".gz")):
         if (root / name / candidate).is_file():
             return root / name / candidate

@@ -149,6 +149,7 @@ def _check_value_type(source: TableSource, label: str) -> Any:
 
 
 def _add_counts(counts: Counter[Any], values: Any) -> None:
+    """Add the counts of one batch, up to one value more than are counted."""
     for pair in pc.value_counts(values):
         counts[pair["values"].as_py()] += pair["counts"].as_py()
         if len(counts) > MOST_COUNTED:
@@ -156,6 +157,7 @@ def _add_counts(counts: Counter[Any], values: Any) -> None:
 
 
 def _check_missing(profile: LabelProfile, missing: str) -> None:
+    """Refuse a column without values, and missing values unless they are dropped."""
     if profile.missing == profile.rows:
         got = Described(f"{profile.missing:,} missing of {profile.rows:,} rows")
         raise invalid(profile.column, "label", "have values", got=got, fix="Choose another label column.")
@@ -166,6 +168,7 @@ def _check_missing(profile: LabelProfile, missing: str) -> None:
 
 
 def _check_listed(profile: LabelProfile, classes: Sequence[Any]) -> tuple[Any, ...]:
+    """Return the listed classes; refuse a list that is none, and values outside it."""
     listed = tuple(classes)
     known = set(listed)
     if len(known) != len(listed) or len(listed) < 2:
@@ -180,6 +183,7 @@ def _check_listed(profile: LabelProfile, classes: Sequence[Any]) -> tuple[Any, .
 
 
 def _check_many(profile: LabelProfile) -> None:
+    """Refuse a quantity, free text and identifiers: more values than classes have."""
     at_least = "" if profile.complete else "more than "
     shown = Described(f"{at_least}{min(profile.n_values, MOST_COUNTED):,} different numbers")
     if profile.numeric and profile.n_values > MOST_NUMERIC:
@@ -192,12 +196,14 @@ def _check_many(profile: LabelProfile) -> None:
 
 
 def _check_constant(profile: LabelProfile) -> None:
+    """Refuse a column with one value only."""
     if profile.n_values == 1:
         fix = "There is nothing to hide or to learn; list the other possible classes with --classes if there are any."
         raise invalid(profile.column, "label", "have two values or more", got=Described("one value only"), fix=fix)
 
 
 def _check_lonely(profile: LabelProfile) -> None:
+    """Refuse a value that one row alone has."""
     lonely = [value for value, count in profile.counts.items() if count == 1]
     if lonely:
         got = Described(f"{_give_example(lonely)} seen once")
@@ -233,6 +239,7 @@ def check_row_ids(source: TableSource, column: str) -> None:
 
 
 def _check_type(source: TableSource, column: str) -> None:
+    """Refuse ids that are neither whole numbers nor text."""
     dtype = _strip_dictionary(source.schema.field(column).type)
     if not (pa.types.is_integer(dtype) or pa.types.is_string(dtype) or pa.types.is_large_string(dtype)):
         fix = "Cast it first; rounding would make different ids equal."
@@ -240,6 +247,7 @@ def _check_type(source: TableSource, column: str) -> None:
 
 
 def _strip_dictionary(dtype: Any) -> Any:
+    """Return the type of the values behind a dictionary encoding."""
     return dtype.value_type if pa.types.is_dictionary(dtype) else dtype
 
 
@@ -255,6 +263,7 @@ def _read_keys(source: TableSource, column: str) -> Iterator[tuple[Any, Int64s]]
 
 
 def _make_keys(ids: Any) -> Int64s:
+    """Return a 64-bit key for each id: the number itself, or a hash of the text."""
     ids = ids.dictionary_decode() if pa.types.is_dictionary(ids.type) else ids
     if pa.types.is_integer(ids.type):
         # uint64 wraps around into int64 one to one, so equality is kept.

@@ -350,6 +350,7 @@ def _split_table(
     categorical: tuple[str, ...],
     identifiers: tuple[str, ...],
 ) -> Dataset:
+    """Return a data set whose rows are divided by the mask `test`."""
     return Dataset(
         name=name,
         X_train=X.filter(pa.array(~test)),
@@ -432,6 +433,7 @@ def _read_numbers(X: npt.NDArray[Any], key: str) -> npt.NDArray[np.float32]:
 
 
 def _read_indicators(name: str, y: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
+    """Return a matrix of labels as uint8; entries other than 0 and 1 are refused."""
     if y.max(initial=0) > 1 or y.min(initial=0) < 0:
         raise invalid("load", name, "have labels that are 0 or 1", got=Described(f"{y.min()} to {y.max()}"))
     return y.astype(np.uint8)

@@ -231,6 +231,7 @@ def _is_hidden(inside: str) -> bool:
 
 
 def _suggest_file(place: Path) -> str:
+    """Return where was looked, and the table there with the nearest name."""
     if not place.parent.is_dir():
         return f"Looked in {place.parent}, which does not exist either."
     around = [path.name for path in place.parent.iterdir() if path.is_file()]
@@ -255,6 +256,7 @@ def _read_head(part: Place, types: dict[str, str]) -> tuple[Any, int | None]:
 
 
 def _parse_type(name: str, spelt: str) -> Any:
+    """Return the Arrow type of this spelling."""
     try:
         return pa.type_for_alias(spelt)
     except ValueError as error:
@@ -273,6 +275,7 @@ def _check_schema(place: Place, schema: Any, rows: int | None) -> None:
 
 
 def _read(part: Place, columns: list[str], schema: Any, size: int, groups: tuple[int, int] | None) -> Iterator[Any]:
+    """Yield the batches of one file, of some of its row groups where `groups` says so."""
     with _explain_damage(part):
         if _is_parquet(part):
             # A row group may be the whole file. Without a buffer size each column of it is fetched whole: 936 MB for a
@@ -302,6 +305,7 @@ def _open_part(part: Place) -> Iterator[Any]:
 
 
 def _open_csv(part: Place, columns: list[str] | None, types: dict[str, Any]) -> Any:
+    """Return a streaming reader of a CSV; without `columns` it reads them all."""
     return pa_csv.open_csv(
         part if isinstance(part, Path) else part.open("rb"),
         read_options=pa_csv.ReadOptions(block_size=CSV_BLOCK_BYTES),
@@ -311,6 +315,7 @@ def _open_csv(part: Place, columns: list[str] | None, types: dict[str, Any]) -> 
 
 
 def _is_parquet(part: Place) -> bool:
+    """Whether the name of a file says that it is Parquet."""
     return part.name.lower().endswith(PARQUET)
 
 
@@ -331,6 +336,7 @@ def _explain_damage(part: Place) -> Iterator[None]:
 
 
 def _check_target(target: Path) -> None:
+    """Refuse a target whose folder is missing or whose name is taken."""
     if not target.parent.is_dir():
         raise invalid(
             "write_table",
@@ -344,6 +350,7 @@ def _check_target(target: Path) -> None:
 
 
 def _taken_error(target: Path) -> LabelDPError:
+    """Return the error for a name that is taken."""
     fix = f"It exists in {target.parent} and nothing is overwritten: choose another name, or remove it first."
     return invalid("write_table", "path", "be a new file", got=target.name, fix=fix)
 
@@ -372,6 +379,7 @@ def _close_after(stream: Any) -> Iterator[Any]:
 
 
 def _write_rows(batches: Iterable[Any], schema: Any, stream: Any, compression: str) -> int:
+    """Write the batches to an open file and return the number of rows."""
     rows = 0
     with pq.ParquetWriter(stream, schema, compression=compression) as writer:
         for batch in batches:
@@ -406,6 +414,7 @@ def _give_name(hidden: Path, target: Path) -> None:
 
 @contextlib.contextmanager
 def _explain_no_room(target: Path) -> Iterator[None]:
+    """Turn the errors of a full disk into our one shape; others pass."""
     try:
         yield
     except OSError as error:
@@ -506,9 +515,11 @@ class UrlPath:
             self._system().rm(self._inner(), recursive=True)
 
     def _system(self) -> Any:
+        """Return the file system of the URL."""
         return _import_fsspec().core.url_to_fs(self.url)[0]
 
     def _inner(self) -> str:
+        """Return the path inside that file system."""
         return str(_import_fsspec().core.url_to_fs(self.url)[1])
 
 
@@ -527,6 +538,7 @@ def place_of(path: Any) -> Place:
 
 
 def _import_fsspec() -> Any:
+    """Return the package fsspec, or say which extra brings it."""
     try:
         import fsspec  # type: ignore[import-untyped]
     except ImportError as error:

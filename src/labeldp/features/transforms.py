@@ -205,6 +205,7 @@ class PatchFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
 
     @property
     def _n_features_out(self) -> int:
+        """The number of features, for their names in scikit-learn."""
         return len(self.components_)
 
 

@@ -100,6 +100,7 @@ def is_label(value: Any) -> bool:
 
 
 def _is_text(value: Any) -> bool:
+    """Whether this is text of 1 to 256 characters."""
     return isinstance(value, str) and 0 < len(value) <= 256
 
 
@@ -110,10 +111,12 @@ def _is_members(value: Any) -> bool:
 
 
 def _is_names(value: Any) -> bool:
+    """Whether this is a list of numbers of peers."""
     return isinstance(value, list) and all(is_name(name) for name in value)
 
 
 def _is_name_or_none(value: Any) -> bool:
+    """Whether this is the number of a peer, or nobody."""
     return value is None or is_name(value)
 
 
@@ -225,6 +228,7 @@ class Roster:
         return message
 
     def _check_sender(self, message: dict[str, Any]) -> None:
+        """Refuse a message whose ticket is not that of the peer it names, in constant time."""
         ticket = self.tickets.get(message["peer"])
         # Bytes: compare_digest refuses text that is not ASCII.
         if ticket is None or not hmac.compare_digest(ticket.encode(), message["ticket"].encode("utf-8", "replace")):

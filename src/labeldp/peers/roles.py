@@ -227,6 +227,7 @@ class Rendezvous:
         return Attendance(joined=frozenset(hellos), survivors=frozenset(survivors))
 
     def _begin(self, phase: str) -> None:
+        """Tell whoever watches that a phase begins."""
         if self.watch is not None:
             self.watch(phase)
 
@@ -263,9 +264,11 @@ class Rendezvous:
             await socket.send_multipart([self._desks[name], body(name)])
 
     def _body(self, kind: str, **fields: Any) -> bytes:
+        """Return a message of the rendezvous."""
         return encode(kind, run=self.terms.run, **fields)
 
     def _cluster(self, name: int) -> int:
+        """Return the cluster of a peer."""
         return self.roster.clusters[name]
 
     def _group(self, names: Iterable[int]) -> dict[int, list[int]]:
@@ -330,6 +333,7 @@ def host_peers(seats: Sequence[Seat], terms: Terms) -> None:
     """Make these peers in this process and run them until all are done; a peer that fails does not stop the others."""
 
     async def play_all() -> None:
+        """Let all peers play in one event loop, and hand over what is still unsent at the end."""
         context = zmq.asyncio.Context()
         try:
             peers = [make_peer(seat, terms) for seat in seats]
