@@ -63,7 +63,11 @@ def reflow(text: str) -> str:
 
 
 def guard(command: Callable[..., None]) -> Callable[..., None]:
-    """Turn what a command raises into one line on stderr and an exit code."""
+    """Return the command with a border around it: what it raises becomes one line on stderr and an exit code.
+
+    typer's own exceptions (a usage error, `--help`) pass. With `--debug` the traceback is shown first; without it never,
+    since its lines may hold raw labels.
+    """
 
     @functools.wraps(command)
     def run(*arguments: Any, **options: Any) -> None:
@@ -87,7 +91,11 @@ def exit_with(error: Exception) -> NoReturn:
 
 
 def classify_error(error: Exception) -> tuple[int, str]:
-    """Return the exit code for an error, and its message on one line."""
+    """Return the exit code for an error, and its message on one line.
+
+    3: the budget refuses. 4: a damaged file, or one whose promise cannot be trusted. 2: bad input, or a file that the system
+    does not let us read or write. 1: anything else, which is a fault of ours and is said to be one.
+    """
     text = " ".join(str(error).split())
     if isinstance(error, BudgetError):
         return OVER_BUDGET, text
@@ -132,7 +140,17 @@ def escape(text: object) -> str:
 
 
 def answer(facts: dict[str, Any], *, as_json: bool, show: Callable[[Console], None]) -> None:
-    """Print the answer: one JSON object for machines, or what `show` prints for people."""
+    """Print the answer of a command on stdout.
+
+    Parameters
+    ----------
+    facts : dict
+        Everything that the command found. With `as_json` it is printed as one JSON object on one line.
+    as_json : bool
+        Whether a machine asked.
+    show : callable
+        Prints the same for people, on the console that it is given.
+    """
     if as_json:
         print(json.dumps(to_json_types(facts), allow_nan=False))
     else:
@@ -306,7 +324,11 @@ def split_names(text: str | None) -> list[str]:
 
 
 def parse_classes(text: str | None, kind: Any) -> list[Any] | None:
-    """Return the listed classes as the label column has them: whole numbers, numbers, booleans or text."""
+    """Return the classes of `--classes` as the label column has them, or None where the option was left out.
+
+    `kind` is the column's Arrow type (of its values, if it is a dictionary): whole numbers, numbers and booleans are read as
+    such, everything else is text. A word that is no value of the type is refused.
+    """
     if text is None:
         return None
     import pyarrow as pa
@@ -326,7 +348,11 @@ def parse_classes(text: str | None, kind: Any) -> list[Any] | None:
 
 
 def open_ledger(path: Path | None, budget: float | None, *, delta: float = 0.0) -> Any:
-    """Return the ledger, or None; a budget without a ledger would be forgotten, so it is refused."""
+    """Return the ledger to charge, made if it does not exist yet, or None where no path was given.
+
+    `budget`, at `delta`, becomes the default budget of a new ledger. A budget that is recorded already stands: the user is
+    told so. A budget without a ledger would be forgotten, so it is refused.
+    """
     if path is None:
         if budget is not None:
             raise LabelDPError("--budget needs a ledger to be kept in. Add --ledger FILE.")

@@ -289,7 +289,12 @@ def _passed_text(facts: dict[str, Any]) -> str:
 def read_counts(
     source: Path, *, item: str, count: str | None, user: str | None, candidates: Path | None, public: bool
 ) -> Any:
-    """Return the counts of a table, and whether the list of its items is public."""
+    """Return the counts of a table as a `Histogram`, which knows whether the list of its items is public.
+
+    Give `count` for a table with one row per item, or `user` for a table with one row per pair, which counts once however
+    often it occurs. The list of items is public with `candidates` (another table that has it) or with `public` (the items
+    of a table of counts); else which items occur is private too.
+    """
     from labeldp.data import open_table
     from labeldp.learn.tables import read_columns
     from labeldp.selection import Histogram

@@ -59,7 +59,21 @@ WHOLE, REAL = ("n_classes", "cluster_size", "k"), ("epsilon", "sharpness")
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Where the sliders stand: the bounds are those of the page."""
+    """Where the sliders stand; values outside the bounds of the page are refused.
+
+    Parameters
+    ----------
+    epsilon : float
+        The privacy of each label, in [0.1, 10].
+    n_classes : int
+        From 2 to 12.
+    sharpness : float
+        How fast the prior falls from class to class, in [0, 5]; 0 is a uniform prior.
+    cluster_size : int
+        Labels in a cluster of ClusterRR, from 10 to 5000.
+    k : int
+        Candidates of RRTop-k, from 1 to 12; more than there are classes means all of them.
+    """
 
     epsilon: float = 1.0
     n_classes: int = 5
@@ -193,7 +207,7 @@ class Explorer:
 
 
 def serve(*, port: int = 0, ready: Callable[[str], None] | None = None) -> None:
-    """Serve until interrupted; `ready` is told the address first."""
+    """Serve the explorer until interrupted (KeyboardInterrupt goes to the caller); `ready` is told the address first."""
     explorer = Explorer(port=port)
     if ready is not None:
         ready(explorer.url)

@@ -147,7 +147,11 @@ def versions() -> dict[str, str]:
 
 
 def plot_table(plot: Plot) -> Table:
-    """Return the numbers of a plot, for readers who do not see it: a row per bar, or per x with a column per line."""
+    """Return the numbers of a plot as a table, for readers who do not see it.
+
+    Bars give a row per label, with mean and sd where there are spreads. Lines give a row per x and a column per series; a
+    series without a point there has an empty cell, and each reference line has a column of its own.
+    """
     if isinstance(plot, Bars):
         if not plot.spreads:
             plain = tuple((name, f"{value:.2f}") for name, value in zip(plot.labels, plot.values, strict=True))

@@ -131,7 +131,11 @@ Plot = Lines | Bars
 
 
 def svg(plot: Plot) -> str:
-    """Return the drawing of a plot as an element of a page, whose style sheet says the colours."""
+    """Return the drawing of a plot as an `<svg>` element for a page.
+
+    The page's style sheet must define the colour variables (`css_variables`). The element is 680 units wide, as high as
+    its legend or its bars need, and carries `title` and `alt` as its label for screen readers.
+    """
     return _draw_bars(plot) if isinstance(plot, Bars) else _draw_lines(plot)
 
 

@@ -54,11 +54,22 @@ MOST_PRIOR_ROWS = 1_000
 
 @dataclass(frozen=True, kw_only=True)
 class Rates:
-    """Of a release: `flips[j]` is the share of labels j released as another one, if any example may have it.
+    """How often the labels of a release were changed, and how many are expected right.
 
-    `prior_flips[j]` is the same if labels follow the released prior: an example counts as much as j is likely there.
-    None where there is no prior; both are None where outputs are not labels. `n_asked` is None where the numbers are
-    exact, else how many examples were asked.
+    Attributes
+    ----------
+    flips : tuple of float or None
+        For class j the share of labels j that are released as another one, if any example may have it. None where the
+        outputs are not labels.
+    prior_flips : tuple of float or None
+        The same if labels follow the released prior: an example counts as much as j is likely there. NaN for a class that
+        the prior excludes everywhere; None where there is no prior, or the outputs are not labels.
+    expected_accuracy : float or None
+        The share of released labels that are expected to be the true ones.
+    expected_under : str or None
+        The belief under which that is so, in words.
+    n_asked : int or None
+        None where the numbers are exact, else how many evenly spaced examples they are averages of.
     """
 
     flips: tuple[float, ...] | None

@@ -173,7 +173,11 @@ def _belief_curve(epsilon: float) -> Lines:
 
 
 def changes_section(release: Release, found: Rates) -> Section:
-    """Return flip rates, expected accuracy, and how many labels of each class were released."""
+    """Return flip rates, expected accuracy, and how many labels of each class were released.
+
+    The first `MOST_BARS` classes get a bar and the first `MOST_ROWS` a row, so that a thousand classes stay readable.
+    Outputs that are not labels have no flip rates: the section then says what they are.
+    """
     title = "How labels were changed"
     if found.flips is None or found.expected_accuracy is None:
         text = "What was released are not labels but outputs of another kind; learners undo the noise by the channel."
@@ -275,7 +279,11 @@ def stages_section(release: Release) -> Section | None:
 
 
 def model_section(facts: dict[str, Any] | None, release: Release) -> Section | None:
-    """Return what a saved model says of itself: what it learned from, in which stages, and its promise."""
+    """Return what a saved model says of itself: what it learned from, in which stages, and its promise.
+
+    A model that learned from this very release adds nothing to its cost; any other is a release of its own, and the
+    section says so. None where no model was given.
+    """
     if facts is None:
         return None
     promise = Guarantee.from_json(facts["guarantee"]) if "guarantee" in facts else None
@@ -318,7 +326,11 @@ def _compare_model(facts: dict[str, Any], release: Release) -> str:
 
 
 def ledger_section(release: Release, ledger: Ledger | None) -> Section:
-    """Return what the ledger says of these labels, and whether this release stands in it."""
+    """Return what the ledger says of these labels, and whether this release stands in it.
+
+    The chain of the ledger is verified first: a record that was edited raises, and there is no page. Without a ledger the
+    section says that the cost of other releases is not known here, and names the entry that the release claims to be.
+    """
     title = "Ledger"
     if ledger is None:
         noted = (
@@ -370,7 +382,11 @@ def _entry_table(ledger: Ledger, name: str) -> Table:
 
 
 def audit_section(found: dict[str, Any] | None, release: Release) -> Section:
-    """Return an audit's checks and its lower bound; keys that it does not have are left out."""
+    """Return an audit's checks and its lower bound on epsilon.
+
+    `found` is the JSON of an audit, which may be an older one or someone else's: keys that it does not have are left out,
+    and an audit whose claims are not those of this release is called so before anything else is said.
+    """
     title = "Audit"
     if found is None:
         return Section(title=title, blocks=("No audit was given to this report. `labeldp audit` makes one.",))
