@@ -3,6 +3,18 @@
 >>> from labeldp.learn import LabelPrivateClassifier, SoftmaxRegression
 >>> LabelPrivateClassifier(SoftmaxRegression(), epsilon=0.5).epsilon
 0.5
+
+| chapter | what it is |
+|---|---|
+| `classifier` | `LabelPrivateClassifier`: any classifier around labels released in stages; `recipe` is what "auto" stands for |
+| `stages` | the loop over stages, the same for the owner of labels and for a receiver of a release |
+| `corrections` | how training accounts for the noise |
+| `softmax` | `SoftmaxRegression`, which takes labels, soft targets or likelihoods |
+| `checkpoint` | what a run that may be killed writes down |
+| `saved` | `save_model` and `load_model` |
+| `scoring` | accuracy on protected labels: for a price, or free from released ones |
+| `tables` | raw tables as features, in memory or in batches |
+| `convex`, `pate`, `ratings` | learners with mechanisms of their own |
 """
 
 from labeldp.learn.classifier import LabelPrivateClassifier, Recipe, recipe
