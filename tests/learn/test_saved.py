@@ -110,6 +110,24 @@ def test_a_file_that_would_run_code_is_refused_and_runs_nothing(tmp_path, kind):
     assert not victim.exists()
 
 
+def test_a_public_name_is_not_enough_to_be_built(tmp_path):
+    """Files name public classes, but only those in the list: a ledger or a reader of files is not one of them."""
+    model = SoftmaxRegression().fit(X, Y)
+    save_model(model, tmp_path / "m")
+    with zipfile.ZipFile(tmp_path / "m") as archive:
+        parts = {entry.filename: archive.read(entry) for entry in archive.infolist()}
+    for name in ("Ledger", "load_release"):
+        schema = (
+            parts["schema.json"].replace(b'"labeldp.learn"', b'"labeldp"').replace(b"SoftmaxRegression", name.encode())
+        )
+        assert schema != parts["schema.json"]
+        with zipfile.ZipFile(tmp_path / name, "w") as archive:
+            for file, data in {**parts, "schema.json": schema}.items():
+                archive.writestr(file, data)
+        with pytest.raises(ReleaseError, match="known types"):
+            load_model(tmp_path / name)
+
+
 def test_types_that_would_not_load_are_not_saved(tmp_path):
     strange = Pipeline([("f", FunctionTransformer(os.path.join)), ("c", LogisticRegression())])
     with pytest.raises(LabelDPError, match="save_model"):
