@@ -106,6 +106,17 @@ def client(cluster: Any) -> Iterator[Any]:
         yield opened
 
 
+@pytest.fixture(scope="session")
+def inside() -> Iterator[Any]:
+    """A client of a cluster inside this process, with messages over TCP: as good as processes where none is killed."""
+    need_dask()
+    from distributed import Client, LocalCluster
+
+    where = {"processes": False, "protocol": "tcp", "n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
+    with LocalCluster(**where) as cluster, Client(cluster, set_as_default=False) as opened:
+        yield opened
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A table of five files in folders by year, one of them without rows."""

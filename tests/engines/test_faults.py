@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -23,8 +24,7 @@ import labeldp
 from labeldp.engines import discard_job, privatize_table
 from labeldp.errors import LabelDPError, PrivacyError
 
-distributed = pytest.importorskip("distributed", reason="needs labeldp[dask]")
-Client = distributed.Client
+pytest.importorskip("distributed", reason="needs labeldp[dask]")
 
 FILES, ROWS = 40, 500
 PHRASE = "correct horse battery staple"
@@ -60,6 +60,16 @@ class StopError(LabelDPError):
 def halfway(done: int, total: int) -> None:
     if 2 * done >= total:
         raise StopError("the power went.")
+
+
+def limit_files(size: int) -> None:
+    """On a worker: how large a file it may write."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+
+
+def pretend_version(version: str) -> None:
+    """On a worker: which version of labeldp it says it is."""
+    labeldp.__version__ = version
 
 
 class TestKills:
@@ -103,17 +113,21 @@ class TestKills:
         call(parts, rng=3, to=parts.parent / "plain")
         assert contents(parts.parent / "out") == contents(parts.parent / "plain")
 
-    def test_a_disk_that_is_full_on_a_worker(self, tmp_path: Path, own_cluster: Any) -> None:
+    def test_a_disk_that_is_full_on_a_worker(self, tmp_path: Path, client: Any) -> None:
         """A real limit: the workers may not write files past 150 kB, which the kernel reports as it reports no room."""
         (tmp_path / "in").mkdir()
         for number, rows in enumerate([500, 60_000]):
             table = pa.table({"x": np.random.default_rng(0).random(rows), "label": np.arange(rows) % 3})
             pq.write_table(table, tmp_path / "in" / f"{number}.parquet")
-        mine = own_cluster(workers=1, limit=150_000)
         ledger = labeldp.Ledger(tmp_path / "ledger.sqlite")
-        with pytest.raises(LabelDPError, match=r"could not write on worker tcp://\S+: File too large.* Entry 1 of the"):
-            call(tmp_path / "in", engine="dask", scheduler=mine.address, ledger=ledger)
-        mine.close()
+        client.run(limit_files, 150_000)
+        try:
+            with pytest.raises(
+                LabelDPError, match=r"could not write on worker tcp://\S+: File too large.* Entry 1 of the"
+            ):
+                call(tmp_path / "in", engine="dask", client=client, ledger=ledger)
+        finally:
+            client.run(limit_files, resource.RLIM_INFINITY)
         assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "ledger.sqlite"]
 
 
@@ -230,48 +244,48 @@ class TestBadInput:
         assert ledger.entries() == ()
         assert sorted(parts.parent.iterdir()) == before
 
-    def test_mixed_schemas(self, parts: Path, client: Any) -> None:
+    def test_mixed_schemas(self, parts: Path, inside: Any) -> None:
         pq.write_table(pa.table({"x": ["text"], "label": ["a"]}), parts / "part-21.parquet")
-        self.refused(parts, r"another schema in part-21\.parquet", engine="dask", client=client)
+        self.refused(parts, r"another schema in part-21\.parquet", engine="dask", client=inside)
 
     @pytest.mark.parametrize("engine", ["local", "dask"])
-    def test_a_class_that_is_not_listed_in_file_37(self, engine: str, parts: Path, client: Any) -> None:
+    def test_a_class_that_is_not_listed_in_file_37(self, engine: str, parts: Path, inside: Any) -> None:
         table = pa.table({"x": np.zeros(ROWS), "label": ["a", "odd"] * (ROWS // 2)})
         pq.write_table(table, parts / "part-37.parquet")
-        how = {"engine": "dask", "client": client} if engine == "dask" else {}
+        how = {"engine": "dask", "client": inside} if engine == "dask" else {}
         self.refused(parts, r"got 'odd' outside `classes` in part-37\.parquet", classes=["a", "b", "c"], **how)
 
-    def test_files_without_rows_are_kept(self, parts: Path, client: Any) -> None:
+    def test_files_without_rows_are_kept(self, parts: Path, inside: Any) -> None:
         empty = pq.read_table(parts / "part-05.parquet").slice(0, 0)
         pq.write_table(empty, parts / "part-05.parquet")
-        done = call(parts, engine="dask", client=client)
+        done = call(parts, engine="dask", client=inside)
         assert done.rows == (FILES - 1) * ROWS
         assert pq.read_table(parts.parent / "out" / "labels" / "part-05.parquet").num_rows == 0
 
-    def test_a_file_of_no_bytes(self, parts: Path, client: Any) -> None:
+    def test_a_file_of_no_bytes(self, parts: Path, inside: Any) -> None:
         (parts / "part-11.parquet").write_bytes(b"")
-        self.refused(parts, r"part-11\.parquet` must be readable Parquet", engine="dask", client=client)
+        self.refused(parts, r"part-11\.parquet` must be readable Parquet", engine="dask", client=inside)
 
-    def test_nothing_but_empty_files(self, tmp_path: Path, client: Any) -> None:
+    def test_nothing_but_empty_files(self, tmp_path: Path, inside: Any) -> None:
         (tmp_path / "in").mkdir()
         schema = pa.schema([("label", pa.string())])
         pq.write_table(schema.empty_table(), tmp_path / "in" / "a.parquet")
-        self.refused(tmp_path / "in", r"have rows, got an empty table", engine="dask", client=client)
+        self.refused(tmp_path / "in", r"have rows, got an empty table", engine="dask", client=inside)
 
     @pytest.mark.parametrize("engine", ["local", "dask"])
-    def test_an_unreadable_row_group_of_labels(self, engine: str, parts: Path, client: Any) -> None:
+    def test_an_unreadable_row_group_of_labels(self, engine: str, parts: Path, inside: Any) -> None:
         """The label column is read before the charge: damage there costs nothing."""
         damage(parts / "part-30.parquet", column=1)
-        how = {"engine": "dask", "client": client} if engine == "dask" else {}
+        how = {"engine": "dask", "client": inside} if engine == "dask" else {}
         self.refused(parts, r"part-30\.parquet` must be readable Parquet", **how)
 
-    def test_an_unreadable_row_group_of_features(self, parts: Path, client: Any) -> None:
+    def test_an_unreadable_row_group_of_features(self, parts: Path, inside: Any) -> None:
         """Found while drawing: nothing is visible, and the error says that the charge stays and how to use it."""
         good = (parts / "part-30.parquet").read_bytes()
         damage(parts / "part-30.parquet", column=0)
         ledger = labeldp.Ledger(parts.parent / "ledger.sqlite")
         with pytest.raises(LabelDPError, match=r"part-30\.parquet.* Entry 1 of the ledger covers it") as error:
-            call(parts, engine="dask", client=client, ledger=ledger, keep_unfinished=True)
+            call(parts, engine="dask", client=inside, ledger=ledger, keep_unfinished=True)
         assert not (parts.parent / "out").exists()
         (parts / "part-30.parquet").write_bytes(good)  # the file is fetched again, and the charge is not lost
         call(parts, ledger=ledger, resume=unfinished(error))
@@ -282,15 +296,13 @@ class TestBadInput:
             parts, r"a scheduler that answers, got tcp://127\.0\.0\.1:1 ", engine="dask", scheduler="tcp://127.0.0.1:1"
         )
 
-    def test_workers_of_another_version(self, parts: Path, own_cluster: Any, tmp_path_factory: Any) -> None:
-        preload = tmp_path_factory.mktemp("preload") / "older.py"
-        preload.write_text("import labeldp\nlabeldp.__version__ = '0.0.1'\n")
-        mine = own_cluster(workers=1, preload=str(preload))
-        with Client(mine.address, timeout="120s", set_as_default=False) as waiting:
-            waiting.wait_for_workers(1, timeout=120)  # it has as long as the machine's other work leaves it
+    def test_workers_of_another_version(self, parts: Path, client: Any) -> None:
         message = rf"`worker tcp://\S+` must have labeldp {re.escape(labeldp.__version__)}, got labeldp 0\.0\.1"
-        self.refused(parts, message, engine="dask", scheduler=mine.address)
-        mine.close()
+        client.run(pretend_version, "0.0.1")
+        try:
+            self.refused(parts, message, engine="dask", client=client)
+        finally:
+            client.run(pretend_version, labeldp.__version__)
 
     def test_folders_named_after_the_label(self, tmp_path: Path) -> None:
         """label=yes/part.parquet: the names of folders would be released as they are."""

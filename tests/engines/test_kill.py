@@ -1,4 +1,9 @@
-"""kill -9 at random moments: no release and perhaps a charge, or a whole release and its charge; nothing else."""
+"""kill -9 at every step: no release and perhaps a charge, or a whole release and its charge; nothing else.
+
+A step is an event that Python reports to an audit hook (a file is opened, renamed or removed, a folder made), a flush to the
+disk, a batch that was written, or the moment before and after the charge. `benchmarks/kill_privatize.py` kills larger jobs
+at random moments.
+"""
 
 from __future__ import annotations
 
@@ -17,68 +22,116 @@ import labeldp
 from labeldp.engines import privatize_table
 from labeldp.release import load_release
 
-KILLS = 6
-ALLOWED = {"no release, no charge", "no release, charged", "whole release, charged"}
+ROWS = 3_000
+KILLS = 16
+NOTHING, CHARGED, RELEASED = "no release, no charge", "no release, charged", "whole release, charged"
 
-
-def test_kills_at_random_moments(repository: Path, tmp_path: Path) -> None:
-    script = repository / "benchmarks" / "kill_privatize.py"
-    done = subprocess.run(
-        [sys.executable, str(script), "--rows", "200000", "--kills", str(KILLS), "--seed", "1"],
-        env={**os.environ, "PYTHONPATH": str(repository / "src"), "TMPDIR": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=170,
-    )
-    result = json.loads(done.stdout)
-    assert set(result["tally"]) <= ALLOWED
-    assert sum(result["tally"].values()) == KILLS
-
-
-# Kills itself when the row groups are half written, when all is written, and just after the rename.
-CHILD = """
-import os, signal, sys
+# Forks a victim for each step from one process that has everything imported and no threads yet.
+PARENT = """
+import json, os, signal, sys
 from pathlib import Path
 import labeldp
+import labeldp.kernels
 from labeldp.engines import privatize_table
 
-root, where = Path(sys.argv[1]), sys.argv[2]
-die = lambda *arguments: os.kill(os.getpid(), signal.SIGKILL)
-options = {}
-if where == "half":
-    options = {"batch_rows": 1000, "progress": lambda done, total: die() if 2 * done >= total else None}
-if where == "written":
-    os.rename = die
-if where == "renamed":
-    real = os.rename
-    os.rename = lambda *arguments: (real(*arguments), die())
-ledger = labeldp.Ledger(root / "ledger.sqlite")
-privatize_table(root / "table.parquet", label="label", to=root / "out", epsilon=1.0, ledger=ledger, **options)
+root, kills = Path(sys.argv[1]), int(sys.argv[2])
+EVENTS = {"open", "os.rename", "os.mkdir", "os.remove", "os.rmdir", "os.truncate", "shutil.rmtree"}
+
+def victim(target, last):
+    steps = 0
+    def step(*_):
+        nonlocal steps
+        steps += 1
+        if steps == last:
+            os.kill(os.getpid(), signal.SIGKILL)
+    ledger = labeldp.Ledger(root / "ledger.sqlite")
+    charge, flush = ledger.charge, os.fsync
+    def watched(*arguments, **facts):
+        step()
+        entry = charge(*arguments, **facts)
+        step()
+        return entry
+    def flushed(handle):
+        step()
+        flush(handle)
+    ledger.charge, os.fsync = watched, flushed
+    sys.addaudithook(lambda event, _: step() if event in EVENTS else None)
+    privatize_table(root / "table.parquet", label="label", to=root / target, epsilon=1.0, ledger=ledger,
+                    batch_rows=1000, progress=step, classes=range(3))
+    return steps
+
+def fork(target, last):
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(writer, str(victim(target, last)).encode())
+        os._exit(0)
+    os.close(writer)
+    told = os.read(reader, 100)
+    os.close(reader)
+    return os.waitpid(child, 0)[1], told
+
+status, told = fork("whole", 0)
+total = int(told)
+chosen = sorted({round(1 + number * (total - 1) / (kills - 1)) for number in range(kills)})
+found = []
+for last in chosen:
+    before = len(labeldp.Ledger(root / "ledger.sqlite").entries())
+    status, _ = fork(f"out{last}", last)
+    ledger = labeldp.Ledger(root / "ledger.sqlite")
+    ledger.verify()
+    found.append([last, os.WIFSIGNALED(status), len(ledger.entries()) - before])
+print(json.dumps({"total": total, "kills": found}))
 """
 
 
-@pytest.mark.parametrize(("where", "visible"), [("half", False), ("written", False), ("renamed", True)])
-def test_kills_at_chosen_moments(where: str, visible: bool, tmp_path: Path, repository: Path) -> None:
-    pq.write_table(pa.table({"label": np.arange(5000) % 3}), tmp_path / "table.parquet")
+@pytest.fixture(scope="module")
+def killed(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[tuple[int, str]]]:
+    """The folder of all victims, and the state that each kill left, in the order of the steps."""
+    root = tmp_path_factory.mktemp("killed")
+    pq.write_table(pa.table({"label": np.arange(ROWS) % 3}), root / "table.parquet")
     done = subprocess.run(
-        [sys.executable, "-c", CHILD, str(tmp_path), where],
+        [sys.executable, "-c", PARENT, str(root), str(KILLS)],
         env={**os.environ, "PYTHONPATH": str(repository / "src")},
         capture_output=True,
-        check=False,
-        timeout=120,
+        text=True,
+        check=True,
     )
-    assert done.returncode == -9
-    assert (tmp_path / "out").exists() == visible
-    ledger = labeldp.Ledger(tmp_path / "ledger.sqlite")
-    (entry,) = ledger.entries()
-    if visible:
-        assert len(load_release(tmp_path / "out")) == 5000
-        assert load_release(tmp_path / "out").ledger_entry == entry.id
-    else:
-        assert [p for p in tmp_path.iterdir() if p.name.startswith(".out.partial-")]
-        privatize_table(tmp_path / "table.parquet", label="label", to=tmp_path / "out", epsilon=1.0, ledger=ledger)
-        assert len(ledger.entries()) == 2  # a new run draws new noise, and pays for it
+    told = json.loads(done.stdout)
+    assert told["total"] > 2 * KILLS  # there are more steps than are killed at
+    states = []
+    for step, was_killed, charges in told["kills"]:
+        assert was_killed or step == told["total"]  # threads may take a step more or less: the last may be past the end
+        visible = (root / f"out{step}").exists()
+        assert charges == 1 or (charges == 0 and not visible)
+        if visible:
+            assert len(load_release(root / f"out{step}")) == ROWS  # every checksum right, every row there
+        states.append((step, RELEASED if visible else CHARGED if charges else NOTHING))
+    return root, states
+
+
+def test_a_kill_leaves_one_of_three_states_in_their_order(killed: tuple[Path, list[tuple[int, str]]]) -> None:
+    order = [NOTHING, CHARGED, RELEASED]
+    found = [order.index(state) for _, state in killed[1]]
+    assert set(found) == {0, 1, 2}  # kills before the charge, after it, and after the release had its name
+    assert found == sorted(found)
+
+
+def test_what_is_charged_is_the_release_that_is_seen(killed: tuple[Path, list[tuple[int, str]]]) -> None:
+    root, states = killed
+    entries = {entry.id for entry in labeldp.Ledger(root / "ledger.sqlite").entries()}
+    seen = [step for step, state in states if state == RELEASED]
+    assert {load_release(root / f"out{step}").ledger_entry for step in seen} <= entries
+
+
+def test_a_new_run_after_a_kill_is_charged_anew(killed: tuple[Path, list[tuple[int, str]]]) -> None:
+    root, states = killed
+    step = next(step for step, state in reversed(states) if state == CHARGED)
+    assert [path for path in root.iterdir() if path.name.startswith(f".out{step}.partial-")]  # hidden, and no release
+    ledger = labeldp.Ledger(root / "ledger.sqlite")
+    before = len(ledger.entries())
+    privatize_table(root / "table.parquet", label="label", to=root / f"out{step}", epsilon=1.0, ledger=ledger)
+    assert len(ledger.entries()) == before + 1  # it draws new noise, and pays for it
 
 
 def test_an_interrupt_leaves_nothing_behind(tmp_path: Path) -> None:
