@@ -115,13 +115,17 @@ def test_unknown_name_is_answered_with_the_nearest():
 # ----------------------------------------------------------------------------------------------------------- the text
 
 
-@pytest.mark.parametrize("path", sources(), ids=name_of)
-def test_module_has_a_docstring(path: Path):
-    assert (ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "").strip()
-
-
 def test_no_unfinished_work_in_the_sources():
     assert lines_that_match(re.compile(r"\b(?:TODO|FIXME|XXX|NotImplementedError)\b"), sources()) == []
+
+
+#: Documents of the founders that are not in the repository: what is needed of them stands in docs/ or in a docstring.
+ABSENT = re.compile(r"\b(?:" + "|".join(("RECIPES", "MECHANISMS", "DESIGN", "STYLE")) + r")(?:\.md\b|,? section)")
+
+
+def test_no_citation_of_what_is_not_here():
+    committed = [path for path in own_text_files() if "results" not in path.parts]
+    assert lines_that_match(ABSENT, committed) == []
 
 
 #: An absolute path into somebody's machine; a part of a URL or of a relative path is not one.
@@ -141,6 +145,39 @@ def test_trace_patterns_catch_and_spare():
     assert MACHINE_PATH.search("see " + "/" + "root")
     assert not MACHINE_PATH.search("https://example.invalid/home/page and src/work/x")
     assert REGISTRY.search("https://" + "pypi" + ".org/simple")
+
+
+# -------------------------------------------------------------------------------------------------------- the imports
+
+
+def private_imports(path: Path) -> list[str]:
+    """Names that begin with an underscore and are taken out of another room, or out of another file of this one."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in {"labeldp", "studies"}:
+            parts = [*str(node.module).split(".")[1:], *(alias.name for alias in node.names)]
+            hidden = [part for part in parts if part.startswith("_") and not part.startswith("__")]
+            found += [f"{name_of(path)}:{node.lineno}: {name}" for name in hidden]
+    return found
+
+
+def test_no_room_reaches_into_what_another_hides():
+    everywhere = [*sources(), *(ROOT / "studies").rglob("*.py"), *(ROOT / "benchmarks").rglob("*.py")]
+    assert [line for path in everywhere for line in private_imports(path)] == []
+
+
+def test_a_private_import_would_be_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sys.modules[__name__], "ROOT", tmp_path)
+    (tmp_path / "room.py").write_text("from labeldp.release.files import _inside, load_release\n")
+    assert private_imports(tmp_path / "room.py") == ["room.py:1: _inside"]
+
+
+ALIAS = re.compile(r"^[A-Z]\w* = npt\.NDArray\[[^\]]*(?:\[Any\])?\]$")
+
+
+def test_types_of_arrays_are_named_in_one_place():
+    assert lines_that_match(ALIAS, sources()) == []
 
 
 # ---------------------------------------------------------------------------------------------------------- the tests
