@@ -29,9 +29,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from decimal import ROUND_CEILING, Context, Decimal
 from enum import Enum, Flag
+from fractions import Fraction
 from typing import Any
 
-from labeldp.errors import PrivacyError, invalid, nearest
+from labeldp.errors import BudgetError, PrivacyError, invalid, nearest
 from labeldp.loss import RDP, ZCDP, BoundedRange, Gaussian, Loss, Profile, Pure, parallel, read_loss, sequence
 from labeldp.loss.rounding import quotient_up
 from labeldp.validate import check_delta, check_epsilon, check_integer, check_positive
@@ -406,3 +407,24 @@ def advantage_bound(epsilon: float, *, delta: float = 0.0) -> float:
 def best_guess(epsilon: float, *, delta: float = 0.0) -> float:
     """Return the most often that a guess between two labels, even before, can be right after the release. Rounded up."""
     return min(1.0, (1.0 + advantage_bound(epsilon, delta=delta)) / 2.0 * ROUND_UP)
+
+
+def what_is_left(budget: float, *, after: float) -> float:
+    """Return the largest pure epsilon that, in sequence with the pure epsilon `after`, keeps within `budget`.
+
+    Sums of guarantees are exact and round up, so the last digit of a difference matters.
+
+    >>> 0.1 + what_is_left(0.3, after=0.1) <= 0.3
+    True
+    """
+    total, spent = (
+        check_epsilon("what_is_left", budget, name="budget"),
+        check_epsilon("what_is_left", after, name="after"),
+    )
+    if math.isinf(total):
+        return total
+    if spent > total:
+        raise invalid("what_is_left", "after", f"be within the budget {total:g}", got=after, kind=BudgetError)
+    rest = total - spent
+    # The difference is rounded to nearest: one step down mends it if it went up.
+    return rest if Fraction(spent) + Fraction(rest) <= Fraction(total) else math.nextafter(rest, 0.0)

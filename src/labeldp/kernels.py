@@ -19,7 +19,7 @@ many classes work along the row.
 
 **Draws from a channel** (`draw_*`; used by `labeldp.channel`). Two 64-bit words per example: one decides whether the
 label is kept, one draws. Example r of a batch uses words[r] alone, so the answer does not depend on batches, threads or
-order. The thresholds come from `labeldp.channel.thresholds`.
+order. The thresholds come from `labeldp.channel.finite`.
 
 **The peers' accountant** (`convolve_rows`, `multiply`, `add_profiles`, `binomial_rows`; used by `labeldp.loss.peers`):
 laws of noisy sums, and the privacy profiles of neighbouring laws.

@@ -15,7 +15,8 @@ from scipy.stats import binom
 
 from labeldp import kernels
 from labeldp.arrays import Float64s, Words
-from labeldp.channel import CandidateChannel, Channel, FiniteChannel, MatrixChannel, thresholds
+from labeldp.channel import CandidateChannel, Channel, FiniteChannel, MatrixChannel
+from labeldp.channel import finite as thresholds
 from labeldp.random import NoiseKey
 
 ALARM = 1e-8

@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from labeldp.arrays import Float64s
-from labeldp.channel import CandidateChannel, Channel, FiniteChannel, MatrixChannel, odds_to_keep, safe_odds, thresholds
+from labeldp.channel import CandidateChannel, Channel, FiniteChannel, MatrixChannel, odds_to_keep, safe_odds
+from labeldp.channel import finite as thresholds
 
 Table = list[list[Fraction]]
 ROUNDING = 1e-12

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from labeldp import kernels
-from labeldp.channel import Channel, odds_to_keep, safe_odds, thresholds
-from labeldp.channel.thresholds import FULL_RANGE, HALF_RANGE
+from labeldp.channel import Channel, odds_to_keep, safe_odds
+from labeldp.channel import finite as thresholds
+from labeldp.channel.finite import FULL_RANGE, HALF_RANGE
 
 DIGITS = 60
 

@@ -26,12 +26,12 @@ from labeldp.accounting.calibration import (
     discrete_gaussian_sigma,
     laplace_scale,
     least_cluster_size,
-    what_is_left,
     zcdp_rho,
 )
 from labeldp.accounting.ledger import Ledger, LedgerEntry
 from labeldp.accounting.ledger_file import fingerprint
 from labeldp.accounting.peers import calibrate_peers, peers_epsilon
+from labeldp.guarantee import what_is_left
 
 __all__ = [
     "Ledger",

@@ -15,7 +15,6 @@ True
 | `discrete_gaussian_sigma` | sigma of discrete Gaussian noise | its zCDP, rho = sensitivity^2/(2 sigma^2) |
 | `laplace_scale` | scale of (discrete) Laplace noise | pure epsilon |
 | `zcdp_rho` | rho that implies (epsilon, delta) | the conversion |
-| `what_is_left` | the rest of a pure budget | sums of floats |
 
 Sensitivity is named in every call; there is no "noise multiplier". The textbook sigma = sensitivity sqrt(2
 log(1.25/delta))/epsilon is larger than the analytic one, and wrong for epsilon > 1.
@@ -56,7 +55,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
-from labeldp.errors import BudgetError, PrivacyError, invalid
+from labeldp.errors import PrivacyError, invalid
 from labeldp.guarantee import Guarantee
 from labeldp.loss.rounding import quotient_up
 from labeldp.validate import check_delta, check_epsilon, check_integer, check_positive
@@ -212,27 +211,6 @@ def laplace_scale(*, epsilon: float, sensitivity: float) -> float:
     if target == 0 and reach > 0:
         raise invalid(owner, "epsilon", "be > 0", got=epsilon, fix="No finite noise gives epsilon 0.")
     return 0.0 if reach == 0 else quotient_up(reach, target)
-
-
-def what_is_left(budget: float, *, after: float) -> float:
-    """Return the largest pure epsilon that, in sequence with the pure epsilon `after`, keeps within `budget`.
-
-    Sums of guarantees are exact and round up, so the last digit of a difference matters.
-
-    >>> 0.1 + what_is_left(0.3, after=0.1) <= 0.3
-    True
-    """
-    total, spent = (
-        check_epsilon("what_is_left", budget, name="budget"),
-        check_epsilon("what_is_left", after, name="after"),
-    )
-    if math.isinf(total):
-        return total
-    if spent > total:
-        raise invalid("what_is_left", "after", f"be within the budget {total:g}", got=after, kind=BudgetError)
-    rest = total - spent
-    # The difference is rounded to nearest: one step down mends it if it went up.
-    return rest if Fraction(spent) + Fraction(rest) <= Fraction(total) else math.nextafter(rest, 0.0)
 
 
 @dataclass(frozen=True, kw_only=True)

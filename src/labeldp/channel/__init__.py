@@ -15,13 +15,11 @@ several groups of examples, `build_channel` makes one from stored arrays. `safe_
 mechanisms that build their own: keep probabilities that stay within a promised epsilon after rounding.
 """
 
-from labeldp.channel.finite import FiniteChannel
-from labeldp.channel.join import CHANNEL_KINDS, build_channel, join_channels
+from labeldp.channel.finite import FiniteChannel, build_channel, join_channels
 from labeldp.channel.labels import CandidateChannel, Channel, odds_to_keep, safe_odds
 from labeldp.channel.matrix import MatrixChannel
 
 __all__ = [
-    "CHANNEL_KINDS",
     "CandidateChannel",
     "Channel",
     "FiniteChannel",

@@ -20,20 +20,48 @@ Mathematics. With T[y, o] = Pr[output = o | true label = y], for one example:
 | `expected_accuracy` under a prior p | sum_y p[y] T[y, y] |
 
 Design notes. The base class checks arguments and walks the examples in spans; a kind of channel supplies the formulas
-for one span. No array of n x K x K is ever made, and no temporary larger than a span. A kind also says how it is
-stored: a few facts (`header`), arrays with an entry per row and arrays with an entry per example.
+for one span. No array of n x K x K is ever made, and no temporary larger than a span.
+
+*Storing and joining.* A channel is three things: a few facts (`header`), arrays with an entry per row (`row_arrays`), and
+arrays with an entry per example (`example_arrays`), of which one, named ``row``, may say which row an example has.
+`build_channel` turns them back into the channel. `join_channels` makes one channel of several groups of examples: two
+channels whose facts are equal become one by putting their arrays one after the other and moving the row numbers of the
+second past the rows of the first. Equal facts mean: the same kind, the same classes and outputs, and for candidate sets
+the same odds. What differs in one of them cannot be written as one channel, and is refused. Parts that share their rows
+(stages of one release, or one row that serves every stage) share them in the whole too.
+
+*Integers.* The sampler compares 64-bit words with integers, rounded so that no claim is exceeded. To keep a label the upper
+63 bits of a word are compared with an integer ``h`` in [0, 2^63], so that "never" and "always" are exact. To redraw
+uniformly from k labels the word is scaled: each label gets floor(2^64 / k) or one more of the 2^64 words. To redraw from a
+general row, the upper 63 bits are looked up in cumulative integer weights that sum to 2^63 exactly. The claim of a row is
+the ratio R = 1 + keep / (redraw base_min). With the integer weights the smallest share is m (perhaps a little under
+base_min), and the sampled channel has ratio 1 + h / ((2^63 - h) m). It stays within the claim iff h / (2^63 - h) <= q,
+where q = (keep / redraw) (m / base_min): so h = floor(2^63 q / (1 + q)), computed in exact rational arithmetic. These
+numbers are made once per row (or per size of a candidate set) and shared by all examples, so exact arithmetic costs
+nothing; the compiled loops of `labeldp.kernels` only compare.
+
+>>> half = Fraction(1, 2)
+>>> keep_threshold(half, half, least=half, share=half) == HALF_RANGE // 2
+True
+>>> first, second = Channel(keep=0.5, base=[0.5, 0.5]), Channel(keep=0.25, base=[0.5, 0.5])
+>>> whole = join_channels([first, second], counts=[2, 1])
+>>> whole.index.tolist(), whole.keep.tolist()
+([0, 0, 1], [0.5, 0.25])
 """
 
 from __future__ import annotations
 
 import abc
-from collections.abc import Iterator
-from typing import Any
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
+from typing import Any, ClassVar
 
 import numpy as np
 
 from labeldp.arrays import Array, Floats, Int32s, Ints, Words
 from labeldp.errors import Described, invalid
+from labeldp.validate import check_integer
 
 Rows = slice | Ints
 
@@ -44,7 +72,19 @@ SPAN_CELLS = 1 << 20
 
 
 class FiniteChannel(abc.ABC):
-    """T[y, o] = Pr[output = o | true = y], for K labels, M outputs and any number of examples."""
+    """T[y, o] = Pr[output = o | true = y], for K labels, M outputs and any number of examples.
+
+    A kind of channel that is to be stored names itself, ``class Channel(FiniteChannel, kind="rows")``: its headers bear
+    that name, and `build_channel` finds the class by it.
+    """
+
+    #: Every kind that can be stored, by the name in its header.
+    kinds: ClassVar[dict[str, type[FiniteChannel]]] = {}
+
+    def __init_subclass__(cls, *, kind: str | None = None) -> None:
+        super().__init_subclass__()
+        if kind is not None:
+            FiniteChannel.kinds[kind] = cls
 
     @property
     @abc.abstractmethod
@@ -200,6 +240,13 @@ class FiniteChannel(abc.ABC):
     def header(self) -> dict[str, Any]:
         """The few facts that are not arrays, as plain JSON values; ``kind`` names the class for `build_channel`."""
 
+    @classmethod
+    @abc.abstractmethod
+    def from_arrays(
+        cls, header: Mapping[str, Any], *, rows: Mapping[str, Array], examples: Mapping[str, Array]
+    ) -> FiniteChannel:
+        """Return the channel whose `header`, `row_arrays` and `example_arrays` these are; the constructor checks them."""
+
     @abc.abstractmethod
     def row_arrays(self) -> dict[str, Array]:
         """Arrays with one entry per row, by name; rows are what several examples may share."""
@@ -306,3 +353,188 @@ def log1p_up(ratio: Any) -> Floats:
     """
     answer: Floats = np.nextafter(np.log1p(np.asarray(ratio, dtype=np.float64) * (1 + 2.0**-50)), np.inf)
     return answer
+
+
+# ---------------------------------------------------------------------------------- storing and joining
+
+OWNER = "join_channels"
+
+
+def join_channels(channels: Sequence[FiniteChannel], *, counts: Sequence[int] | None = None) -> FiniteChannel:
+    """Return the channel of several groups of examples, one group after the other.
+
+    Parameters
+    ----------
+    channels : sequence of channels
+        One per group, all of one kind, with the same classes, the same outputs and, for candidate sets, the same odds.
+    counts : sequence of int, optional
+        How many examples each group has. Needed where a channel serves any number of examples (its `n_examples` is
+        None); where it has a number, the count must be that number.
+
+    Returns
+    -------
+    FiniteChannel
+        Example i of the whole is randomized as it was in its group: `matrix`, `likelihood`, `posterior` and the other
+        answers are those of the parts, and `epsilon` is the largest of theirs. The same words draw the same outputs.
+        One exception: a group with one uniform row for all draws without a search, and in a whole with other rows by a
+        search, so that an output differs in law by at most K / 2^63.
+
+    Notes
+    -----
+    One channel is returned as it is. If all serve any number of examples and are equal, the first of them is returned:
+    it serves the whole too, with or without `counts`.
+
+    Raises
+    ------
+    LabelDPError
+        If the list is empty, the channels are of different kinds or have different facts, or a count is missing.
+    """
+    parts = list(channels)
+    if not parts:
+        raise invalid(OWNER, "channels", "hold at least one channel", got=Described("none"))
+    sizes = _count_examples(parts, counts)
+    _check_facts(parts)
+    starts, rows = _stack_rows(parts)
+    if len(parts) == 1 or (len(set(starts)) == 1 and all(part.n_examples is None for part in parts)):
+        return parts[0]
+    if any(size is None for size in sizes):
+        fix = "Pass counts=, how many examples each channel has."
+        raise invalid(OWNER, "counts", "be given where a channel serves any number of examples", got=None, fix=fix)
+    pieces = [
+        _example_arrays(part, int(size or 0), start) for part, size, start in zip(parts, sizes, starts, strict=True)
+    ]
+    examples = {name: np.concatenate([piece[name] for piece in pieces]) for name in pieces[0]}
+    return build_channel(parts[0].header(), rows=rows, examples=examples)
+
+
+def build_channel(
+    header: Mapping[str, Any], *, rows: Mapping[str, Array], examples: Mapping[str, Array]
+) -> FiniteChannel:
+    """Return the channel that `header`, `row_arrays` and `example_arrays` of a channel describe.
+
+    The constructors' own checks apply, so arrays from an untrusted file either make a channel or raise `LabelDPError`.
+    An unknown ``kind`` raises it too. A missing array raises `KeyError`: the caller knows which file lacks it.
+    """
+    kind = header["kind"]
+    if kind not in FiniteChannel.kinds:
+        known, fix = ", ".join(sorted(FiniteChannel.kinds)), "Upgrade labeldp to read what a newer version wrote."
+        raise invalid("build_channel", "kind", f"be one of {known}", got=kind, fix=fix)
+    return FiniteChannel.kinds[kind].from_arrays(header, rows=rows, examples=examples)
+
+
+def _count_examples(parts: list[FiniteChannel], counts: Sequence[int] | None) -> list[int | None]:
+    """Return the number of examples of each part; None where neither the channel nor `counts` says it."""
+    if counts is None:
+        return [part.n_examples for part in parts]
+    if len(counts) != len(parts):
+        got = Described(f"{len(counts)} for {len(parts)} channels")
+        raise invalid(OWNER, "counts", "have one entry per channel", got=got)
+    sizes = [check_integer(OWNER, "counts", count, least=0) for count in counts]
+    for part, size in zip(parts, sizes, strict=True):
+        if part.n_examples not in (None, size):
+            got = Described(f"{size} for a channel of {part.n_examples} examples")
+            raise invalid(OWNER, "counts", "be the numbers of examples that the channels have", got=got)
+    return list(sizes)
+
+
+def _check_facts(parts: list[FiniteChannel]) -> None:
+    """Refuse channels that differ in more than their rows and examples, and name the first fact that differs."""
+    expected = parts[0].header()
+    for part in parts[1:]:
+        facts = part.header()
+        for name in {**expected, **facts}:
+            if facts.get(name) != expected.get(name):
+                got = Described(f"`{name}` {expected.get(name)} and {facts.get(name)}")
+                fix = "Keep the parts apart, or make them with one mechanism at one epsilon."
+                raise invalid(OWNER, "channels", "be of one kind with the same outputs", got=got, fix=fix)
+
+
+def _stack_rows(parts: list[FiniteChannel]) -> tuple[list[int], dict[str, Array]]:
+    """Return where each part's rows start in the whole, and the rows; a part with the rows of an earlier one adds none."""
+    kept: list[tuple[int, dict[str, Array]]] = []
+    starts: list[int] = []
+    length = 0
+    for part in parts:
+        rows = part.row_arrays()
+        start = next((start for start, seen in kept if _are_equal(seen, rows)), None)
+        if start is None:
+            start, length = length, length + max((len(array) for array in rows.values()), default=0)
+            kept.append((start, rows))
+        starts.append(start)
+    return starts, {name: np.concatenate([rows[name] for _, rows in kept]) for name in kept[0][1]}
+
+
+def _are_equal(one: Mapping[str, Array], other: Mapping[str, Array]) -> bool:
+    """Whether two sets of row arrays are the same; parts taken from one channel share them, which costs nothing to see."""
+    return all(one[name] is other[name] or np.array_equal(one[name], other[name]) for name in one)
+
+
+def _example_arrays(part: FiniteChannel, size: int, start: int) -> dict[str, Array]:
+    """Return the arrays of a part's examples, with the rows they name moved by `start`."""
+    arrays = part.example_arrays()
+    if not part.row_arrays():
+        return arrays
+    index: Ints = arrays.get("row", np.zeros(size, np.int64))
+    return {**arrays, "row": index + start}
+
+
+# -------------------------------------------------------------------------------------------- integers
+
+HALF_RANGE = 1 << 63
+FULL_RANGE = 1 << 64
+#: Up to this many classes the thresholds of all sizes cost less than finding out which sizes occur.
+_ALL_SIZES = 64
+
+
+def keep_threshold(keep: Fraction, redraw: Fraction, *, least: Fraction, share: Fraction) -> int:
+    """Return h: a label is kept iff the upper 63 bits of its first word are below h.
+
+    `least` is the smallest base probability of the claim, `share` the smallest one that the integer draw realises.
+    """
+    if redraw == 0:
+        return HALF_RANGE
+    odds = keep / redraw * min(share / least, Fraction(1))
+    return math.floor(HALF_RANGE * odds / (1 + odds))
+
+
+def uniform_share(size: int) -> Fraction:
+    """Return the smallest probability of a label when a scaled 64-bit word picks one of `size`."""
+    return Fraction(FULL_RANGE // size, FULL_RANGE)
+
+
+def least_share(weights: list[int]) -> Fraction:
+    """Return the smallest probability that cumulative integer weights realise (zeros are never drawn)."""
+    return Fraction(min(w for w in weights if w > 0), HALF_RANGE)
+
+
+def integer_weights(probabilities: Floats, total: int = HALF_RANGE) -> list[int]:
+    """Return integers that sum to `total` in the proportions given; what rounding leaves goes to the largest.
+
+    Zero stays zero and anything positive gets at least 1: a label that can be kept must also be one that others can
+    turn into, or its appearance would give it away.
+    """
+    exact = [Fraction(float(p)) for p in probabilities]
+    norm = sum(exact)
+    weights = [max(1, math.floor(total * p / norm)) if p else 0 for p in exact]
+    weights[int(np.argmax(probabilities))] += total - sum(weights)
+    return weights
+
+
+def cumulative_weights(weights: list[int]) -> Words:
+    """Return the cumulative sums; label j is drawn iff the word lies in [c[j - 1], c[j])."""
+    sums = np.cumsum(np.array(weights, dtype=np.uint64), dtype=np.uint64)
+    return sums
+
+
+def keep_thresholds(odds: float, sizes: Ints, n_classes: int) -> Words:
+    """Return h for every candidate-set size that occurs, for keep = odds / (odds + k) and a uniform base."""
+    table = np.zeros(n_classes + 1, np.uint64)
+    exact = None if math.isinf(odds) else Fraction(odds)
+    occurring = range(1, n_classes + 1) if n_classes <= _ALL_SIZES else np.flatnonzero(np.bincount(sizes)).tolist()
+    for size in occurring:
+        if exact is None:
+            table[size] = HALF_RANGE
+            continue
+        keep, redraw = exact / (exact + size), Fraction(size) / (exact + size)
+        table[size] = keep_threshold(keep, redraw, least=Fraction(1, size), share=uniform_share(size))
+    return table

@@ -22,12 +22,13 @@ from the set's size, so that a million examples of a thousand classes take 125 M
 Design notes. `redraw` = 1 - keep is stored beside keep, since the subtraction loses all digits where keep is close to
 one. Epsilon is computed from the rows and rounded up; `safe_odds` makes rows whose epsilon, so computed, does not
 exceed what a mechanism promised. The integers that the sampler compares with never exceed the rows' epsilon either
-(`labeldp.channel.thresholds`).
+(`labeldp.channel.finite`).
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -35,13 +36,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from labeldp.arrays import Array, Bools, Floats, Int32s, Ints, UInt8s, UInt32s, Words
-from labeldp.channel.finite import FiniteChannel, Rows, check_row_index, log1p_up
-from labeldp.channel.thresholds import (
+from labeldp.channel.finite import (
+    FiniteChannel,
+    Rows,
+    check_row_index,
     cumulative_weights,
     integer_weights,
     keep_threshold,
     keep_thresholds,
     least_share,
+    log1p_up,
     uniform_share,
 )
 from labeldp.errors import Described, LabelDPError, invalid
@@ -49,7 +53,7 @@ from labeldp.random import over_spans
 from labeldp.validate import check_probability_rows
 
 
-class Channel(FiniteChannel):
+class Channel(FiniteChannel, kind="rows"):
     """Keep a label with probability `keep`, otherwise redraw it from the public distribution `base`.
 
     T[y, o] = Pr[observed = o | true = y] = keep 1[o = y, y in S] + (1 - keep 1[y in S]) base[o],
@@ -69,7 +73,7 @@ class Channel(FiniteChannel):
     Guarantee
     ---------
     `epsilon` is computed from the rows: max over o in S of log(1 + keep / (redraw base[o])), 0 where S has one label.
-    The sampler's integers never exceed it (see `labeldp.channel.thresholds`).
+    The sampler's integers never exceed it (see `labeldp.channel.finite`).
 
     Example
     -------
@@ -178,6 +182,13 @@ class Channel(FiniteChannel):
         """The few facts that are not arrays."""
         return {"kind": "rows", "n_classes": self.n_classes}
 
+    @classmethod
+    def from_arrays(
+        cls, header: Mapping[str, Any], *, rows: Mapping[str, Array], examples: Mapping[str, Array]
+    ) -> FiniteChannel:
+        """Return the channel of stored rows."""
+        return Channel(keep=rows["keep"], redraw=rows["redraw"], base=rows["base"], index=examples.get("row"))
+
     def row_arrays(self) -> dict[str, Array]:
         """The rows."""
         return {"keep": self._keep, "redraw": self._redraw, "base": self._base}
@@ -218,7 +229,7 @@ class Channel(FiniteChannel):
             )
 
 
-class CandidateChannel(Channel):
+class CandidateChannel(Channel, kind="candidates"):
     """Randomized response within a candidate set of each example's own.
 
     With a set of k labels, keep = odds / (odds + k) and base is uniform over the set, so that a kept label is
@@ -349,6 +360,15 @@ class CandidateChannel(Channel):
     def header(self) -> dict[str, Any]:
         """The few facts that are not arrays; odds as text, since JSON has no infinity."""
         return {"kind": "candidates", "n_classes": self._n_classes, "odds": repr(self._odds)}
+
+    @classmethod
+    def from_arrays(
+        cls, header: Mapping[str, Any], *, rows: Mapping[str, Array], examples: Mapping[str, Array]
+    ) -> FiniteChannel:
+        """Return the channel of stored candidate sets."""
+        return CandidateChannel(
+            odds=float(header["odds"]), members=examples["candidates"], n_classes=header["n_classes"]
+        )
 
     def row_arrays(self) -> dict[str, Array]:
         """No rows are shared between examples."""

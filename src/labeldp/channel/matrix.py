@@ -16,14 +16,14 @@ one and the same.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from labeldp.arrays import Array, Floats, Int32s, Int64s, Ints, Words
-from labeldp.channel.finite import FiniteChannel, Rows, check_row_index, log1p_up
-from labeldp.channel.thresholds import HALF_RANGE
+from labeldp.channel.finite import HALF_RANGE, FiniteChannel, Rows, check_row_index, log1p_up
 from labeldp.errors import Described, LabelDPError, invalid
 from labeldp.validate import check_probability_rows
 
@@ -31,7 +31,7 @@ from labeldp.validate import check_probability_rows
 GRID = 1 << 52
 
 
-class MatrixChannel(FiniteChannel):
+class MatrixChannel(FiniteChannel, kind="matrix"):
     """A K x M matrix T[true, output] for all examples, or one per group.
 
     Parameters
@@ -156,6 +156,15 @@ class MatrixChannel(FiniteChannel):
         """The few facts that are not arrays."""
         facts = {"kind": "matrix", "n_classes": self.n_classes, "n_outputs": self.n_outputs}
         return {**facts, "outputs_are_labels": self._outputs_are_labels}
+
+    @classmethod
+    def from_arrays(
+        cls, header: Mapping[str, Any], *, rows: Mapping[str, Array], examples: Mapping[str, Array]
+    ) -> FiniteChannel:
+        """Return the channel of stored matrices, which lie flat in their rows."""
+        flat = rows["transition"]
+        transition = flat.reshape(len(flat), header["n_classes"], header["n_outputs"])
+        return cls(transition, index=examples.get("row"), outputs_are_labels=header["outputs_are_labels"])
 
     def row_arrays(self) -> dict[str, Array]:
         """The matrices, a flat row per group."""

@@ -51,7 +51,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from labeldp.channel import CHANNEL_KINDS, FiniteChannel, build_channel
+from labeldp.channel import FiniteChannel, build_channel
 from labeldp.errors import Described, LabelDPError, PrivacyError, ReleaseError, invalid
 from labeldp.guarantee import Guarantee
 from labeldp.release.labels import decode_labels
@@ -547,7 +547,7 @@ def _codes(table: pa.Table, classes: tuple[Hashable, ...], channel: FiniteChanne
 def _channel(header: dict[str, Any], table: pa.Table, rows: pa.Table | None) -> FiniteChannel:
     """Return the channel that these columns describe; its own checks apply."""
     kind = header["kind"]
-    if kind not in CHANNEL_KINDS:
+    if kind not in FiniteChannel.kinds:
         raise ReleaseError(f"load_release: unknown kind of channel {kind!r}. Upgrade labeldp to read newer releases.")
     if rows is None and kind != "candidates":
         raise ReleaseError("load_release: the channel's rows are missing. Ask the release's owner for it again.")

@@ -27,7 +27,7 @@ import numpy.typing as npt
 
 from labeldp.arrays import Codes
 from labeldp.errors import Described, LabelDPError, PrivacyError, invalid, nearest
-from labeldp.guarantee import Guarantee, Trust
+from labeldp.guarantee import Guarantee, Trust, what_is_left
 from labeldp.validate import check_integer, code_dtype
 
 CLASSES_READ_OFF = "the list of classes is public (it was read off the labels)"
@@ -502,8 +502,6 @@ class Budget:
         `same_noise` says that labels will be released under the key and by the mechanism that the prior draws them with.
         A prior that draws labels (`draws_labels`, a LearnedPrior) is refused elsewhere: they would be drawn twice.
         """
-        from labeldp.accounting import what_is_left
-
         if getattr(prior, "draws_labels", False) and not same_noise:
             fix = "It is for privatize_table; LabelPrivateClassifier(stages=2) learns in stages itself."
             raise invalid(self.owner, "prior", "not draw labels itself", got=type(prior).__name__, fix=fix)
@@ -545,8 +543,6 @@ class Budget:
         >>> Budget(owner="example", labels=SensitiveLabels(["a", "b"])).take_share(1.0, share=0.6)
         (0.6, 0.4)
         """
-        from labeldp.accounting import what_is_left
-
         if not 0 <= share <= 1:
             raise invalid(self.owner, "share", "be in [0, 1]", got=share)
         part = epsilon * share if share > 0 else 0.0
