@@ -94,8 +94,8 @@ def own_cluster(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> I
 
 @pytest.fixture(scope="session")
 def cluster(own_cluster: Callable[..., Any]) -> Any:
-    """Two workers that are started again when they are killed: for all tests that leave them whole."""
-    return own_cluster(workers=2)
+    """A worker of its own process that is started again when it is killed: where a process is the point."""
+    return own_cluster(workers=1)
 
 
 @pytest.fixture
@@ -112,8 +112,12 @@ def inside() -> Iterator[Any]:
     need_dask()
     from distributed import Client, LocalCluster
 
-    where = {"processes": False, "protocol": "tcp", "n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
-    with LocalCluster(**where) as cluster, Client(cluster, set_as_default=False) as opened:
+    where = {"processes": False, "protocol": "tcp", "n_workers": 2, "threads_per_worker": 1}
+    # Any free port for the scheduler's pages: other tests may be running on this machine.
+    with (
+        LocalCluster(**where, dashboard_address="127.0.0.1:0") as cluster,
+        Client(cluster, set_as_default=False) as opened,
+    ):
         yield opened
 
 

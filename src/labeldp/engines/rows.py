@@ -307,7 +307,7 @@ class TableExamples(Examples):
 
     def __init__(self, rows: Rows, engine: Engine) -> None:
         self._rows, self._engine = rows, engine
-        self.classes = rows.classes
+        self.classes, self.n_classes = rows.classes, rows.n_classes
 
     def __len__(self) -> int:
         return self._rows.count

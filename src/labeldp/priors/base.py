@@ -182,12 +182,9 @@ class Counts(Protocol):
 class Examples(abc.ABC):
     """The examples whose labels a prior is about: features in memory, or the rows of a table that an engine walks."""
 
+    #: The classes, in the order of their codes, and how many there are, K.
     classes: tuple[Any, ...]
-
-    @property
-    def n_classes(self) -> int:
-        """K."""
-        return len(self.classes)
+    n_classes: int
 
     @abc.abstractmethod
     def __len__(self) -> int:
@@ -241,7 +238,7 @@ class ArrayExamples(Examples):
 
     def __init__(self, X: Any, labels: SensitiveLabels) -> None:
         self._X, self._labels = X, labels
-        self.classes = labels.classes
+        self.classes, self.n_classes = labels.classes, labels.n_classes
 
     def __len__(self) -> int:
         return len(self._labels)
