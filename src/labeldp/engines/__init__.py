@@ -12,6 +12,9 @@
 (('age',), 4, ('no', 'yes'))
 >>> folder.cleanup()
 
+Any mechanism and any prior will do: `privatize_table(..., mechanism=RRTopK(1.0, k=3), prior=PublicPrior(names))`. The labels
+are those of one `labeldp.privatize` call in memory under the same key.
+
 Design notes. An engine only carries batches: what meets a label is in `labeldp.release`, and the noise of a row is a
 function of the key and its position, so batch sizes and threads cannot change what is released.
 """

@@ -1,4 +1,4 @@
-"""Features of raw tables, scoring, and words: each against an independent computation."""
+"""Features of raw tables and private scores: each against an independent computation."""
 
 from __future__ import annotations
 
@@ -12,10 +12,8 @@ import pytest
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from labeldp.errors import LabelDPError
-from labeldp.guarantee import Guarantee, advantage_bound, best_guess
 from labeldp.learn.scoring import CorrectCount, noise_width, score_privately
 from labeldp.learn.tables import TableEncoder
-from labeldp.report.words import in_words, percent
 
 RNG = np.random.default_rng(3)
 MIXED = pa.table({"age": RNG.normal(40, 9, 50), "sex": RNG.choice(["f", "m"], 50), "kids": RNG.integers(0, 4, 50)})
@@ -120,44 +118,3 @@ def test_scores_are_clipped_to_shares_and_seeded_ones_say_so():
 
 def test_predictions_outside_the_classes_are_wrong():
     assert score_privately([7, 1], [0, 1], classes=[0, 1], epsilon=60.0).correct == 1
-
-
-@pytest.mark.parametrize("epsilon", [0.1, 1.0, 5.0, 800.0])
-@pytest.mark.parametrize("delta", [0.0, 1e-5, 0.01])
-def test_advantage_formula(epsilon, delta):
-    E = math.exp(min(epsilon, 700))
-    assert advantage_bound(epsilon, delta=delta) == pytest.approx((E - 1 + 2 * delta) / (E + 1), rel=1e-12)
-    assert best_guess(epsilon) == pytest.approx(E / (1 + E), rel=1e-12)
-
-
-def test_advantage_is_that_of_the_best_test_on_randomized_response():
-    # Two labels, keep E / (E + 1): guess what was released; right E / (E + 1), so the advantage is exact here.
-    E = math.e
-    assert advantage_bound(1.0) == pytest.approx(E / (E + 1) - 1 / (E + 1), rel=2e-15)  # rounded up by 2^-50
-
-
-def test_percentages_never_understate_a_risk():
-    for share in (0.0, 0.4621, 0.73106, 0.9991, 0.99999, 0.9999999):
-        shown = float(percent(share, up=True).rstrip("%")) / 100
-        assert shown >= share - 1e-9
-        assert (shown == 1.0) == (share > 0.99999999)
-
-
-def test_words_for_the_ends():
-    assert "nothing is hidden" in in_words(math.inf)
-    assert "nothing about a label" in in_words(0.0)
-
-
-def test_a_guarantee_that_is_not_pure_is_told_at_its_delta():
-    from labeldp.report.words import promise_facts
-
-    facts = promise_facts(Guarantee.zcdp(0.1))
-    assert facts["delta"] == 1e-5
-    assert 0 < facts["epsilon"] < math.inf
-    assert promise_facts(Guarantee.pure(math.inf))["epsilon"] == math.inf
-
-
-def test_help_paragraphs_become_lines_and_keep_their_indent():
-    from labeldp.cli.screen import reflow
-
-    assert reflow("One.\n\n    Two\n    lines.\n\n      an example") == "One.\n\nTwo lines.\n\n  an example"
