@@ -309,6 +309,34 @@ def test_too_many_groups_for_a_mechanism_are_refused_before_the_charge(tmp_path:
     assert ledger.entries() == ()
 
 
+@pytest.mark.parametrize("rng", [None, SEED])
+@pytest.mark.parametrize(
+    "options", [{"mechanism": ClusterRR(1.0), "groups": "site"}, {"epsilon": 1.0, "cluster_column": "site"}], ids=str
+)
+def test_a_job_that_measures_is_taken_up_under_the_same_noise(
+    options: dict[str, Any], rng: int | None, data: Data, tmp_path: Path, contents: Any
+) -> None:
+    """What was drawn before is part of the release, and the counts are charged once; a seed shows that they are the same."""
+
+    def stop(done: int, total: int) -> None:
+        if done > 900:  # the first file is whole
+            raise LabelDPError("the power went.")
+
+    ledger = labeldp.Ledger(tmp_path / "ledger.sqlite")
+    settings: dict[str, Any] = {"rng": rng, "ledger": ledger, **options}
+    with pytest.raises(LabelDPError, match=r"kept in"):
+        call(data, tmp_path / "out", progress=stop, batch_rows=500, keep_unfinished=True, **settings)
+    (place,) = tmp_path.glob(".out.partial-*")
+    before = (place / "release" / "labels" / "0.parquet").read_bytes()
+    done = call(data, tmp_path / "out", resume=place, **settings)
+    assert (tmp_path / "out" / "labels" / "0.parquet").read_bytes() == before
+    assert len(ledger.entries()) == 1
+    assert done.seeded == (rng is not None)
+    if rng is not None:
+        call(data, tmp_path / "whole", **settings)
+        assert contents(tmp_path / "whole") == contents(tmp_path / "out")
+
+
 def test_a_learned_prior_is_refused_where_labels_would_be_drawn_twice(data: Data, tmp_path: Path) -> None:
     ledger = labeldp.Ledger(tmp_path / "ledger.sqlite")
     learner = labeldp.LabelPrivateClassifier(epsilon=1.0, prior=LearnedPrior(GaussianNB()), ledger=ledger)
