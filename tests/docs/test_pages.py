@@ -11,12 +11,17 @@ import doctest
 import io
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from typer.main import get_command
 
+from labeldp.cli import app
+
+COMMAND = get_command(app)
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGES = sorted(
     path for path in DOCS.rglob("*.md") if re.search(r"^```(python|console)$", path.read_text(), re.MULTILINE)
@@ -48,19 +53,49 @@ def run_python(code: str, names: dict[str, object], where: str) -> str:
 
 
 def run_console(code: str, folder: Path) -> str:
-    """Run the commands of a block, each of which must succeed, and return what they printed."""
-    script = "\n".join(line[2:] for line in code.splitlines() if line.startswith("$ "))
-    assert script, "a console block has lines that start with `$ `"
+    """Run the commands of a block, each of which must succeed, and return what they printed.
+
+    A line that only calls `labeldp` runs in this process, which has everything loaded; anything else is the shell's.
+    """
+    lines = [line[2:] for line in code.splitlines() if line.startswith("$ ")]
+    assert lines, "a console block has lines that start with `$ `"
+    return "".join(run_labeldp(line) if LABELDP.match(line) else run_shell(line, folder) for line in lines)
+
+
+#: A call of the command alone, perhaps expected to fail, perhaps with an output sent elsewhere: no pipe, no second command.
+LABELDP = re.compile(r"^(! )?labeldp [^|;&]*$")
+
+
+def run_labeldp(line: str) -> str:
+    """Run one command line in this process, and return what it printed unless that was sent to a file."""
+    words = shlex.split(line)
+    fails = words[0] == "!"
+    words, sent = words[1 + fails :], {}
+    for mark in (">", "2>"):
+        if mark in words:
+            place = words.index(mark)
+            sent[mark] = Path(words[place + 1])
+            del words[place : place + 2]
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), pytest.raises(SystemExit) as left:
+        COMMAND.main(words, prog_name="labeldp")
+    assert bool(left.value.code) == fails, f"{line}\n{out.getvalue()}{err.getvalue()}"
+    if ">" not in sent:
+        return out.getvalue()
+    sent[">"].write_text(out.getvalue())
+    return ""
+
+
+def run_shell(script: str, folder: Path) -> str:
+    """Run a line in bash, with this environment's commands first."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    environment = {**os.environ, "PATH": path, "COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb"}
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", script],
         check=False,
         cwd=folder,
-        env=environment,
+        env={**os.environ, "PATH": path, "COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb"},
         capture_output=True,
         text=True,
-        timeout=170,
     )
     assert done.returncode == 0, f"{script}\n{done.stdout}{done.stderr}"
     return done.stdout
@@ -75,6 +110,8 @@ def check_printed(expected: str | None, printed: str, where: str) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.relative_to(DOCS).as_posix())
 def test_a_page_does_what_it_says(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    for name, value in {"COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb"}.items():
+        monkeypatch.setenv(name, value)
     names: dict[str, object] = {"__name__": "__main__"}
     for language, code, expected, line in blocks(page.read_text()):
         where = f"{page.name}:{line}"
@@ -89,6 +126,8 @@ def test_a_wrong_page_is_caught(tmp_path: Path) -> None:
         check_printed(wrong[2], run_python(wrong[1], {}, "page"), "page")
     with pytest.raises(AssertionError):
         run_console("$ false\n$ true\n", tmp_path)
+    with pytest.raises(AssertionError):
+        run_console("$ labeldp inspect nowhere\n", tmp_path)
     with pytest.raises(ZeroDivisionError):
         run_python("1 / 0", {}, "page")
 
