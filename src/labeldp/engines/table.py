@@ -334,8 +334,11 @@ class Plan:
 
     def respond(self, key: NoiseKey) -> Response:
         """Return the response to all batches; what it needs to know of labels is measured now, after the charge."""
-        if self.response is not None:
-            return self.response
+        response = self.response or self._answer(key)
+        response.channel.prepare()  # once, not once a batch
+        return response
+
+    def _answer(self, key: NoiseKey) -> Response:
         beliefs = self._believe(key)
         if isinstance(self.mechanism, MeasuringMechanism):
             return self._measure(self.mechanism, beliefs, key)
@@ -521,7 +524,6 @@ def _answer_groups(mechanism: Mechanism, beliefs: Beliefs, n_classes: int) -> Re
     channel = mechanism.channel(beliefs.rows, groups=np.arange(count), n_classes=n_classes)
     check_claim(mechanism, channel, claimed=mechanism.guarantee.epsilon())
     _check_channel(channel, n_classes, examples=count)
-    channel.prepare()  # once, not once a batch
     told = beliefs.guarantee is not None
     return Response(
         channel=channel,
@@ -578,7 +580,6 @@ def answer_alike(
     shared = None if beliefs is None or beliefs.rows is None else beliefs.rows
     if channel.n_examples is None:
         _check_channel(channel, channel.n_classes, examples=None)
-        channel.prepare()
         law = None if shared is None or len(shared) > 1 else shared[0]
         return Response(channel=channel, promise=Guarantee.pure(claimed), expected=_expect_truth(channel, law))
     if groups is None:
@@ -591,7 +592,6 @@ def answer_alike(
         if not np.array_equal(array[first][groups.numbers], array):
             groups.by_group(np.arange(len(array)))  # refuses: rows of one group differ
     small = channel.take(first)
-    small.prepare()
     return Response(
         channel=small, promise=Guarantee.pure(claimed), reader=groups.grouping, expected=_expect_truth(small, None)
     )
