@@ -60,7 +60,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import minimize
 
 from labeldp.arrays import Floats, Int64s
 from labeldp.data import Dataset, load
@@ -71,6 +70,7 @@ from labeldp.mechanisms import ClusterRR, RandomizedResponse, RRWithPrior
 from labeldp.priors import ClusterPrior, cluster_features
 from labeldp.release import Release, SensitiveLabels, privatize
 from labeldp.report import Lines, Plot, Series
+from labeldp.softmax import SoftmaxObjective, compute_logits, minimise, normalise_columns, sum_slopes
 from studies.study import Measurement, Study, StudyRow, list_tables
 
 EPSILONS = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 4.0)
@@ -427,10 +427,8 @@ class NoiseScaledSoftmax(SoftmaxRegression):
         """Fit a loss of the caller's own, a function of flat (K, d + 1) weights, which has this l2 in it already."""
         self._scale(l2, len(X))
         shape = len(classes), X.shape[1] + 1
-        options = {"maxiter": STEPS, "maxfun": 2 * STEPS + 20, "gtol": self.tol, "ftol": 0.0, "maxcor": 10}
-        found = minimize(objective, np.zeros(shape).reshape(-1), jac=True, method="L-BFGS-B", options=options)
-        theta = found.x.reshape(shape)
-        self.n_features_in_, self.n_iter_, self.classes_ = X.shape[1], int(found.nit), np.asarray(classes)
+        theta, self.n_iter_ = minimise(objective, np.zeros(shape), max_iter=STEPS, tol=self.tol)
+        self.n_features_in_, self.classes_ = X.shape[1], np.asarray(classes)
         self.coef_, self.intercept_ = theta[:, :-1].copy(), theta[:, -1].copy()
         return self
 
@@ -466,8 +464,8 @@ class Evidence:
 
     def loss(self, logits: Floats) -> tuple[float, Floats]:
         """Return the loss, summed over examples, and its gradient in the logits (K, n)."""
-        explained, reached = _normalise(logits + self.logarithms)
-        mass, height = _normalise(logits)
+        explained, reached = normalise_columns(logits + self.logarithms)
+        mass, height = normalise_columns(logits)
         gap = np.add.reduceat(mass, self.starts, axis=1, dtype=np.float64) - self.counts
         pull = gap / self.variances
         each = pull.astype(mass.dtype)[:, self.cluster]
@@ -498,16 +496,6 @@ def collect_evidence(release: Release, *, epsilon: float) -> tuple[Int64s, Evide
     return order, made
 
 
-def _normalise(logits: Floats) -> tuple[Floats, Floats]:
-    """Return the softmax of each column, in place, and the logarithms of the sums."""
-    peak = logits.max(axis=0)
-    logits -= peak
-    np.exp(logits, out=logits)
-    total = logits.sum(axis=0)
-    logits /= total
-    return logits, np.log(total, dtype=np.float64) + peak
-
-
 def fit_with_histogram(X: Any, release: Release, *, epsilon: float) -> NoiseScaledSoftmax:
     """Return the model fitted to released labels and histogram; `epsilon` is what the histogram spent."""
     order, known = collect_evidence(release, epsilon=epsilon)
@@ -516,19 +504,12 @@ def fit_with_histogram(X: Any, release: Release, *, epsilon: float) -> NoiseScal
     pull = known.loss(np.zeros((n_classes, n), np.float32))[1]
     l2 = math.sqrt(float(np.square(pull).sum(axis=0, dtype=np.float64).mean()) / n)
 
-    def objective(flat: Floats) -> tuple[float, Floats]:
-        """Return the mean loss with its penalty, and its gradient; the last column of theta are the intercepts."""
-        theta = flat.reshape(n_classes, ordered.shape[1] + 1)
-        logits = theta[:, :-1].astype(ordered.dtype) @ ordered.T
-        logits += theta[:, -1:].astype(ordered.dtype)
-        loss, residual = known.loss(logits)
-        gradient = np.empty_like(theta)
-        gradient[:, :-1] = (ordered.T @ residual.T).T
-        gradient[:, -1] = residual.sum(axis=1, dtype=np.float64)
-        gradient /= n
-        gradient[:, :-1] += l2 * theta[:, :-1]
-        return loss / n + 0.5 * l2 * float((theta[:, :-1] ** 2).sum()), gradient.reshape(-1)
+    def curve(theta: Floats) -> tuple[float, Floats]:
+        loss, residual = known.loss(compute_logits(ordered, theta))
+        return loss, sum_slopes(ordered, residual)
 
+    linear = np.zeros((n_classes, ordered.shape[1] + 1))
+    objective = SoftmaxObjective(curved=curve, linear=linear, total=n, l2=l2)
     return make_model().fit_objective(ordered, objective, l2=l2, classes=release.classes)
 
 

@@ -175,7 +175,7 @@ def sum_soft(X: Any, theta: Floats, weights: Floats, *, offsets: Floats | None =
                 logits += offsets if offsets.shape[1] == 1 else offsets[:, positions]
             mass, height = normalise_columns(logits)
             mass *= scales
-            yield float(height @ scales.astype(np.float64)), _slopes(matrix, mass)
+            yield float(height @ scales.astype(np.float64)), sum_slopes(matrix, mass)
 
     return add_sums(sums(), theta)
 
@@ -189,7 +189,7 @@ def sum_forward(X: Any, theta: Floats, logarithms: Floats) -> Sums:
             explained, reached = normalise_columns(logits + logarithms[:, positions])
             mass, height = normalise_columns(logits)
             mass -= explained
-            yield float((height - reached).sum()), _slopes(matrix, mass)
+            yield float((height - reached).sum()), sum_slopes(matrix, mass)
 
     return add_sums(sums(), theta)
 
@@ -228,7 +228,7 @@ def softmax(logits: Floats) -> Floats:
     return answer
 
 
-def _slopes(X: Any, residual: Floats) -> Floats:
+def sum_slopes(X: Any, residual: Floats) -> Floats:
     """Return the gradient in theta, (K, d + 1), of a sum over rows whose gradient in the logits is `residual` (K, n)."""
     slopes = np.empty((residual.shape[0], X.shape[1] + 1))
     slopes[:, :-1] = _transposed_product(residual.T, X)

@@ -48,7 +48,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from labeldp.arrays import Floats, Ints
+from labeldp.arrays import Float64s, Floats, Ints
 from labeldp.errors import Described, PrivacyError, invalid
 from labeldp.guarantee import Guarantee, Trust
 from labeldp.mechanisms import Mechanism
@@ -78,6 +78,8 @@ MOST_CLUSTERS = 1000
 STEPS = 3
 #: A cluster's mean belief in a class is not taken to be less than this: a noisy share over nothing says nothing.
 LEAST_MEAN = 1e-3
+#: Variances below this share of the largest are not blown up further.
+LEAST_VARIANCE = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
@@ -196,7 +198,7 @@ class StagedClusterPrior(Prior):
             space = np.asarray(model.hidden_features(X), np.float64)
         else:
             space = np.log(np.maximum(model_probabilities(model, X, labels.classes), 1e-6))
-        rows = half_whiten(space, n_components=self.hidden_components)
+        rows = half_whiten(space, n_components=self.hidden_components).astype(np.float32)
         count = cluster_count(epsilon, n_examples=len(labels), n_classes=labels.n_classes)
         return cluster(rows, n_clusters=count, random_state=self.random_state, full_steps=self.full_steps)
 
@@ -234,13 +236,21 @@ def fit_shares(beliefs: Floats, shares: Floats, groups: Ints) -> Floats:
     return fitted
 
 
-def half_whiten(space: npt.NDArray[np.float64], *, n_components: int) -> npt.NDArray[np.float32]:
-    """Return the largest principal components, each divided by the fourth root of its variance."""
-    centred = space - space.mean(axis=0)
+def half_whiten(space: Any, *, n_components: int | None = None) -> Float64s:
+    """Return rows centred, along their largest principal axes (all of them by default), each divided by the fourth root of
+    its variance; variances below `LEAST_VARIANCE` of the largest are not blown up further.
+
+    >>> rows = np.random.default_rng(0).normal(size=(5000, 2)) * [4.0, 1.0]
+    >>> np.sort(half_whiten(rows).std(axis=0)).round(1).tolist()
+    [1.0, 2.0]
+    """
+    rows = np.asarray(space, np.float64)
+    centred = rows - rows.mean(axis=0)
     values, axes = np.linalg.eigh(centred.T @ centred / len(centred))
-    top = slice(max(0, len(values) - n_components), None)
-    damped = np.maximum(values[top], 1e-3 * max(float(values[-1]), np.finfo(np.float64).tiny))
-    return np.asarray((centred @ axes[:, top]) / damped**0.25, np.float32)
+    first = 0 if n_components is None else max(0, len(values) - n_components)
+    damped = np.maximum(values[first:], LEAST_VARIANCE * max(float(values[-1]), np.finfo(np.float64).tiny))
+    white: Float64s = (centred @ axes[:, first:]) / damped**0.25
+    return white
 
 
 def _promise(counts: list[PriorTable], *, each: float, spent: float) -> Guarantee:

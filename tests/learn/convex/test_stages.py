@@ -11,7 +11,8 @@ from labeldp.accounting import Ledger
 from labeldp.errors import BudgetError, LabelDPError
 from labeldp.learn import SoftmaxRegression, SufficientStatistics
 from labeldp.learn.convex import sufficient as _sufficient
-from labeldp.learn.convex.sufficient import half_whiten, soften_scores
+from labeldp.learn.convex.sufficient import soften_scores
+from labeldp.priors.staged import half_whiten
 
 
 class LinearNet(SoftmaxRegression):

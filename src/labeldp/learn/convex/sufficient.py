@@ -57,6 +57,7 @@ from labeldp.learn.convex.moments import (
 )
 from labeldp.learn.corrections import check_rows
 from labeldp.priors import model_probabilities
+from labeldp.priors.staged import half_whiten
 from labeldp.random import NoiseKey, as_key
 from labeldp.release import Sensitivity, measure
 from labeldp.release.labels import Budget, box_labels
@@ -68,8 +69,6 @@ OWNER = "SufficientStatistics"
 LEAST_SHARE = 0.02
 #: A soft target is no smaller than this share of 1/K: linear scores know no bounds.
 TARGET_FLOOR = 0.2
-#: Variances below this share of the largest are not blown up further.
-LEAST_VARIANCE = 1e-3
 
 
 class SufficientStatistics(ConvexClassifier):
@@ -381,21 +380,6 @@ def soften_scores(scores: Floats) -> Floats:
     cut = np.maximum(scores, TARGET_FLOOR / scores.shape[1])
     targets: Floats = cut / cut.sum(axis=1, keepdims=True)
     return targets
-
-
-def half_whiten(hidden: Floats) -> Floats:
-    """Return centred features along their principal axes, divided by the fourth root of the variance there.
-
-    >>> rows = np.random.default_rng(0).normal(size=(5000, 2)) * [4.0, 1.0]
-    >>> np.sort(half_whiten(rows).std(axis=0)).round(1).tolist()
-    [1.0, 2.0]
-    """
-    centred = hidden.astype(np.float64)
-    centred -= centred.mean(axis=0)
-    values, axes = np.linalg.eigh(centred.T @ centred / len(centred))
-    damped = np.maximum(values, LEAST_VARIANCE * max(float(values[-1]), np.finfo(np.float64).tiny))
-    white: Floats = (centred @ axes) / damped**0.25
-    return white
 
 
 def train_network(network: Any, X: Any, targets: Floats, *, classes: Sequence[Any], number: int, params: Any) -> Any:
