@@ -31,7 +31,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -349,21 +349,12 @@ class StageModel(NamedTuple):
     penalty: float
 
 
-class Network(Protocol):
-    """What a network must be able to do; `labeldp.nn.NetClassifier` can."""
-
-    def fit_targets(self, X: Any, targets: Any, *, classes: Sequence[Any]) -> Any:
-        """Train on soft targets."""
-
-    def predict_proba(self, X: Any) -> Floats:
-        """Return class probabilities."""
-
-    def hidden_features(self, X: Any) -> Floats:
-        """Return what feeds the last layer."""
-
-
 def check_network(network: Any) -> None:
-    """Refuse a network without the three methods."""
+    """Refuse a network that lacks one of three methods; `labeldp.nn.NetClassifier` has them.
+
+    `fit_targets(X, targets, classes=)` trains on soft targets, `predict_proba(X)` returns class probabilities, and
+    `hidden_features(X)` what feeds the last layer.
+    """
     for name in ("fit_targets", "predict_proba", "hidden_features"):
         if not hasattr(network, name):
             got, fix = type(network).__name__, "For example labeldp.nn.NetClassifier('mlp')."
