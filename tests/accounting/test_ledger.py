@@ -1,8 +1,10 @@
 """The ledger as its users see it: what it admits, what it refuses, and what it says was spent."""
 
+import copy
 import dataclasses
 import getpass
 import inspect
+import json
 import math
 import os
 import pickle
@@ -14,12 +16,13 @@ import threading
 from contextlib import closing
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from labeldp.accounting import Ledger, LedgerEntry, fingerprint
+from labeldp.accounting import EntryNumber, Ledger, LedgerEntry, fingerprint, note_entry, recall_entry
 from labeldp.errors import BudgetError, LabelDPError, PrivacyError
 from labeldp.guarantee import Guarantee, Trust, Unit
 
@@ -463,3 +466,28 @@ def test_a_process_killed_at_any_moment_leaves_a_whole_ledger(path):
     assert ledger.spent() == Guarantee.pure(0.5).times(int(out))
     with closing(sqlite3.connect(path)) as other:
         assert other.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
+def test_an_entry_number_keeps_its_hash_through_copies_and_notes() -> None:
+    entry = EntryNumber(7, "ab" * 32)
+    for same in (copy.copy(entry), copy.deepcopy(entry), pickle.loads(pickle.dumps(entry))):
+        assert (same, same.hash) == (7, "ab" * 32)
+    noted = json.loads(json.dumps(note_entry(entry)))
+    again = recall_entry(noted)
+    assert again is not None
+    assert (again, again.hash) == (7, "ab" * 32)
+    assert note_entry(None) == {"ledger_entry": None, "ledger_hash": None}
+    assert recall_entry(note_entry(None)) is None
+    assert note_entry(7) == {"ledger_entry": 7, "ledger_hash": None}
+
+
+@pytest.mark.parametrize("noted", [{"ledger_entry": "7"}, {"ledger_entry": True}, {"ledger_entry": 7, "ledger_hash": 1}])
+def test_a_strange_note_of_an_entry_is_refused(noted: dict[str, Any]) -> None:
+    with pytest.raises(LabelDPError, match="ledger_entry"):
+        recall_entry(noted)
+
+
+def test_no_two_rows_are_the_same(tmp_path: Path) -> None:
+    charge = {"rows": "0" * 64, "n_rows": 1, "mechanism": "m", "who": "w"}
+    hashes = {Ledger(tmp_path / f"{i}.sqlite").charge(Guarantee.pure(1.0), **charge).id.hash for i in range(5)}
+    assert len(hashes) == 5

@@ -62,8 +62,9 @@ def run_console(code: str, folder: Path) -> str:
     return "".join(run_labeldp(line) if LABELDP.match(line) else run_shell(line, folder) for line in lines)
 
 
-#: A call of the command alone, perhaps expected to fail, perhaps with an output sent elsewhere: no pipe, no second command.
-LABELDP = re.compile(r"^(! )?labeldp [^|;&]*$")
+#: A call of the command alone, perhaps expected to fail, perhaps with an output sent elsewhere: no pipe, no second command,
+#: nothing that the shell fills in.
+LABELDP = re.compile(r"^(! )?labeldp [^|;&$#]*$")
 
 
 def run_labeldp(line: str) -> str:

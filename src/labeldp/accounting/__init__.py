@@ -8,7 +8,7 @@
 
 | question | call |
 |---|---|
-| what was spent on these labels, and what may be | `Ledger`, `LedgerEntry`, `fingerprint` |
+| what was spent on these labels, and what may be | `Ledger`, `LedgerEntry`, `EntryNumber`, `fingerprint` |
 | how much noise does a budget need | `analytic_gaussian_sigma`, `discrete_gaussian_sigma`, `laplace_scale`, `zcdp_rho` |
 | the same for a mechanism of my own | `calibrate` |
 | how much of an epsilon is left after a part of it | `what_is_left` |
@@ -28,12 +28,13 @@ from labeldp.accounting.calibration import (
     least_cluster_size,
     zcdp_rho,
 )
-from labeldp.accounting.ledger import Ledger, LedgerEntry
+from labeldp.accounting.ledger import EntryNumber, Ledger, LedgerEntry, note_entry, recall_entry
 from labeldp.accounting.ledger_file import fingerprint
 from labeldp.accounting.peers import calibrate_peers, peers_epsilon
 from labeldp.guarantee import what_is_left
 
 __all__ = [
+    "EntryNumber",
     "Ledger",
     "LedgerEntry",
     "analytic_gaussian_sigma",
@@ -43,7 +44,9 @@ __all__ = [
     "fingerprint",
     "laplace_scale",
     "least_cluster_size",
+    "note_entry",
     "peers_epsilon",
+    "recall_entry",
     "what_is_left",
     "zcdp_rho",
 ]

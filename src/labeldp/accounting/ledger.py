@@ -33,13 +33,14 @@ import json
 import math
 import os
 import re
+import secrets
 import socket
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from decimal import ROUND_FLOOR, Context, Decimal
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from labeldp.accounting.ledger_file import (
     Draft,
@@ -53,6 +54,9 @@ from labeldp.errors import BudgetError, Described, LabelDPError, PrivacyError, i
 from labeldp.guarantee import Guarantee, format_up
 from labeldp.loss.base import from_number, to_number
 from labeldp.validate import check_delta, check_epsilon, check_integer, check_positive
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 #: How far a sum may pass its budget, relatively. A decimal as a double errs by 2^-53: the charges' sum by that much
 #: below, the budget by that much above, and the sum is rounded up by 2^-52. So three times 0.1 fits into 0.3, and
@@ -77,7 +81,8 @@ class Ledger:
 
     *What is recorded*, all of it public: the label set's name, a fingerprint of the data set's identity and row ids,
     the number of rows, the guarantee, the mechanism's description, the names and guarantees of its parts, whether the
-    noise was seeded, who, when, and a note. Label values never are, nor anything computed from them.
+    noise was seeded, who, when, a note, and a random token that makes the row unlike any other. Label
+    values never are, nor anything computed from them.
 
     *What counts as the same labels*: the label set's name. All releases under one name compose in sequence, whatever
     their rows. Disjoint parts of one release are charged once, with their guarantee in parallel, and listed in `parts`.
@@ -278,16 +283,61 @@ def format_down(value: float) -> str:
     return f"{float(Context(prec=6, rounding=ROUND_FLOOR).create_decimal(Decimal(value))):.6g}"
 
 
+class EntryNumber(int):
+    """The number of a ledger's row, with the hash that closes the chain up to it: one value, so that neither is lost.
+
+    A number alone does not say which row is meant: after an older copy of the file is put back, the next release gets a
+    number that an earlier one has. The hash differs: it covers a random token, the content and every row before.
+    It counts and compares as the number that it is; `hash` is empty where only the number is known.
+
+    >>> entry = EntryNumber(2, "ab12")
+    >>> entry == 2, entry.hash, note_entry(entry)
+    (True, 'ab12', {'ledger_entry': 2, 'ledger_hash': 'ab12'})
+    >>> recall_entry({"ledger_entry": 2, "ledger_hash": "ab12"}).hash, recall_entry({"ledger_entry": 2}).hash
+    ('ab12', '')
+    """
+
+    hash: str
+
+    def __new__(cls, number: int, chain_hash: str = "") -> Self:
+        """Make a number that knows its hash."""
+        made = super().__new__(cls, number)
+        made.hash = chain_hash
+        return made
+
+    def __getnewargs__(self) -> tuple[int, str]:  # type: ignore[override]
+        """Return what a copy, or a pickle, is made from."""
+        return int(self), self.hash
+
+
+def note_entry(entry: int | None) -> dict[str, Any]:
+    """Return an entry as plain facts, `ledger_entry` and `ledger_hash`, each None where it is not known."""
+    known = getattr(entry, "hash", "")
+    return {"ledger_entry": None if entry is None else int(entry), "ledger_hash": known or None}
+
+
+def recall_entry(facts: Mapping[str, Any]) -> EntryNumber | None:
+    """Return what `note_entry` noted; notes of older versions have the number alone."""
+    number, known = facts.get("ledger_entry"), facts.get("ledger_hash")
+    if number is None:
+        return None
+    if isinstance(number, bool) or not isinstance(number, int) or not isinstance(known, str | None):
+        got = Described(f"a {type(number).__name__} and a {type(known).__name__}")
+        raise invalid("Ledger", "ledger_entry", "be a number, with its hash as a text", got=got)
+    return EntryNumber(number, known or "")
+
+
 @dataclass(frozen=True, kw_only=True)
 class LedgerEntry:
     """One charged release. Every field is public: none depends on the value of a label.
 
     `rows` is the fingerprint of the data set's identity and row ids; `when` is UTC in ISO 8601; `parts` names what the
     release was made of; `seeded` marks noise that can be made again, which protects no one; `hash` closes the chain up
-    to this entry: whoever keeps it can later hold the ledger to it (`Ledger.verify(known=entry.hash)`).
+    to this entry: whoever keeps it can later hold the ledger to it (`Ledger.verify(known=entry.hash)`). `id` carries it
+    too, and a release keeps that.
     """
 
-    id: int
+    id: EntryNumber
     label_set: str
     rows: str
     n_rows: int
@@ -339,6 +389,8 @@ def draft_release(
         "parts": [{"name": name, "guarantee": part.to_json()} for name, part in check_parts(parts)],
         "seeded": bool(seeded),
         "note": check_text("note", note),
+        # Two charges are never the same row, whatever the clock says: a hash names one release.
+        "token": secrets.token_hex(16),
     }
     label_set = check_name(OWNER, "label_set", label_set)
     return Draft(kind="release", label_set=label_set, who=sign(OWNER, who), content=to_json_text(content))
@@ -358,7 +410,7 @@ def read_release(record: Record) -> LedgerEntry:
     data = json.loads(record.content)
     assert record.label_set is not None  # `draft_release` wrote it
     return LedgerEntry(
-        id=record.id,
+        id=EntryNumber(record.id, record.hash),
         label_set=record.label_set,
         rows=data["rows"],
         n_rows=data["n_rows"],

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
@@ -33,7 +34,7 @@ from labeldp.release import Release, load_release
 from labeldp.release.files import Manifest, read_manifest
 
 if TYPE_CHECKING:
-    from labeldp.accounting import Ledger
+    from labeldp.accounting import Ledger, LedgerEntry
 
 
 #: Distinct matrices that are enumerated; of more, evenly spaced ones.
@@ -48,6 +49,8 @@ MOST_ROWS, MOST_CELLS = 50_000, 5_000_000
 #: Standard deviations: a copy of the raw labels is farther than this from its expectation once in 16,000 times; an
 #: unrelated column is farther than the second from its own once in 500 million.
 NEAR, FAR = 4.0, 6.0
+#: What the ledger's words for a mechanism end in where a run can be taken up again: its random name.
+RUN = re.compile(", run [0-9a-f]{16}$")
 #: Columns that labeldp adds to a table begin so.
 OWN = "_labeldp_"
 
@@ -149,12 +152,15 @@ def ledger_checks(ledger: Ledger, releases: Iterable[tuple[str, Release]]) -> tu
 
     `releases` are names and releases, say of all directories that were handed out. The answer is one check where the
     chain is broken, since its entries then say nothing, and two otherwise.
+
+    An entry is known by its hash: an older copy of the file, put back, gives its next numbers out a second time. A release
+    that keeps only the number (of an older version, or with its hash taken out) fails: it may be one of two.
     """
     try:
         last = ledger.verify()
     except LabelDPError as error:
         return (Check(name="ledger intact", passed=False, detail=str(error)),)
-    entries = {entry.id: entry for entry in ledger.entries()}
+    entries: dict[int, LedgerEntry] = {entry.id: entry for entry in ledger.entries()}
     taken: dict[int, str] = {}
     faults = []
     for name, release in releases:
@@ -178,10 +184,16 @@ def _compare_entry(release: Release, entry: Any) -> list[str]:
         ("label set", entry.label_set, release.label_set),
         ("rows", entry.n_rows, len(release)),
         ("guarantee", entry.guarantee, release.guarantee),
-        ("mechanism", entry.mechanism, release.mechanism),
+        ("mechanism", RUN.sub("", entry.mechanism), release.mechanism),
         ("seeded", entry.seeded, release.seeded),
     )
-    return [f"{what} is {there} in the ledger, {here} here" for what, there, here in facts if there != here]
+    faults = [f"{what} is {there} in the ledger, {here} here" for what, there, here in facts if there != here]
+    known = getattr(release.ledger_entry, "hash", "")
+    if not known:
+        faults.append("only the entry's number is recorded, not its hash: another release can have the same number")
+    elif known != entry.hash:
+        faults.append(f"its entry's hash, {known[:16]}, is not in the ledger: an older copy, or one written anew")
+    return faults
 
 
 def load_check(directory: str | os.PathLike[str]) -> tuple[Check, Release | None]:

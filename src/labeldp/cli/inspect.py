@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from labeldp.cli.screen import AsJson, answer, escape, facts_table, require_path
+from labeldp.cli.screen import AsJson, answer, entry_facts, entry_text, escape, facts_table, require_path
 from labeldp.report.words import percent, promise_facts, promise_rows
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def _facts(directory: Path, release: Any) -> dict[str, Any]:
         "prior": None if release.prior is None else f"noisy label shares of {len(release.prior):,} groups",
         "created": release.created,
         "made_by": manifest.content.get("made_by"),
-        "ledger_entry": release.ledger_entry,
+        **entry_facts(release.ledger_entry),
         "checksums": {name: digest for name, digest in manifest.checksums.items() if name != MANIFEST},
         "intact": True,
     }
@@ -102,7 +102,7 @@ def _show(console: Console, facts: dict[str, Any], guarantee: Any) -> None:
         ("labels expected right", _expected_text(facts)),
         ("stages", None if stages is None or len(stages) < 2 else " + ".join(f"{n:,}" for n in stages) + " rows"),
         ("label set", facts["label_set"]),
-        ("ledger entry", None if facts["ledger_entry"] is None else str(facts["ledger_entry"])),
+        ("ledger entry", entry_text(facts)),
         ("made", f"{facts['created']} by {facts['made_by']}"),
         ("checksums", f"all {len(facts['checksums']) + 1} files intact"),
     ]

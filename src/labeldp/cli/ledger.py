@@ -30,6 +30,9 @@ def ledger(
 ) -> None:
     """Show what was spent, what is left, and whether the record is intact.
 
+    The last line is the hash in which the chain ends. Note it down away from this file after each release. A ledger that
+    an older copy replaced is intact in itself; --known, with that hash, tells.
+
     [bold]Examples[/bold]
 
       labeldp ledger spent.sqlite
@@ -37,6 +40,8 @@ def ledger(
       labeldp ledger spent.sqlite --label-set people.parquet:income
 
       labeldp ledger spent.sqlite --set-budget 2
+
+      labeldp ledger spent.sqlite --known 5f2b...
     """
     from labeldp.accounting import Ledger
 
@@ -80,7 +85,8 @@ def _account_facts(book: Any, name: str) -> dict[str, Any]:
 def _entry_facts(entry: Any) -> dict[str, Any]:
     epsilon, delta = cost(entry.guarantee)
     return {
-        "id": entry.id,
+        "id": int(entry.id),
+        "hash": entry.hash,
         "when": entry.when,
         "who": entry.who,
         "label_set": entry.label_set,
@@ -116,8 +122,10 @@ def _show(console: Console, facts: dict[str, Any]) -> None:
     if facts["entries"]:
         console.print(_entry_table(facts["entries"], wide=console.width >= 90))
     count = len(facts["entries"])
-    ends = facts["last_hash"][:16] or "-"
-    console.print(f"[green]intact[/]: {count} release{'' if count == 1 else 's'}; the chain ends in {ends}")
+    ends = facts["last_hash"] or "-"
+    console.print(f"[green]intact[/]: {count} release{'' if count == 1 else 's'}; the chain ends in")
+    console.print(ends, soft_wrap=True)
+    console.print("[dim]Keep this hash where the ledger is not, and give it to --known next time.[/]")
 
 
 def _entry_table(entries: list[dict[str, Any]], *, wide: bool) -> Any:

@@ -25,6 +25,8 @@ from labeldp.cli.screen import (
     MissingLabels,
     Seed,
     answer,
+    entry_facts,
+    entry_text,
     errors,
     facts_table,
     name_label_set,
@@ -268,7 +270,7 @@ def _collect_facts(
         "delta": model.delta,
         "guarantee": promise_facts(model.guarantee_),
         "label_set": model.label_set,
-        "ledger_entry": model.ledger_entry_,
+        **entry_facts(model.ledger_entry_),
         "answers": None if answers is None else str(answers),
         "seeded": model.seeded_,
     }
@@ -282,7 +284,7 @@ def _show(console: Console, model: Any, facts: dict[str, Any]) -> None:
         ("answered", f"{facts['answered']:,} of {facts['asked']:,} queries, by {facts['aggregation']}"),
         ("budget", f"epsilon {facts['epsilon']:.6g} at delta {facts['delta']:g}"),
         *promise_rows(model.guarantee_),
-        ("ledger entry", None if facts["ledger_entry"] is None else str(facts["ledger_entry"])),
+        ("ledger entry", entry_text(facts)),
         ("answers", facts["answers"]),
         ("next", f"labeldp predict {facts['model']} TABLE --to predictions.parquet"),
     ]

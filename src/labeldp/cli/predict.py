@@ -21,6 +21,8 @@ from labeldp.cli.screen import (
     LedgerFile,
     Seed,
     answer,
+    entry_facts,
+    entry_text,
     facts_table,
     name_label_set,
     open_ledger,
@@ -232,7 +234,7 @@ def _score_with_noise(
         rng=seed,
     )
     n = score.n_examples
-    noise = {"noise": score.noise, "noise_within_95": score.within / n, "ledger_entry": score.ledger_entry}
+    noise = {"noise": score.noise, "noise_within_95": score.within / n, **entry_facts(score.ledger_entry)}
     return {
         "accuracy": score.accuracy,
         "correct": score.correct,
@@ -259,6 +261,6 @@ def _show(console: Console, facts: dict[str, Any], promise: Any) -> None:
             ("noise", f"within {width} in 95 of 100 draws ({facts['noise']} on the count of right predictions)"),
             ("labels", "protected: this score is a release of them"),
             *promise_rows(promise),
-            ("ledger entry", None if facts["ledger_entry"] is None else str(facts["ledger_entry"])),
+            ("ledger entry", entry_text(facts)),
         ]
     console.print(facts_table(rows))

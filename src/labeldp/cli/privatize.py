@@ -42,6 +42,8 @@ from labeldp.cli.screen import (
     Seed,
     Workers,
     answer,
+    entry_facts,
+    entry_text,
     errors,
     escape,
     exit_with,
@@ -327,6 +329,7 @@ def _load_prior(model: Path | None, *, label_set: str) -> Any:
 def _facts(done: Any, *, label: str) -> dict[str, Any]:
     """Return what was done, for machines."""
     named = {field.name: getattr(done, field.name) for field in dataclasses.fields(done)}
+    named |= entry_facts(done.ledger_entry)
     return {**named, "label": label, "directory": str(done.directory), "guarantee": promise_facts(done.guarantee)}
 
 
@@ -336,7 +339,7 @@ def _show(console: Console, done: Any) -> None:
         *promise_rows(done.guarantee),
         ("mechanism", done.mechanism),
         ("labels expected right", percent_or_none(done.expected_accuracy)),
-        ("ledger entry", None if done.ledger_entry is None else str(done.ledger_entry)),
+        ("ledger entry", entry_text(entry_facts(done.ledger_entry))),
         ("next", f"labeldp inspect {done.directory}"),
     ]
     console.print(f"[bold green]released[/] [bold]{done.directory}[/]", soft_wrap=True)

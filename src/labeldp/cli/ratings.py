@@ -22,6 +22,7 @@ from labeldp.cli.screen import (
     MissingLabels,
     Seed,
     answer,
+    entry_facts,
     facts_table,
     name_label_set,
     open_ledger,
@@ -96,7 +97,7 @@ def train_ratings(
         "source": str(table), "user": user, "item": item, "rating": rating,
         "rows": len(labels), "dropped": dropped, "values": model.values_.tolist(),
         "users": len(model.learner_.user_ids_), "items": len(model.learner_.item_ids_),
-        "seeded": model.seeded_, "ledger_entry": model.ledger_entry_,
+        "seeded": model.seeded_, **entry_facts(model.ledger_entry_),
     }  # fmt: skip
     save_model(model.learner_, to, facts={**facts, "guarantee": model.guarantee_.to_json()})
     facts = {"model": str(to), **facts, "guarantee": promise_facts(model.guarantee_)}

@@ -192,6 +192,21 @@ def percent_or_none(share: float | None) -> str | None:
     return None if share is None or math.isnan(share) else percent(share)
 
 
+def entry_facts(entry: int | None) -> dict[str, Any]:
+    """Return a ledger's entry as facts: its number and its hash, each None where it is not known."""
+    from labeldp.accounting import note_entry
+
+    return note_entry(entry)
+
+
+def entry_text(facts: dict[str, Any]) -> str | None:
+    """Return an entry as a line shows it: its number and the beginning of its hash; None without a ledger."""
+    if facts["ledger_entry"] is None:
+        return None
+    known = facts.get("ledger_hash")
+    return f"{facts['ledger_entry']}" + (f", hash {known[:16]}" if known else "")
+
+
 def warn_seeded() -> None:
     """Say in red that what follows protects no one."""
     errors().print(

@@ -23,6 +23,8 @@ from labeldp.cli.screen import (
     LedgerFile,
     Seed,
     answer,
+    entry_facts,
+    entry_text,
     escape,
     facts_table,
     name_label_set,
@@ -251,7 +253,7 @@ def _facts(found: Any, asked: _Asked, histogram: Any, *, entry: int | None, labe
         "delta": asked.delta,
         "guarantee": promise_facts(found.guarantee),
         "label_set": label_set,
-        "ledger_entry": entry,
+        **entry_facts(entry),
         "seeded": found.seeded,
     }
 
@@ -271,7 +273,7 @@ def _show(console: Console, found: Any, facts: dict[str, Any]) -> None:
         ("passed", _passed_text(facts)),
         ("budget", f"epsilon {facts['epsilon']:.6g} at delta {facts['delta']:g}; neighbours: {facts['neighbours']}"),
         *promise_rows(found.guarantee),
-        ("ledger entry", None if facts["ledger_entry"] is None else str(facts["ledger_entry"])),
+        ("ledger entry", entry_text(facts)),
     ]
     console.print(facts_table(rows))
 

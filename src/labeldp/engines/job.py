@@ -66,6 +66,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 
+from labeldp.accounting import note_entry, recall_entry
 from labeldp.arrays import Float64s, Int64s
 from labeldp.channel import FiniteChannel
 from labeldp.data.tables import Place, UrlPath, place_of
@@ -170,7 +171,7 @@ def _begin(job: Job) -> None:
         if job.passphrase is not None:
             box = seal(job.key, check_passphrase(job.passphrase), about=job.staging.job.encode())
             job.staging.put(KEY, box)
-        job.staging.put(JOB, {"format": "labeldp job", "identity": job.identity(), "ledger_entry": None})
+        job.staging.put(JOB, {"format": "labeldp job", "identity": job.identity(), **note_entry(None)})
     elif noted["identity"] != job.identity():
         got = Described("another table, label, budget or prior")
         fix = "Give the options of the first run, on the same table; or throw it away (--discard)."
@@ -181,12 +182,12 @@ def _charge_once(job: Job) -> int | None:
     """Return the job's entry in the ledger: the one it has, or a new one. The ledger is asked, not the job's note."""
     noted = job.staging.get(JOB)
     name = f"job {job.staging.job}"
-    entry: int | None = noted["ledger_entry"]
+    entry: int | None = recall_entry(noted)
     if job.budget.ledger is not None:
-        entry = next((int(one.id) for one in job.budget.ledger.entries() if getattr(one, "note", "") == name), None)
+        entry = next((one.id for one in job.budget.ledger.entries() if getattr(one, "note", "") == name), None)
     if entry is None:
         entry = job.budget.charge(job.promise, mechanism=job.words, note=name)
-    job.staging.put(JOB, {**noted, "ledger_entry": entry})
+    job.staging.put(JOB, {**noted, **note_entry(entry)})
     return entry
 
 

@@ -31,6 +31,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from labeldp.accounting import note_entry, recall_entry
 from labeldp.errors import Described, ReleaseError, invalid
 from labeldp.guarantee import Guarantee
 from labeldp.priors import PriorTable
@@ -76,9 +77,8 @@ class Journal:
         if not (self._root / CHARGED).is_dir():
             found = [] if ledger is None else [entry.id for entry in ledger.entries() if self.token in entry.mechanism]
             entry = found[0] if found else charge(f", run {self.token}")
-            self._write(CHARGED, {"ledger_entry": entry})
-        entry = self._read(CHARGED)["ledger_entry"]
-        return None if entry is None else int(entry)
+            self._write(CHARGED, note_entry(entry))
+        return recall_entry(self._read(CHARGED))
 
     def keep_table(self, name: str, make: Callable[[], PriorTable]) -> PriorTable:
         """Return the prior, or a histogram on the way to it, as it was measured."""

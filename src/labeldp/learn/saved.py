@@ -42,6 +42,7 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
+from labeldp.accounting import note_entry, recall_entry
 from labeldp.errors import Described, LabelDPError, ReleaseError, invalid, nearest
 from labeldp.guarantee import Guarantee
 from labeldp.learn.classifier import LabelPrivateClassifier
@@ -108,6 +109,7 @@ OWNERS_RESULTS = (
     "plan_",
     "answered_",
     "answers_",
+    "ledger_entry_",
     "by_user_",
     "by_item_",
 )
@@ -313,10 +315,10 @@ def _describe_promise(model: Any) -> dict[str, Any]:
         "label_set": learner.label_set,
     }
     if hasattr(learner, "ledger_entry_"):
-        facts["ledger_entry"] = learner.ledger_entry_
+        facts |= note_entry(learner.ledger_entry_)
     if release is not None:
         facts |= {"classes": list(release.classes), "label_set": release.label_set, "created": release.created}
-        facts |= {"ledger_entry": release.ledger_entry, "n_examples": len(release)}
+        facts |= {**note_entry(release.ledger_entry), "n_examples": len(release)}
     if hasattr(learner, "n_answered_"):  # how many queries were answered is part of what PATE released
         facts["n_answered"] = learner.n_answered_
     if _stage_type(learner) is not None:
@@ -379,9 +381,13 @@ def _restore(model: Any, facts: dict[str, Any]) -> Any:
         promise = Guarantee.from_json(facts["guarantee"])
         learner.guarantee_ = promise
         if "n_examples" in facts:
-            names = ("mechanism", "seeded", "label_set", "created", "ledger_entry", "n_examples")
+            names = ("mechanism", "seeded", "label_set", "created", "n_examples")
             kept = {name: facts[name] for name in names}
-            learner.release_ = RememberedRelease(classes=tuple(facts["classes"]), guarantee=promise, **kept)
+            learner.release_ = RememberedRelease(
+                classes=tuple(facts["classes"]), guarantee=promise, ledger_entry=recall_entry(facts), **kept
+            )
+        elif "ledger_entry" in facts:
+            learner.ledger_entry_ = recall_entry(facts)
         report = _stage_type(learner)
         if report is not None:
             learner.stages_ = tuple(_read_stage(report, record) for record in facts["stages"])

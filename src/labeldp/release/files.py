@@ -51,6 +51,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from labeldp.accounting import note_entry, recall_entry
 from labeldp.channel import FiniteChannel, build_channel
 from labeldp.errors import Described, LabelDPError, PrivacyError, ReleaseError, invalid
 from labeldp.guarantee import Guarantee
@@ -262,7 +263,7 @@ def _describe(release: Release, files: dict[str, Any], *, n_examples: int) -> di
         "mechanism": release.mechanism,
         "seeded": release.seeded,
         "private": not release.seeded,
-        "ledger_entry": release.ledger_entry,
+        **note_entry(release.ledger_entry),
         "guarantee": release.guarantee.to_json(),
         "channel": release.channel.header(),
         "files": files,
@@ -511,7 +512,7 @@ def _assemble(described: Manifest) -> Release:
         start=int(manifest["start"]),
         label_set=str(manifest["label_set"]),
         created=str(manifest["created"]),
-        ledger_entry=manifest["ledger_entry"],
+        ledger_entry=recall_entry(manifest),
         label_column=described.label_column,
         stage=_as_array(table["stage"]) if "stage" in table.column_names else None,
         prior=_as_array(pq.read_table(root / PRIOR)["prior"]) if PRIOR in manifest["files"] else None,

@@ -20,7 +20,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import reduce
-from typing import Any, NamedTuple, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +29,9 @@ from labeldp.arrays import Codes
 from labeldp.errors import Described, LabelDPError, PrivacyError, invalid, nearest
 from labeldp.guarantee import Guarantee, Trust, what_is_left
 from labeldp.validate import check_integer, code_dtype
+
+if TYPE_CHECKING:
+    from labeldp.accounting import EntryNumber
 
 CLASSES_READ_OFF = "the list of classes is public (it was read off the labels)"
 
@@ -574,10 +577,15 @@ class Budget:
                 "Nothing more was released. Fix what it says it costs."
             )
 
-    def charge(self, promise: Guarantee, *, mechanism: str, note: str = "") -> int | None:
-        """Write the release into the ledger, or raise BudgetError; return the entry's number, None without a ledger."""
+    def charge(self, promise: Guarantee, *, mechanism: str, note: str = "") -> EntryNumber | None:
+        """Write the release into the ledger, or raise BudgetError; return the entry's number, which knows its hash.
+
+        Without a ledger nothing is written, and the answer is None.
+        """
         if self.ledger is None:
             return None
+        from labeldp.accounting import EntryNumber
+
         entry = self.ledger.charge(
             promise,
             label_set=self.labels.name,
@@ -588,7 +596,7 @@ class Budget:
             seeded=self.seeded,
             note=note,
         )
-        return int(entry.id)
+        return EntryNumber(entry.id, getattr(entry, "hash", ""))
 
 
 def equal_parts(spent: float, count: int) -> float:

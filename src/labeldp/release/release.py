@@ -35,7 +35,8 @@ class Release:
     start : int
         The position of the first row in a data set given in pieces.
     label_set, created, ledger_entry
-        The ledger's name for these labels, when (UTC), and the row of the ledger, if there is one.
+        The ledger's name for these labels, when (UTC), and the row of the ledger, if there is one: a number that knows
+        its hash (`labeldp.accounting.EntryNumber`), so that an audit can tell it from the same row of another ledger.
     stage : small integers, one per example, optional
         In which stage of a multi-stage release each label was drawn.
     prior : (C, K) probabilities, optional, and prior_index

@@ -364,8 +364,14 @@ def _find_entry(release: Release, ledger: Ledger) -> str:
     entry = next((e for e in ledger.entries() if e.id == release.ledger_entry), None)
     if entry is None:
         return f"names entry {release.ledger_entry}, which this ledger does not have"
+    known = getattr(release.ledger_entry, "hash", "")
+    if known and known != entry.hash:
+        return (
+            f"entry {entry.id} of another history: its hash is not in this ledger, which was replaced or written anew"
+        )
     same = (entry.label_set, entry.n_rows, entry.guarantee) == (release.label_set, len(release), release.guarantee)
-    return f"entry {entry.id}, " + ("as charged" if same else "which was charged for something else")
+    unsure = "" if known else "; the release keeps the entry's number alone, which another release can have too"
+    return f"entry {entry.id}, " + ("as charged" if same else "which was charged for something else") + unsure
 
 
 def _entry_table(ledger: Ledger, name: str) -> Table:
