@@ -481,7 +481,9 @@ def test_an_entry_number_keeps_its_hash_through_copies_and_notes() -> None:
     assert note_entry(7) == {"ledger_entry": 7, "ledger_hash": None}
 
 
-@pytest.mark.parametrize("noted", [{"ledger_entry": "7"}, {"ledger_entry": True}, {"ledger_entry": 7, "ledger_hash": 1}])
+@pytest.mark.parametrize(
+    "noted", [{"ledger_entry": "7"}, {"ledger_entry": True}, {"ledger_entry": 7, "ledger_hash": 1}]
+)
 def test_a_strange_note_of_an_entry_is_refused(noted: dict[str, Any]) -> None:
     with pytest.raises(LabelDPError, match="ledger_entry"):
         recall_entry(noted)

@@ -124,7 +124,7 @@ def _show(console: Console, facts: dict[str, Any]) -> None:
     count = len(facts["entries"])
     ends = facts["last_hash"] or "-"
     console.print(f"[green]intact[/]: {count} release{'' if count == 1 else 's'}; the chain ends in")
-    console.print(ends, soft_wrap=True)
+    console.print(ends)
     console.print("[dim]Keep this hash where the ledger is not, and give it to --known next time.[/]")
 
 
