@@ -33,7 +33,19 @@ from fractions import Fraction
 from typing import Any
 
 from labeldp.errors import BudgetError, PrivacyError, invalid, nearest
-from labeldp.loss import RDP, ZCDP, BoundedRange, Gaussian, Loss, Profile, Pure, parallel, read_loss, sequence
+from labeldp.loss import (
+    RDP,
+    ZCDP,
+    BoundedRange,
+    DiscreteGaussian,
+    Gaussian,
+    Loss,
+    Profile,
+    Pure,
+    parallel,
+    read_loss,
+    sequence,
+)
 from labeldp.loss.rounding import quotient_up
 from labeldp.validate import check_delta, check_epsilon, check_integer, check_positive
 
@@ -90,7 +102,7 @@ _TRUST_WORDS = {Trust.CURATOR: "a curator", Trust.PEERS: "her peers"}
 class Guarantee:
     """A privacy loss, the unit it protects, the trust it needs and the assumptions it stands on.
 
-    Build one with `pure`, `bounded_range`, `zcdp`, `rdp`, `gaussian` or `profile`; compose with `then`, `beside` and
+    Build one with `pure`, `bounded_range`, `zcdp`, `rdp`, `gaussian`, `discrete_gaussian` or `profile`; compose with `then`, `beside` and
     `times`; ask it for `epsilon(delta)` and `delta(epsilon)`, both upper bounds and the tightest known.
 
     Fields
@@ -170,7 +182,8 @@ class Guarantee:
     ) -> Guarantee:
         """Return `slack`-approximate rho-zCDP: Renyi divergence a * rho at every order a, but for probability `slack`.
 
-        Discrete Gaussian noise of variance sigma^2 on integers of L2 sensitivity s has rho = s^2 / (2 sigma^2), slack 0.
+        Discrete Gaussian noise of variance sigma^2 on integers of L2 sensitivity s has rho = s^2 / (2 sigma^2), slack 0;
+        `discrete_gaussian` says more about it.
         """
         owner = "Guarantee.zcdp"
         loss = ZCDP(rho=check_epsilon(owner, rho, name="rho"), slack=check_delta(owner, slack, name="slack"))
@@ -213,6 +226,24 @@ class Guarantee:
         reach = check_epsilon(owner, sensitivity, name="sensitivity")
         noise = sigma if sigma == math.inf else check_positive(owner, "sigma", sigma)
         loss = Gaussian(mu=quotient_up(reach, noise))
+        return cls(loss=loss, unit=unit, trust=trust, assumptions=tuple(assumptions))
+
+    @classmethod
+    def discrete_gaussian(
+        cls,
+        *,
+        variance: Fraction | float,
+        sensitivity: float,
+        unit: Unit = Unit.LABEL,
+        trust: Trust = Trust.NO_ONE,
+        assumptions: Sequence[str] = (),
+    ) -> Guarantee:
+        """Return the exact guarantee of discrete Gaussian noise on integers of this L2 sensitivity.
+
+        `variance` is V in Pr[z] ~ e^(-z^2/(2 V)), the parameter of the sampler; `sensitivity` is how far, in Euclidean
+        length, one change of the data moves the vector of integers. It is never pure: `epsilon(0)` is inf.
+        """
+        loss = DiscreteGaussian.from_reach(variance=variance, reach=sensitivity)
         return cls(loss=loss, unit=unit, trust=trust, assumptions=tuple(assumptions))
 
     @classmethod

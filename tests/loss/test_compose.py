@@ -10,7 +10,20 @@ from dp_accounting.pld import privacy_loss_distribution as peer
 from hypothesis import Phase, assume, given, settings
 from hypothesis import strategies as st
 
-from labeldp.loss import RDP, ZCDP, Beside, BoundedRange, Gaussian, Profile, Pure, Then, parallel, read_loss, sequence
+from labeldp.loss import (
+    RDP,
+    ZCDP,
+    Beside,
+    BoundedRange,
+    DiscreteGaussian,
+    Gaussian,
+    Profile,
+    Pure,
+    Then,
+    parallel,
+    read_loss,
+    sequence,
+)
 from labeldp.loss.compose import convolve_parts
 
 E = math.e
@@ -20,6 +33,8 @@ ATOMS = [
     Pure(worst=1.5),
     BoundedRange(width=0.7),
     Gaussian(mu=0.4),
+    DiscreteGaussian(variance=9.0, square=2),
+    DiscreteGaussian(variance=1e4, square=100),
     ZCDP(rho=0.05),
     ZCDP(rho=0.05, slack=1e-9),
     RDP(orders=(1.5, 2.0, 8.0, 32.0), values=(0.02, 0.03, 0.1, 0.4)),

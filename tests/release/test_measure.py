@@ -21,9 +21,10 @@ from scipy.stats import binom
 
 import labeldp
 from labeldp.errors import LabelDPError
-from labeldp.guarantee import Trust, Unit
+from labeldp.guarantee import Guarantee, Trust, Unit
 from labeldp.random import NoiseKey
 from labeldp.release import LabelCounts, LabelSums, Query, SensitiveLabels, Sensitivity, measure
+from labeldp.release.labels import Budget
 from labeldp.release.measurement import choose_noise
 
 ALARM = 1e-7
@@ -112,12 +113,32 @@ def test_the_rate_times_the_sensitivity_never_exceeds_epsilon(epsilon: float, l1
 
 @settings(max_examples=15)  # a calibration takes about 0.1 s
 @given(epsilon=st.floats(0.01, 20), delta=st.sampled_from([1e-12, 1e-6, 0.01]), l2=st.floats(0.5, 1e4))
-def test_the_stated_zcdp_covers_the_drawn_variance(epsilon: float, delta: float, l2: float) -> None:
+def test_the_stated_loss_is_that_of_the_drawn_variance(epsilon: float, delta: float, l2: float) -> None:
     noise = choose_noise(Sensitivity(l2, l2), epsilon, delta)
     assert noise.variance is not None
-    rho = noise.guarantee.to_json()["loss"]["rho"]
-    assert Fraction(float(rho)) >= Fraction(l2) ** 2 / (2 * noise.variance)
+    loss = noise.guarantee.to_json()["loss"]
+    assert Fraction(loss["variance"]) == noise.variance  # 21 bits fit in a float
+    # The square of an integer vector's length is an integer: nothing between l2^2 and its floor can occur.
+    assert loss["square"] >= max(1, math.floor(Fraction(l2) ** 2))
     assert noise.guarantee.epsilon(delta) <= epsilon
+
+
+@pytest.mark.parametrize("l2", [1.0, math.sqrt(3), 2.5, 1e5])
+@pytest.mark.parametrize(("epsilon", "delta"), [(0.05, 1e-9), (8.0, 1e-5)])
+def test_noise_of_a_stage_is_dominated_by_its_promise(epsilon: float, delta: float, l2: float) -> None:
+    """Five stages measured `within` their parts cost no more than the five promises do, at every delta."""
+    part = Budget(owner="test", labels=SensitiveLabels([0, 1])).share(epsilon, delta, stages=5, name="count").part
+    noise = choose_noise(Sensitivity(l2, l2), part.epsilon(delta), delta, within=part)
+    assert noise.guarantee.epsilon(delta) <= part.epsilon(delta)
+    five = noise.guarantee.times(5)
+    assert five.epsilon(delta) <= epsilon
+    for other in (1e-3, 1e-12):
+        assert five.epsilon(other) <= part.times(5).epsilon(other)
+
+
+def test_a_promise_of_another_kind_is_refused() -> None:
+    with pytest.raises(LabelDPError, match="`within` must be a Gaussian promise"):
+        measure(LABELS, LabelCounts(), epsilon=1.0, delta=1e-5, within=Guarantee.pure(1.0))
 
 
 def test_seeds_repeat_and_are_marked() -> None:

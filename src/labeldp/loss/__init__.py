@@ -11,12 +11,14 @@ from __future__ import annotations
 from labeldp.loss.base import BoundedRange, Loss, Pure
 from labeldp.loss.compose import Beside, Then, parallel, read_loss, sequence
 from labeldp.loss.curves import RDP, ZCDP, Gaussian, Profile
+from labeldp.loss.discrete import DiscreteGaussian
 
 __all__ = [
     "RDP",
     "ZCDP",
     "Beside",
     "BoundedRange",
+    "DiscreteGaussian",
     "Gaussian",
     "Loss",
     "Profile",

@@ -12,7 +12,8 @@ are the same value, compared by ==. Numbers are worked out when asked for, as th
 
 - the parts of finite epsilon added up, and the rest composed by itself;
 - the Renyi curves added up;
-- the losses convolved, when every part has a profile (`labeldp.loss.base.DiscreteLoss`).
+- the losses convolved, when every part has a profile (`labeldp.loss.base.DiscreteLoss`);
+- the same with discrete Gaussian noise replaced by the continuous Gaussian that dominates it.
 
 Adaptive composition is covered by each of them.
 
@@ -51,6 +52,7 @@ from labeldp.loss.base import (
     split_on_grid,
 )
 from labeldp.loss.curves import RDP, ZCDP, Gaussian, Profile, delta_from_rdp, epsilon_from_rdp, least_over_orders
+from labeldp.loss.discrete import DiscreteGaussian
 from labeldp.loss.rounding import TINY, UNIT, raise_up, root_up, settle, sum_up
 from labeldp.validate import check_integer
 
@@ -60,6 +62,8 @@ Items = tuple[tuple[Loss, int], ...]
 TAIL = 1e-18
 #: Binomial powers of more parts than this are taken on the grid instead.
 MOST_ATOMS = 1_000_000
+#: Different discrete Gaussian parts that are convolved exactly; of more of them only the dominating Gaussians compose.
+MOST_EXACT = 8
 #: No privacy at all.
 NOTHING = Pure(worst=math.inf)
 
@@ -95,8 +99,10 @@ class Then(Loss):
         single = find_single_loss(self.items)
         if single is not None:
             return single.profile(epsilons)
-        pair = convolve_parts(self.items)
-        return None if pair is None else np.array([pair.delta(float(epsilon)) for epsilon in epsilons])
+        pair, smooth = convolve_parts(self.items), replace_discrete(self.items)
+        if pair is None:
+            return None if smooth is None else smooth.profile(epsilons)
+        return np.array([pair.delta(float(epsilon)) for epsilon in epsilons])
 
     def epsilon(self, delta: float) -> float:
         single = find_single_loss(self.items)
@@ -120,8 +126,8 @@ class Then(Loss):
         ]
         if finite > 0 or not rest:
             routes.append(lambda d: math.nextafter(finite + sequence(rest).epsilon(d), math.inf))
-        pair = convolve_parts(self.items)
-        return routes if pair is None else [*routes, pair.epsilon]
+        others = [route for route in (convolve_parts(self.items), replace_discrete(self.items)) if route is not None]
+        return [*routes, *(route.epsilon for route in others)]
 
     def _delta_routes(self, finite: float, rest: Items) -> list[Callable[[float], float]]:
         routes: list[Callable[[float], float]] = [
@@ -130,8 +136,8 @@ class Then(Loss):
         if finite > 0 or not rest:
             routes.append(lambda e: sequence(rest).delta(subtract_down(e, finite)) if e > finite else 1.0)
             routes.append(lambda e: 0.0 if e >= finite and not rest else 1.0)
-        pair = convolve_parts(self.items)
-        return routes if pair is None else [*routes, pair.delta]
+        others = [route for route in (convolve_parts(self.items), replace_discrete(self.items)) if route is not None]
+        return [*routes, *(route.delta for route in others)]
 
     def to_json(self) -> dict[str, Any]:
         return {"kind": "then", "of": [{"loss": loss.to_json(), "count": count} for loss, count in self.items]}
@@ -208,6 +214,8 @@ def parallel(parts: Iterable[Loss]) -> Loss:
 
 def is_free(loss: Loss) -> bool:
     """Whether the loss is none at all."""
+    if isinstance(loss, DiscreteGaussian):
+        return loss.square == 0
     return loss in (Pure(worst=0.0), BoundedRange(width=0.0), Gaussian(mu=0.0), ZCDP(rho=0.0))
 
 
@@ -220,6 +228,8 @@ def dominates(large: Loss, small: Loss) -> bool:
         return large.width > small.width
     if isinstance(large, Gaussian) and isinstance(small, Gaussian):
         return large.mu > small.mu
+    if isinstance(large, DiscreteGaussian) and isinstance(small, DiscreteGaussian):
+        return large.variance == small.variance and large.square > small.square
     if isinstance(large, ZCDP) and isinstance(small, ZCDP):
         return large != small and large.rho >= small.rho and large.slack >= small.slack
     return False
@@ -252,6 +262,14 @@ def gather_parts(items: Items) -> Items:
     return tuple(others)
 
 
+def replace_discrete(items: Items) -> Loss | None:
+    """Return the sequence with each discrete Gaussian part as the Gaussian that dominates it; None if there is none."""
+    worse = {loss: loss.gaussian for loss, _ in items if isinstance(loss, DiscreteGaussian)}
+    if not worse or any(math.isinf(loss.mu) for loss in worse.values()):
+        return None
+    return sequence((worse[loss] if isinstance(loss, DiscreteGaussian) else loss, count) for loss, count in items)
+
+
 def hypotenuse_up(mus: list[tuple[float, int]]) -> float:
     """Return the root of the sum of count * mu^2, rounded up."""
     if len(mus) == 1 and mus[0][1] == 1:
@@ -273,6 +291,9 @@ def convolve_parts(items: Items) -> DiscreteLoss | None:
     losses is likely to (`likely_reach`), and convolved. Cached: epsilon and delta of one value ask again and again.
     """
     probe = np.array([0.0])
+    discrete = [loss for loss, _ in items if isinstance(loss, DiscreteGaussian)]
+    if len(discrete) > MOST_EXACT or not all(loss.pairs for loss in discrete):
+        return None
     if any(isinstance(loss, (ZCDP, RDP)) or loss.profile(probe) is None for loss, _ in items):
         return None
     if any(math.isinf(loss.epsilon(0.5)) and loss.delta(1e3) >= 1 for loss, _ in items):
@@ -355,6 +376,7 @@ READERS: dict[str, Callable[[dict[str, Any]], Loss]] = {
     "pure": lambda data: Pure(worst=from_number(data["epsilon"])),
     "bounded_range": lambda data: BoundedRange(width=from_number(data["epsilon"])),
     "gaussian": lambda data: Gaussian(mu=from_number(data["mu"])),
+    "discrete_gaussian": lambda data: DiscreteGaussian(variance=data["variance"], square=data["square"]),
     "zcdp": lambda data: ZCDP(rho=from_number(data["rho"]), slack=data["slack"]),
     "rdp": lambda data: RDP(
         orders=_read_numbers(data["orders"]), values=_read_numbers(data["values"]), slack=data["slack"]

@@ -430,11 +430,12 @@ class Split(NamedTuple):
 
 
 class Shares(NamedTuple):
-    """A budget divided evenly over stages: (epsilon, delta) of each one, and the promise of all together."""
+    """A budget divided evenly over stages: (epsilon, delta) and the promise of each one, and the promise of all together."""
 
     epsilon: float
     delta: float
     promise: Guarantee
+    part: Guarantee
 
 
 #: Room, relatively, for the rounding of a sum of equal shares and for the calibration of each of them.
@@ -552,22 +553,26 @@ class Budget:
         return part, 0.0 if share == 1 else what_is_left(epsilon, after=part)
 
     def share(self, epsilon: float, delta: float, *, stages: int, name: str) -> Shares:
-        """Divide (epsilon, delta) evenly over stages of a curator's measurements that compose in sequence."""
-        from labeldp.accounting import zcdp_rho
+        """Divide (epsilon, delta) evenly over stages of a curator's measurements that compose in sequence.
+
+        With delta = 0 each stage has epsilon / stages. With delta > 0 each has a Gaussian loss mu / sqrt(stages), where mu is
+        the largest that meets the budget: squares of mu add up. A stage measures `within` that part.
+        """
+        from labeldp.accounting import analytic_gaussian_sigma
 
         if math.isinf(epsilon) or delta == 0:
             each = epsilon if math.isinf(epsilon) else math.nextafter(epsilon / stages * (1 - ROOM), 0.0)
             part = Guarantee.pure(each, trust=Trust.CURATOR)
         else:
-            each = Guarantee.zcdp(zcdp_rho(epsilon=epsilon, delta=delta) / stages * (1 - ROOM)).epsilon(delta)
-            # `measure` will find the rho that implies this share; its own rounding is a few units of the last place.
-            part = Guarantee.zcdp(zcdp_rho(epsilon=each, delta=delta) * (1 + 1e-12), trust=Trust.CURATOR)
+            sigma = analytic_gaussian_sigma(epsilon=epsilon, delta=delta, sensitivity=math.sqrt(stages) * (1 + ROOM))
+            part = Guarantee.gaussian(sigma=sigma, sensitivity=1.0, trust=Trust.CURATOR)
+            each = part.epsilon(delta)
         parts = [part.named(f"{name} of stage {number + 1}") for number in range(stages)]
         promise = reduce(lambda whole, one: whole.then(one), parts)
         if not promise.epsilon(delta) <= epsilon:
             got = Described(f"{promise.epsilon(delta)!r} at delta {delta:g}")
             raise invalid(self.owner, "epsilon", f"be kept by {stages} stages", got=got)
-        return Shares(each, delta, self.state(promise))
+        return Shares(each, delta, self.state(promise), part)
 
     def check_spent(self, measured: Guarantee | None, *, epsilon: float, delta: float = 0.0) -> None:
         """Stop where a part spent more than was charged for it: the proof by evaluation."""

@@ -23,6 +23,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,11 +33,16 @@ from labeldp.accounting import discrete_gaussian_sigma
 from labeldp.arrays import Int64s
 from labeldp.errors import Described, PrivacyError, invalid
 from labeldp.guarantee import Guarantee, Trust
+from labeldp.loss import DiscreteGaussian, Gaussian, Loss
+from labeldp.loss.discrete import least_variance
 from labeldp.mechanisms import MeasuringMechanism
 from labeldp.random import BitStream, NoiseKey, as_key
 from labeldp.release.labels import Budget, SensitiveLabels, as_sensitive, codes_of
 from labeldp.samplers import discrete_gaussian, discrete_laplace, rate_below, variance_above
 from labeldp.validate import check_delta, check_epsilon, check_integer
+
+#: Variances tried before a budget is given up; each is a millionth above the last.
+MOST_TRIES = 1000
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -64,6 +70,7 @@ def measure(
     *,
     epsilon: float,
     delta: float = 0.0,
+    within: Guarantee | None = None,
     rng: Any = None,
     ledger: Any = None,
 ) -> Measurement:
@@ -71,12 +78,16 @@ def measure(
 
     With delta = 0, discrete Laplace noise of rate epsilon / (L1 sensitivity): Pr[z] ~ exp(-rate |z|) in each coordinate.
     Neighbouring answers differ by at most that sensitivity in the 1-norm, so densities differ by e^epsilon at most.
-    With delta > 0, discrete Gaussian noise whose zCDP, (L2 sensitivity)^2 / (2 sigma^2), meets (epsilon, delta).
+    With delta > 0, discrete Gaussian noise of the least variance that meets (epsilon, delta) at the L2 sensitivity, by the
+    exact sums of `labeldp.loss.DiscreteGaussian`.
+
+    `within` is a Gaussian promise that was charged before this measurement (a stage's part of `Budget.share`): the noise is
+    such that the promise dominates it, so that the promise still holds when it is composed with others.
 
     Guarantee
     ---------
-    Pure epsilon, or zCDP that implies (epsilon, delta), when one label is replaced. The one who calls this sees the raw
-    labels: the guarantee says that she is trusted.
+    Pure epsilon, or the exact loss of discrete Gaussian noise, which implies (epsilon, delta), when one label is replaced.
+    The one who calls this sees the raw labels: the guarantee says that she is trusted.
 
     Edge cases
     ----------
@@ -94,7 +105,7 @@ def measure(
     target, failure = check_measuring(epsilon, delta)
     boxed = as_sensitive(labels, None)
     key = as_key("measure", rng)
-    noise = choose_noise(query.sensitivity(n_classes=boxed.n_classes), target, failure)
+    noise = choose_noise(query.sensitivity(n_classes=boxed.n_classes), target, failure, within=within)
     budget = Budget(owner="measure", labels=boxed, ledger=ledger, seeded=key.seeded)
     guarantee = budget.state(noise.guarantee)
     exact = query.exact(codes_of(boxed), n_classes=boxed.n_classes)
@@ -140,21 +151,38 @@ def check_measuring(epsilon: Any, delta: Any) -> tuple[float, float]:
     return target, check_delta("measure", delta)
 
 
-def choose_noise(sensitivity: Sensitivity, epsilon: float, delta: float) -> Noise:
-    """Return the noise that meets the budget for this sensitivity."""
+def choose_noise(sensitivity: Sensitivity, epsilon: float, delta: float, *, within: Guarantee | None = None) -> Noise:
+    """Return the noise that meets the budget for this sensitivity, and that `within` dominates if it is given.
+
+    At delta = 0 a promise of pure epsilon composes as it is, and `within` adds nothing.
+    """
     if math.isinf(epsilon) or sensitivity.l1 == 0:  # a statistic that no label can move needs none
         spent = epsilon if sensitivity.l1 else 0.0
         return Noise(guarantee=Guarantee.pure(spent, trust=Trust.CURATOR))
     if delta == 0:
         rate = rate_below(math.nextafter(epsilon / sensitivity.l1, 0.0))
         return Noise(rate=rate, guarantee=Guarantee.pure(epsilon, trust=Trust.CURATOR))
-    sigma = discrete_gaussian_sigma(epsilon=epsilon, delta=delta, sensitivity=sensitivity.l2)
-    variance = variance_above(math.nextafter(sigma * sigma, math.inf))
-    rho = math.nextafter(sensitivity.l2**2 / (2.0 * float(variance)) * (1 + 1e-15), math.inf)
-    guarantee = Guarantee.zcdp(rho, trust=Trust.CURATOR)
-    if not guarantee.epsilon(delta) <= epsilon:  # the rounding above is one-sided; this is the proof by evaluation
-        raise invalid("measure", "epsilon", f"be met at delta {delta:g}", got=Described(f"{guarantee.epsilon(delta)}"))
-    return Noise(variance=variance, guarantee=guarantee)
+    return _choose_gaussian(sensitivity.l2, epsilon, delta, None if within is None else within.loss)
+
+
+@lru_cache(maxsize=256)
+def _choose_gaussian(reach: float, epsilon: float, delta: float, within: Loss | None) -> Noise:
+    """Return discrete Gaussian noise; it depends on no data, so that many measurements at one budget solve it once."""
+    if isinstance(within, Gaussian):
+        least = least_variance(mu=within.mu, reach=reach)
+    elif within is None:
+        least = discrete_gaussian_sigma(epsilon=epsilon, delta=delta, sensitivity=reach) ** 2
+    else:
+        raise invalid("measure", "within", "be a Gaussian promise when delta > 0", got=Described(within.kind))
+    variance = variance_above(math.nextafter(least, math.inf))
+    for _ in range(MOST_TRIES):
+        # The proof by evaluation. A rounded variance may lie where a little more noise is a little worse.
+        guarantee = Guarantee.discrete_gaussian(variance=variance, sensitivity=reach, trust=Trust.CURATOR)
+        worse = DiscreteGaussian.from_reach(variance=variance, reach=reach).gaussian
+        if (within is None or worse.mu <= within.mu) and guarantee.epsilon(delta) <= epsilon:
+            return Noise(variance=variance, guarantee=guarantee)
+        variance = variance_above(float(variance) * (1 + 1e-6))
+    raise invalid("measure", "epsilon", f"be met at delta {delta:g}", got=epsilon, fix="Allow a little more.")
 
 
 class Sensitivity(NamedTuple):

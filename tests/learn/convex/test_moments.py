@@ -154,7 +154,7 @@ def test_noise_scale_of_discrete_laplace_is_its_standard_deviation():
 
 
 def test_noise_scale_of_other_guarantees():
-    assert noise_scale(Sensitivity(9.0, 3.0), Guarantee.zcdp(0.5)) == 3.0
+    assert noise_scale(Sensitivity(9.0, 3.0), Guarantee.discrete_gaussian(variance=9.0, sensitivity=3.0)) == 3.0
     assert noise_scale(Sensitivity(9.0, 3.0), Guarantee.pure(math.inf)) == 0.0
     assert noise_scale(Sensitivity(0.0, 0.0), Guarantee.pure(0.0)) == 0.0
 

@@ -57,7 +57,7 @@ import scipy.sparse
 from labeldp.arrays import Floats, Int64s
 from labeldp.errors import Described, invalid
 from labeldp.guarantee import Guarantee
-from labeldp.loss import ZCDP
+from labeldp.loss import DiscreteGaussian
 from labeldp.release import Query, Sensitivity
 from labeldp.softmax import SoftmaxObjective, minimise, sum_soft
 from labeldp.validate import check_probability_rows
@@ -180,12 +180,12 @@ def solve_softmax(rows: Any, moments: Floats, offsets: Floats, *, l2: float, max
 def noise_scale(sensitivity: Sensitivity, guarantee: Guarantee) -> float:
     """Return the standard deviation of the noise behind a guarantee of `measure`, in its integers; for penalties only.
 
-    zCDP is l2^2 / (2 sigma^2) and pure epsilon is rate * l1; a discrete Laplace of rate a has variance
+    A discrete Gaussian names its variance. Pure epsilon is rate * l1; a discrete Laplace of rate a has variance
     2 e^a / (e^a - 1)^2 = 1 / (2 sinh(a/2)^2).
     """
     loss, worst = guarantee.loss, guarantee.epsilon()
-    if isinstance(loss, ZCDP):
-        return sensitivity.l2 / math.sqrt(2.0 * loss.rho)
+    if isinstance(loss, DiscreteGaussian):
+        return math.sqrt(loss.variance)
     if math.isinf(worst) or sensitivity.l1 == 0:
         return 0.0
     return 1.0 / (math.sqrt(2.0) * math.sinh(worst / sensitivity.l1 / 2.0))

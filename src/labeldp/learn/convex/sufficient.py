@@ -19,11 +19,12 @@ along the principal axes ("half-whitened"), and brought to norm one. P and Phi_t
 public features, so each stage has the sensitivity of the first, whatever the network is; a linear correction of beliefs
 that are nearly right needs few directions, and these are the network's best.
 
-*Budget.* Every stage asks about all labels: stages compose in sequence. With delta, the zCDP that implies (epsilon, delta) is
-divided evenly, rho / T each; pure stages get epsilon / T each (`labeldp.release.labels.Budget.share`).
+*Budget.* Every stage asks about all labels: stages compose in sequence. With delta, the Gaussian loss mu that meets (epsilon,
+delta) is divided evenly, mu / sqrt(T) each, and dominates the discrete noise of its stage (`labeldp.loss.discrete`); pure
+stages get epsilon / T each (`labeldp.release.labels.Budget.share`).
 
 References: Vu & Slavkovic 2009 and Foulds et al. 2016 (noisy sufficient statistics); Canonne, Kamath, Steinke 2020
-(discrete noise); Bun & Steinke 2016 (zCDP adds up).
+(discrete noise); Dong, Roth & Su 2022 (squares of mu add up).
 """
 
 from __future__ import annotations
@@ -205,7 +206,9 @@ class SufficientStatistics(ConvexClassifier):
 
         def release(number: int, belief: StageBelief) -> Moments:
             def measure_stage(stage_key: NoiseKey) -> Moments:
-                return self._measure(belief.inputs, epsilon=plan.epsilon, delta=plan.delta, key=stage_key, ledger=None)
+                return self._measure(
+                    belief.inputs, epsilon=plan.epsilon, delta=plan.delta, within=plan.part, key=stage_key
+                )
 
             return door.draw(number, measure_stage)
 
@@ -227,13 +230,22 @@ class SufficientStatistics(ConvexClassifier):
             self.__dict__.pop(name, None)  # of an earlier fit in one stage
         return self
 
-    def _measure(self, inputs: Inputs, *, epsilon: float, delta: float, key: NoiseKey, ledger: Any) -> Moments:
+    def _measure(
+        self,
+        inputs: Inputs,
+        *,
+        epsilon: float,
+        delta: float,
+        key: NoiseKey,
+        within: Guarantee | None = None,
+        ledger: Any = None,
+    ) -> Moments:
         """Release the class moments of the rows, cut to the grid."""
         bits = check_integer(OWNER, "grid_bits", self.grid_bits, least=1, most=30)
         radius = inputs.row_map.radius
         step = radius / 2.0**bits
         query = ClassMoments(rows=cut_to_grid(inputs.rows, bound=radius, bits=bits))
-        measured = measure(inputs.labels, query, epsilon=epsilon, delta=delta, rng=key, ledger=ledger)
+        measured = measure(inputs.labels, query, epsilon=epsilon, delta=delta, within=within, rng=key, ledger=ledger)
         reach = query.sensitivity(n_classes=inputs.labels.n_classes)
         rows = query.rows.astype(np.float64) * step
         return Moments(
