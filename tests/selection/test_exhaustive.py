@@ -12,9 +12,9 @@ from scipy.special import ndtr
 
 from labeldp.guarantee import Guarantee, Trust, Unit
 from labeldp.selection import exponential_guarantee, exponential_scale, limited_domain_guarantee, stable_plan
-from labeldp.selection.base import RELATIONS, approximate_guarantee, gaussian_offset, laplace_offset
+from labeldp.selection.base import ONE_EACH, RELATIONS, approximate_guarantee, gaussian_offset, laplace_offset
 from labeldp.selection.exponential import bottom_offset
-from labeldp.selection.maximum import noisy_max_guarantee
+from labeldp.selection.maximum import noisy_max_guarantee, reach_of_counts, reach_of_gaps
 from labeldp.selection.stable import gaussian_test_guarantee, sparse_offset
 
 #: The exact laws are sums of a few hundred floats, each with a relative error of about 1e-14.
@@ -113,7 +113,8 @@ def test_every_guarantee_names_its_relation_and_its_trust(neighbours):
     promise = stable_plan(epsilon=1.0, delta=1e-6, neighbours=neighbours).guarantee
     assert promise.unit is {"add_remove": Unit.RECORD_ADD_REMOVE, "replace": Unit.RECORD_REPLACE}[neighbours]
     assert promise.trust is Trust.CURATOR
-    assert any("floating point" in text for text in promise.assumptions)
+    # Nothing is assumed of floating point: orders are decided exactly, counts get integer noise.
+    assert promise.assumptions == (ONE_EACH,)
 
 
 @BOTH
@@ -121,7 +122,7 @@ def test_every_guarantee_names_its_relation_and_its_trust(neighbours):
 @pytest.mark.parametrize("noise", ["gumbel", "laplace", "gaussian"])
 def test_large_gap(exact, neighbours, m, noise):
     relation, scale = RELATIONS[neighbours], 1.5
-    promise = noisy_max_guarantee(noise, width=2 * relation.reach, scale=scale, choices=m - 1, relation=relation)
+    promise = noisy_max_guarantee(noise, reach_of_gaps(relation, m - 1), scale=scale, relation=relation)
     prior = 0.5 * np.arange(m - 1)  # a regularizer must not matter
 
     # Beyond 80 the noise has less than 1e-23 of its mass.
@@ -144,7 +145,7 @@ def test_large_gap(exact, neighbours, m, noise):
 @pytest.mark.parametrize("noise", ["gumbel", "laplace", "gaussian"])
 def test_noisy_max_of_counts(exact, neighbours, noise):
     relation, scale, m = RELATIONS[neighbours], 1.5, 4
-    promise = noisy_max_guarantee(noise, width=relation.reach, scale=scale, choices=m, relation=relation)
+    promise = noisy_max_guarantee(noise, reach_of_counts(relation, m), scale=scale, relation=relation)
 
     def law(h):
         if noise == "gumbel":

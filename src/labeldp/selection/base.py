@@ -1,10 +1,7 @@
-r"""What all selections share: their result, the two neighbouring relations, the search for noise, noise, and levels.
+r"""What all selections share: their result, the two neighbouring relations, the search for noise, and levels.
 
 >>> read_neighbours("demo", "replace").reach
 2
->>> from labeldp.random import BitStream, NoiseKey
->>> gumbel(BitStream(NoiseKey.from_seed(1)), 3).shape
-(3,)
 
 **How far one user can move what is selected.** One user adds at most 1 to each count, and may add to any number of
 them. Let h be the counts, sorted h_(1) >= h_(2) >= ..., and q_j = h_(j) - h_(j+1) the j-th gap. Between neighbours
@@ -26,10 +23,8 @@ curve alone. What it finds meets the budget; the guarantee may then show a littl
 >>> Guarantee.zcdp(1 / noise**2).epsilon(1e-6) <= 1.0
 True
 
-**Noise.** E = -log(1 - V) is exponential for uniform V, and -log E is Gumbel. The right tail of the Gumbel is small V,
-so V is built with a relative error of 2^-53 down to 2^-129: two words, of which the second refines the first where the
-first is small. The left tail is V near 1, and 1 - V is built the same way from the complement of the words. Laplace and
-Gaussian noise on counts is discrete and exact (`labeldp.samplers`).
+**Noise** is exact: what is released is the order of noisy scores, which `labeldp.selection.race` decides as if they were
+real numbers, or a comparison of integers with discrete noise (`labeldp.samplers`).
 
 **Levels.** A million candidates have few hundred different counts, and only those matter: with sorted counts, the gap
 h_(j) - h_(j+1) is positive only at the end j of a level. Counting (bincount) beats sorting where the largest count is
@@ -39,8 +34,8 @@ not much larger than the number of candidates.
 >>> levels.values.tolist(), levels.ends.tolist()
 ([9, 7, 2], [1, 2, 5])
 
-References: Durfee & Rogers 2019 (Gumbel noise is the exponential mechanism); Canonne, Kamath & Steinke 2020 (discrete
-Laplace and Gaussian); Kairouz, Oh & Viswanath 2015 (what dominates (epsilon, delta)-DP).
+References: Canonne, Kamath & Steinke 2020 (discrete Laplace and Gaussian); Kairouz, Oh & Viswanath 2015 (what dominates
+(epsilon, delta)-DP).
 """
 
 from __future__ import annotations
@@ -48,24 +43,20 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from labeldp.arrays import Array, Float64s, Int64s
+from labeldp.arrays import Array, Int64s
 from labeldp.errors import PrivacyError, invalid
 from labeldp.guarantee import Guarantee, Trust, Unit
 from labeldp.loss.curves import delta_from_rdp
-from labeldp.random import BitStream
-from labeldp.samplers import discrete_gaussian, discrete_laplace, rate_below, variance_above
+from labeldp.samplers import variance_above
 from labeldp.validate import check_choice, check_delta, check_positive
 
 #: What every guarantee of this package stands on.
 ONE_EACH = "one user adds at most 1 to each count"
-#: What a guarantee with Gumbel noise stands on as well; its uniforms have 128 bits, its logarithms 53.
-FLOATING_POINT = "the selection's Gumbel noise is continuous, drawn in 64-bit floating point"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -209,49 +200,6 @@ def approximate_guarantee(epsilon: float, delta: float, **terms: Any) -> Guarant
     that its two ends say all.
     """
     return Guarantee.profile([0.0, epsilon], [delta + (1 - delta) * math.tanh(epsilon / 2), delta], **terms)
-
-
-NOISES = ("gumbel", "laplace", "gaussian")
-#: Draws at a time: 2 MiB of words, whatever the number of candidates.
-PIECE = 1 << 17
-HALF = np.uint64(1) << np.uint64(63)
-
-
-def exponential(bits: BitStream, size: int) -> Float64s:
-    """Draw `size` exponentials of mean 1, all positive and finite."""
-    values = np.empty(size)
-    for low in range(0, size, PIECE):
-        count = min(PIECE, size - low)
-        words = bits.take(2 * count).reshape(count, 2)
-        upper = words[:, 0] >= HALF
-        # The distance to the nearer end of (0, 1): V below a half, 1 - V above.
-        folded = np.where(upper[:, None], ~words, words)
-        near = np.ldexp(folded[:, 0].astype(np.float64), -64) + np.ldexp(folded[:, 1] + 0.5, -128)
-        values[low : low + count] = np.where(upper, -np.log(near), -np.log1p(-near))
-    return values
-
-
-def gumbel(bits: BitStream, size: int) -> Float64s:
-    """Draw `size` standard Gumbel variables: Pr[G <= x] = exp(-e^-x)."""
-    noise: Float64s = -np.log(exponential(bits, size))
-    return noise
-
-
-def add_noise(bits: BitStream, scores: Float64s, *, noise: str, scale: float) -> Float64s:
-    """Return the scores with noise of this kind and scale (Gumbel and Laplace: the scale; Gaussian: sigma).
-
-    The discrete draws are integers, so whole scores below 2^53 stay whole: the sum is exact.
-    """
-    if noise == "gumbel":
-        return scores + scale * gumbel(bits, scores.size)
-    if noise == "laplace":
-        return scores + discrete_laplace(bits, rate=laplace_rate(scale), size=scores.size)
-    return scores + discrete_gaussian(bits, variance=variance_above(scale**2), size=scores.size)
-
-
-def laplace_rate(scale: float) -> Fraction:
-    """Return a rational rate <= 1 / scale: the quotient is first moved down by an ulp, which covers its rounding."""
-    return rate_below(math.nextafter(1 / scale, 0.0))
 
 
 def laplace_offset(rate: float, chance: float) -> int:

@@ -52,18 +52,17 @@ from labeldp.loss.rounding import quotient_up
 from labeldp.random import BitStream, as_key
 from labeldp.samplers import uniform_below
 from labeldp.selection.base import (
-    FLOATING_POINT,
     Relation,
     Selection,
     check_budget,
     check_test_delta,
     find_levels,
-    gumbel,
     least_noise,
     read_neighbours,
 )
 from labeldp.selection.histogram import Histogram
 from labeldp.selection.maximum import ORDERS, read_public_histogram
+from labeldp.selection.race import draw_order
 from labeldp.validate import check_choice, check_integer
 
 
@@ -90,7 +89,7 @@ def top_k_exponential(
     histogram = read_public_histogram(owner, counts, candidates)
     k = check_integer(owner, "k", k, least=1, most=histogram.counts.size)
     scale = exponential_scale(k=k, epsilon=epsilon, delta=delta, neighbours=neighbours, queries=queries)
-    key = as_key(owner, rng)
+    key = as_key(owner, rng).claim(owner)
     draw = draw_one_shot if method == "one_shot" else draw_by_peeling
     items = histogram.pick(draw(BitStream(key), histogram.counts, k, scale=scale))
     promise = exponential_guarantee(k=k, scale=scale, neighbours=neighbours)
@@ -128,16 +127,13 @@ def exponential_guarantee(*, k: int, scale: float, neighbours: str, queries: int
 
 def rounds_guarantee(relation: Relation, *, scale: float, rounds: int) -> Guarantee:
     """Return bounded range g / scale, `rounds` times."""
-    single = Guarantee.bounded_range(quotient_up(relation.reach, scale), **relation.terms(FLOATING_POINT))
+    single = Guarantee.bounded_range(quotient_up(relation.reach, scale), **relation.terms())
     return single.times(rounds)
 
 
 def draw_one_shot(bits: BitStream, counts: Int64s, k: int, *, scale: float) -> Int64s:
     """Return the places of the k largest noisy counts, largest first."""
-    scores = counts / scale + gumbel(bits, counts.size)
-    lead = np.argpartition(-scores, k - 1)[:k] if k < counts.size else np.arange(counts.size)
-    ordered: Int64s = lead[np.argsort(-scores[lead])]
-    return ordered
+    return draw_order(bits, counts, k=k, scale=scale)
 
 
 def draw_by_peeling(bits: BitStream, counts: Int64s, k: int, *, scale: float) -> Int64s:
@@ -147,9 +143,9 @@ def draw_by_peeling(bits: BitStream, counts: Int64s, k: int, *, scale: float) ->
     members: dict[int, Int64s] = {}
     chosen = np.empty(k, np.int64)
     for turn in range(k):
-        with np.errstate(divide="ignore"):  # an empty level has weight 0
-            scores = levels.values / scale + np.log(left) + gumbel(bits, left.size)
-        level = int(np.argmax(scores))
+        stocked = np.flatnonzero(left)
+        won = draw_order(bits, levels.values[stocked], k=1, scale=scale, sizes=left[stocked])
+        level = int(stocked[won[0]])
         if level not in members:
             members[level] = np.flatnonzero(counts == levels.values[level])
         place = int(uniform_below(bits, np.array([int(left[level])]))[0])
@@ -193,15 +189,16 @@ def limited_domain(
     scale = limited_domain_scale(
         k=k, epsilon=budget, delta=slack, neighbours=neighbours, test_delta=share, queries=number
     )
-    key = as_key(owner, rng)
+    key = as_key(owner, rng).claim(owner)
     bits = BitStream(key)
     lead = histogram.top(spread)
     lead = lead[histogram.counts[lead] > 0]
-    bottom = histogram.levels.value_at(spread + 1) + relation.reach + bottom_offset(scale, spread, share)
-    noise = gumbel(bits, lead.size + 1)
-    scores = histogram.counts[lead] / scale + noise[:-1]
-    above = np.flatnonzero(scores > bottom / scale + noise[-1])
-    chosen = above[np.argsort(-scores[above])][:k]
+    # The bottom line is the last runner: its whole part is private, its offset public, and no float sum rounds them.
+    line = histogram.levels.value_at(spread + 1) + relation.reach
+    extra = np.append(np.zeros(lead.size), bottom_offset(scale, spread, share))
+    order = draw_order(bits, np.append(histogram.counts[lead], line), k=min(k, lead.size + 1), scale=scale, extra=extra)
+    stop = np.flatnonzero(order == lead.size)
+    chosen = order[: stop[0]] if stop.size else order
     promise = limited_domain_guarantee(k=k, scale=scale, neighbours=neighbours, test_delta=share)
     items = histogram.pick(lead[chosen])
     return Selection(items=items, k=k, passed=chosen.size == k, guarantee=promise, seeded=key.seeded)
@@ -220,7 +217,7 @@ def limited_domain_guarantee(*, k: int, scale: float, neighbours: str, test_delt
     extra = k * math.log1p(test_delta) - math.log1p(-test_delta) * orders / (orders - 1)
     # One part in 10^14 covers the rounding of these operations.
     values = (rounds + extra) * (1 + 1e-14)
-    return Guarantee.rdp(ORDERS, values.tolist(), slack=test_delta, **relation.terms(FLOATING_POINT))
+    return Guarantee.rdp(ORDERS, values.tolist(), slack=test_delta, **relation.terms())
 
 
 @lru_cache(maxsize=256)

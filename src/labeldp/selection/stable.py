@@ -26,7 +26,9 @@ They compose in sequence: delta_t-approximate rho-zCDP with rho = g^2 / s^2 (ada
 guarantee keeps the parts, whose Renyi curves add up to less than that. [TK] states s = 1 / sqrt(rho), g = 1, which is
 add_remove; its rho + sqrt(2 rho log(1 / delta)) is not a valid conversion, and is not used.
 
-Utility: if the gap at the chosen k is at least g + 2 T, T = ceil(s z), the test passes with probability >= 1 - delta_t.
+Utility: if the gap at the chosen k is at least g + 2 T + 1 (`StablePlan.sure_gap`), T = ceil(s z), the test fails only if
+Z < -T, so with probability at most delta_t. At g + 2 T it also fails for Z = -T, which may be more: 1.14e-3 for 1e-3 at
+sigma = 10.
 
 **Propose-test-release** ([TK] Algorithms 4 and 5, Lemma 18, Corollary 19; Dwork & Lei 2009). Let q = h_(k) - h_(k+1), g
 its reach, Z discrete noise and T a whole number with Pr[Z > T] <= delta_t. The set is released iff
@@ -82,8 +84,6 @@ from labeldp.loss.rounding import quotient_up
 from labeldp.random import BitStream, as_key
 from labeldp.samplers import discrete_gaussian, discrete_laplace, variance_above
 from labeldp.selection.base import (
-    FLOATING_POINT,
-    NOISES,
     Relation,
     Selection,
     approximate_guarantee,
@@ -91,13 +91,20 @@ from labeldp.selection.base import (
     check_test_delta,
     gaussian_offset,
     laplace_offset,
-    laplace_rate,
     least_noise,
     read_neighbours,
 )
 from labeldp.selection.exponential import draw_one_shot
 from labeldp.selection.histogram import Histogram
-from labeldp.selection.maximum import Regularizer, choose_rank, count_ranks, noisy_max_guarantee, read_regularizer
+from labeldp.selection.maximum import (
+    Regularizer,
+    choose_rank,
+    count_ranks,
+    noisy_max_guarantee,
+    reach_of_gaps,
+    read_regularizer,
+)
+from labeldp.selection.race import NOISES, laplace_rate
 from labeldp.validate import check_choice, check_delta, check_integer, check_positive
 
 
@@ -230,13 +237,12 @@ class StablePlan:
     def guarantee(self) -> Guarantee:
         """What one call promises."""
         relation = self.relation
-        choose = noisy_max_guarantee(
-            self.noise, width=2 * relation.reach, scale=self.scale, choices=self.choices or 1, relation=relation
-        )
+        reach = reach_of_gaps(relation, self.choices or 1)
+        choose = noisy_max_guarantee(self.noise, reach, scale=self.scale, relation=relation)
         test = gaussian_test_guarantee(relation, sigma=self.sigma, test_delta=self.test_delta)
         parts = [choose.named("choice of k"), test.named("stability test")]
         if self.k is not None:
-            refine = Guarantee.zcdp(self.refine_rho, **relation.terms(FLOATING_POINT))
+            refine = Guarantee.zcdp(self.refine_rho, **relation.terms())
             parts.append(refine.named("exponential mechanism"))
         return Guarantee.in_sequence(parts)
 
@@ -263,7 +269,7 @@ class StablePlan:
         if self.choices is not None and n > self.choices:
             raise invalid(owner, "k_max", f"be at most the plan's choices ({self.choices})", got=n)
         scores = read_regularizer(owner, self._regularizer(regularizer), n)
-        key = as_key(owner, rng)
+        key = as_key(owner, rng).claim(owner)
         bits = BitStream(key)
         proposed = choose_rank(bits, histogram, n, noise=self.noise, scale=self.scale, regularizer=scores)
         gap = histogram.levels.gap_at(proposed)
@@ -427,7 +433,7 @@ def propose_test_release(
     histogram = Histogram.of(counts, candidates=candidates, owner=owner)
     most = histogram.counts.size - 1 if histogram.public else None
     k = check_integer(owner, "k", k, least=1, most=most, fix="There is no gap after the last candidate.")
-    key = as_key(owner, rng)
+    key = as_key(owner, rng).claim(owner)
     if noise == "laplace":
         if test_delta is not None:
             raise invalid(owner, "test_delta", "be left out with Laplace noise", got=test_delta, fix="It is delta.")
@@ -496,7 +502,7 @@ def top_stable(
     number = check_integer(owner, "queries", queries, least=1)
     each, share = _share_of_budget(budget, slack, number)
     rate = laplace_rate(4 * relation.reach / each)
-    key = as_key(owner, rng)
+    key = as_key(owner, rng).claim(owner)
     bits = BitStream(key)
     most = min(k, histogram.counts.size - 1) if histogram.public else k
     gaps = np.zeros(most, np.int64)

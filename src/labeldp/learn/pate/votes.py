@@ -52,9 +52,9 @@ References: Papernot et al. 2018 (GNMax, Confident-GNMax); Zhu & Wang 2022, Algo
 each) and Example 14; Canonne, Kamath & Steinke 2020 (discrete Gaussian, Theorem 4); Bun & Steinke 2016 (zCDP); Feldman &
 Zrnic 2021 (a stopping rule within a fixed Renyi budget costs that budget).
 
-Design notes. Counts are whole and get discrete Gaussian noise by an exact sampler: no note on floating point is needed,
-except for the Gumbel noise of StableTopK, whose guarantee carries its own. Ties go to the first class, which is
-post-processing. In StableTopK two public candidates are added: one with the vote of every teacher, so that "no label"
+Design notes. Counts are whole and get discrete Gaussian noise by an exact sampler, and the order that Gumbel noise makes
+in StableTopK is decided exactly (`labeldp.selection.race`): nothing is assumed of floating point. Ties go to the first
+class, which is post-processing. In StableTopK two public candidates are added: one with the vote of every teacher, so that "no label"
 is the gap below it, and one with no vote, so that "all labels" is the gap above it. Their counts are constant, so that
 gaps move no further than before: each count moves by at most 1 under replacement, a gap by at most 2.
 """
@@ -78,7 +78,8 @@ from labeldp.loss.rounding import quotient_up, raise_up
 from labeldp.random import BitStream, NoiseKey
 from labeldp.samplers import discrete_gaussian, variance_above
 from labeldp.selection import StablePlan, stable_plan
-from labeldp.selection.base import NOISES, check_budget, check_test_delta, least_noise
+from labeldp.selection.base import check_budget, check_test_delta, least_noise
+from labeldp.selection.race import NOISES
 from labeldp.validate import check_choice, check_delta, check_integer, check_positive, check_real
 
 #: What every guarantee of this package stands on.

@@ -1,0 +1,90 @@
+"""Attacks on private selection and on the votes of PATE.
+
+Where an attack is a frequency, keys are fixed: a run is repeatable, and the docstring says how likely another key would
+fail.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from labeldp.errors import PrivacyError
+from labeldp.random import NoiseKey
+from labeldp.selection import (
+    large_gap,
+    limited_domain,
+    noisy_max,
+    propose_test_release,
+    stable_plan,
+    stable_top_k,
+    top_k_exponential,
+    top_stable,
+)
+
+TRIES = 2_000
+KEY = NoiseKey.from_seed(1414)
+
+
+def guess_right(epsilon, counts, more, call):
+    """How often "the last item won" tells the second data set from the first, in `TRIES` runs of each."""
+    wins = [
+        sum(call(h, epsilon, KEY.child(which, i)) == len(counts) - 1 for i in range(TRIES))
+        for which, h in enumerate((counts, more))
+    ]
+    return 0.5 + (wins[1] - wins[0]) / (2 * TRIES)
+
+
+def noisy_max_of(h, epsilon, key):
+    return int(noisy_max(h, epsilon=epsilon, neighbours="add_remove", rng=key).items[0])
+
+
+def float_noisy_max(h, epsilon, key):
+    """The broken twin: Gumbel noise added in floating point, as it was done before."""
+    words = key.words(start=0, count=len(h))[:, 0]
+    noise = -np.log(-np.log((words + 0.5) * 2.0**-64))
+    return int(np.argmax(np.array(h) / (1 / epsilon) + noise))
+
+
+def test_counts_so_large_that_floats_round_the_noise_away():
+    """One user more or less, counts near 2^53, epsilon = 2.1, add_remove.
+
+    The guarantee is a bounded range, which allows a guess to be right with probability e^(e/2) / (1 + e^(e/2)) = 74.1%.
+    Before: 89.1% (count / scale + noise was rounded to multiples of 4, so that noise hardly counted and one vote more
+    weighed like two). Now: 69.4%, the exact value being 1/2 + (1/(1 + e^-2.1) - 1/2) / 2 = 69.5%. The share of 2 * 2,000
+    runs has a standard error of at most 0.8%: the test fails by chance with probability below 1e-6 (5.5 of them).
+    """
+    epsilon, large = 2.1, 2**53 - 2
+    allowed = 1 / (1 + math.exp(-epsilon / 2))
+    seen = guess_right(epsilon, [large, large], [large, large + 1], noisy_max_of)
+    assert seen <= allowed
+    assert seen == pytest.approx(0.25 + 0.5 / (1 + math.exp(-epsilon)), abs=0.044)
+    assert guess_right(epsilon, [large, large], [large, large + 1], float_noisy_max) > allowed + 0.1
+
+
+ONE = {"epsilon": 1.0, "delta": 1e-3, "neighbours": "replace"}
+CALLS = {
+    "noisy_max": lambda h, key: noisy_max(h, rng=key, **ONE),
+    "large_gap": lambda h, key: large_gap(h, rng=key, **ONE),
+    "stable_top_k": lambda h, key: stable_top_k(h, rng=key, **ONE),
+    "plan.select": lambda h, key: stable_plan(**ONE).select(h, rng=key),
+    "propose_test_release": lambda h, key: propose_test_release(h, k=1, rng=key, **ONE),
+    "top_stable": lambda h, key: top_stable(h, k=1, rng=key, **ONE),
+    "top_k_exponential": lambda h, key: top_k_exponential(h, k=1, rng=key, **ONE),
+    "limited_domain": lambda h, key: limited_domain(h, k=1, rng=key, **ONE),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_one_key_makes_one_selection(name):
+    """Two releases with one operating-system key: the same noise twice, so that the difference is the data's own.
+
+    Before, every call here was served twice, and a noisy maximum at epsilon = 1 of counts that differ by one vote gave
+    two orders under one noise. Now the second is refused; a call of another name draws noise of its own.
+    """
+    key = NoiseKey.from_os()
+    CALLS[name]([50, 30, 2], key)
+    with pytest.raises(PrivacyError, match="NoiseKey"):
+        CALLS[name]([50, 31, 2], key)
