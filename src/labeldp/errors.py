@@ -34,6 +34,10 @@ class ReleaseError(LabelDPError):
     """A release on disk is damaged, unfinished, tampered with or not ours."""
 
 
+class RawLabelWarning(UserWarning):
+    """Raw labels were read outside any guarantee: by `score`, and by what scikit-learn chooses with it."""
+
+
 class MissingExtraError(LabelDPError, ImportError):
     """An optional package is absent; the message names the extra that brings it."""
 

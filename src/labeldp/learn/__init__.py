@@ -13,6 +13,7 @@
 | `checkpoint` | what a run that may be killed writes down |
 | `saved` | `save_model` and `load_model` |
 | `scoring` | accuracy on protected labels: for a price, or free from released ones |
+| `search` | `PrivateSearchCV`: hyper-parameters chosen under a guarantee of the whole search |
 | `tables` | raw tables as features, in memory or in batches |
 | `convex`, `pate`, `ratings` | learners with mechanisms of their own |
 """
@@ -22,9 +23,11 @@ from labeldp.learn.convex import LPRRSGD, LPNormalSGD, OutputPerturbation, Simpl
 from labeldp.learn.pate import PATE, MultiLabelPATE
 from labeldp.learn.saved import load_model, save_model
 from labeldp.learn.scoring import Choice, NoisyAccuracy, choose_by_noisy_accuracy, noisy_accuracy, score_privately
+from labeldp.learn.search import PrivateSearchCV
 from labeldp.learn.softmax import SoftmaxRegression
 from labeldp.learn.stages import Stage
 from labeldp.learn.tables import TableEncoder, TableRows, table_classifier
+from labeldp.release.scores import public_labels
 
 __all__ = [
     "LPRRSGD",
@@ -35,6 +38,7 @@ __all__ = [
     "MultiLabelPATE",
     "NoisyAccuracy",
     "OutputPerturbation",
+    "PrivateSearchCV",
     "Recipe",
     "SimplexERM",
     "SoftmaxRegression",
@@ -45,6 +49,7 @@ __all__ = [
     "choose_by_noisy_accuracy",
     "load_model",
     "noisy_accuracy",
+    "public_labels",
     "recipe",
     "save_model",
     "score_privately",

@@ -45,7 +45,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator
 from sklearn.utils import get_tags
 from sklearn.utils.validation import _num_samples, check_is_fitted, validate_data
 
@@ -75,13 +75,14 @@ from labeldp.priors.staged import cluster_count
 from labeldp.random import as_key
 from labeldp.release import Release, SensitiveLabels
 from labeldp.release.labels import Budget, box_labels
+from labeldp.release.scores import ScoredClassifier
 from labeldp.release.stages import StageDoor
 from labeldp.validate import check_choice, check_epsilon
 
 OWNER = "LabelPrivateClassifier"
 
 
-class LabelPrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """Privatize labels once, in stages, and train any classifier with `predict_proba` on what was released.
 
     `fit(X, y)` splits the examples without looking at y. Stage 1 randomizes its labels with what the prior says; each

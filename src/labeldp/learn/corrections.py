@@ -32,7 +32,7 @@ import numpy.typing as npt
 import scipy.sparse
 from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline
-from sklearn.utils import _safe_indexing, get_tags
+from sklearn.utils import _safe_indexing, get_tags, indexable
 from sklearn.utils.validation import has_fit_parameter, validate_data
 
 from labeldp.arrays import Floats
@@ -138,6 +138,11 @@ def split_pipeline(estimator: BaseEstimator) -> tuple[Pipeline | None, BaseEstim
             fix = f"Leave out `{name}` ({type(step).__name__}): transformers see features alone."
             raise invalid("LabelPrivateClassifier", "estimator", "transform without labels", got=name, fix=fix)
     return (Pipeline(steps[:-1]) if len(steps) > 1 else None), steps[-1][1]
+
+
+def as_indexable(X: Any) -> Any:
+    """Return features whose rows `take_rows` can take: a sparse matrix by rows, anything that is no array as one."""
+    return X if isinstance(X, RowBatches) else indexable(X)[0]
 
 
 def take_rows(X: Any, rows: npt.NDArray[Any]) -> Any:

@@ -52,13 +52,14 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples
 
 from labeldp.arrays import Floats
 from labeldp.channel import CandidateChannel, Channel, FiniteChannel
 from labeldp.errors import Described, invalid
 from labeldp.guarantee import Guarantee
+from labeldp.learn.corrections import take_rows
+from labeldp.priors import model_probabilities
 from labeldp.release import Query, Release, SensitiveLabels, Sensitivity, measure
 
 #: How sure the stated width of the noise is.
@@ -67,20 +68,30 @@ CONFIDENCE = 0.95
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CorrectCount(Query):
-    """How many public predictions (codes, one per label; -1 is no class) equal the label: sensitivity 1."""
+    """How many public predictions (codes, one per label; -1 is no class) equal the label: sensitivity 1.
+
+    Several models are counted at once by a row of predictions for each. A replaced label moves the counts of those models
+    that predict the old or the new label there, by 1 each: the sensitivity is the largest number of models that two classes
+    share in one column.
+    """
 
     predicted: Any
 
     def sensitivity(self, *, n_classes: int) -> Sensitivity:
-        """One replaced label makes at most one prediction right or wrong."""
-        return Sensitivity(1.0, 1.0)
+        """One replaced label makes at most one prediction of each model right or wrong."""
+        table = np.atleast_2d(self.predicted)
+        votes = np.stack([np.count_nonzero(table == code, axis=0) for code in range(n_classes)])
+        two = np.sort(votes, axis=0)[-2:].sum(axis=0)
+        most = float(max(1, two.max(initial=0)))
+        return Sensitivity(most, math.nextafter(math.sqrt(most), math.inf) if most > 1 else 1.0)
 
     def exact(self, codes: npt.NDArray[Any], *, n_classes: int) -> npt.NDArray[np.int64]:
         """Count."""
-        if len(self.predicted) != len(codes):
-            got = Described(f"{len(self.predicted)} for {len(codes)} labels")
+        table = np.atleast_2d(self.predicted)
+        if table.shape[1] != len(codes):
+            got = Described(f"{table.shape[1]} for {len(codes)} labels")
             raise invalid("CorrectCount", "predicted", "have one prediction per label", got=got)
-        return np.asarray([np.count_nonzero(np.asarray(self.predicted) == codes)], np.int64)
+        return np.asarray(np.count_nonzero(table == codes, axis=1), np.int64)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,7 +205,7 @@ def noisy_accuracy(model: Any, X: Any, release: Release, *, rows: Any = None) ->
     rows : indices or mask, optional
         Only these: those that were held out.
     """
-    return _average(_estimate_hits(model, X, release, rows))
+    return _average(estimate_hits(model, X, release, rows=rows))
 
 
 def choose_by_noisy_accuracy(models: Mapping[str, Any], X: Any, release: Release, *, rows: Any = None) -> Choice:
@@ -205,28 +216,49 @@ def choose_by_noisy_accuracy(models: Mapping[str, Any], X: Any, release: Release
     """
     if not models:
         raise invalid("choose_by_noisy_accuracy", "models", "have a model", got=Described("none"))
-    terms = {name: _estimate_hits(model, X, release, rows) for name, model in models.items()}
+    terms = {name: estimate_hits(model, X, release, rows=rows) for name, model in models.items()}
     scores = {name: _average(found) for name, found in terms.items()}
     best = max(scores, key=lambda name: scores[name].accuracy)
     behind = {name: _average(terms[best] - found) for name, found in terms.items() if name != best}
     return Choice(name=best, model=models[best], scores=scores, behind=behind)
 
 
-def _estimate_hits(model: Any, X: Any, release: Release, rows: Any) -> Floats:
-    """Return each example's unbiased estimate of whether it was predicted right."""
+def estimate_hits(model: Any, X: Any, release: Release, *, rows: Any = None) -> Floats:
+    """Return each example's unbiased estimate of whether it was predicted right; arguments as for `noisy_accuracy`."""
+    chosen = _choose_rows(X, release, rows)
+    part = release.take(chosen)
+    _check_invertible(part.channel)
+    predicted = find_codes(model.predict(take_rows(X, chosen)), release.classes)
+    targets = part.channel.unbiased_targets(part.codes)
+    known = np.maximum(predicted, 0)[:, None]
+    hits: Floats = np.take_along_axis(targets, known, axis=1)[:, 0]
+    return np.where(predicted >= 0, hits, 0.0)  # a class that the labels cannot have is never right
+
+
+def estimate_likelihood(model: Any, X: Any, release: Release, *, rows: Any = None) -> Floats:
+    """Return each example's log sum_y p(y | x) T[y, o]: how likely the model makes what was released of it.
+
+    A proper score of the model's probabilities p, for any channel (`labeldp.learn.search` has the proof). An output that
+    the model rules out counts as one of the least probability that a double can tell from 0 beside 1, as in scikit-learn's
+    log loss.
+    """
+    chosen = _choose_rows(X, release, rows)
+    part = release.take(chosen)
+    chances = model_probabilities(model, take_rows(X, chosen), release.classes)
+    likely = (chances * part.channel.likelihood(part.codes)).sum(axis=1)
+    terms: Floats = np.log(np.maximum(likely, np.finfo(np.float64).eps))
+    return terms
+
+
+def _choose_rows(X: Any, release: Release, rows: Any) -> npt.NDArray[np.intp]:
+    """Return the rows to score, or say why these cannot be."""
     if _num_samples(X) != len(release):
         got = Described(f"{_num_samples(X)} rows for {len(release)} labels")
         raise invalid("noisy_accuracy", "X", "have one row per released label", got=got)
     chosen = np.arange(len(release)) if rows is None else np.arange(len(release))[rows]
     if len(chosen) < 2:
         raise invalid("noisy_accuracy", "rows", "be two or more", got=len(chosen))
-    part = release.take(chosen)
-    _check_invertible(part.channel)
-    predicted = find_codes(model.predict(_safe_indexing(X, chosen)), release.classes)
-    targets = part.channel.unbiased_targets(part.codes)
-    known = np.maximum(predicted, 0)[:, None]
-    hits: Floats = np.take_along_axis(targets, known, axis=1)[:, 0]
-    return np.where(predicted >= 0, hits, 0.0)  # a class that the labels cannot have is never right
+    return chosen
 
 
 def _check_invertible(channel: FiniteChannel) -> None:

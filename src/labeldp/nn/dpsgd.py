@@ -44,7 +44,7 @@ import numpy as np
 import scipy.sparse
 import torch
 from scipy.special import expit, softmax
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from labeldp.arrays import Array, Float64s, Floats, Ints
@@ -52,6 +52,7 @@ from labeldp.errors import Described, PrivacyError, invalid, missing_extra
 from labeldp.guarantee import Guarantee, Unit
 from labeldp.random import BitStream, as_key
 from labeldp.release.labels import box_labels
+from labeldp.release.scores import ScoredClassifier
 from labeldp.release.vectors import Procedure, curate, normals, uniforms
 from labeldp.validate import check_delta, check_epsilon, check_integer, check_positive
 
@@ -60,7 +61,7 @@ OWNER = "DPSGDClassifier"
 LARGEST_SCORE = 10.0
 
 
-class DPSGDClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+class DPSGDClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """Logistic or softmax regression, or a small network, by DP-SGD at record level.
 
     Parameters

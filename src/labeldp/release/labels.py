@@ -438,8 +438,19 @@ class Shares(NamedTuple):
     part: Guarantee
 
 
+class SearchShares(NamedTuple):
+    """A search's budget divided: (epsilon, delta) of each fit, epsilon of all scores together, and the whole promise."""
+
+    epsilon: float
+    delta: float
+    score: float
+    promise: Guarantee
+
+
 #: Room, relatively, for the rounding of a sum of equal shares and for the calibration of each of them.
 ROOM = 1e-9
+#: Room for a sum of equal (epsilon, delta): its privacy profile is computed on a grid, and rounded up.
+ROOMS = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -573,6 +584,30 @@ class Budget:
             got = Described(f"{promise.epsilon(delta)!r} at delta {delta:g}")
             raise invalid(self.owner, "epsilon", f"be kept by {stages} stages", got=got)
         return Shares(each, delta, self.state(promise), part)
+
+    def share_search(self, epsilon: float, delta: float, *, fits: int, refit: bool) -> SearchShares:
+        """Divide (epsilon, delta) over a curator's search: candidates fitted on some rows, scored on the others.
+
+        The `fits` candidates get equal shares and compose in sequence. Their scores read other rows, disjoint from those of
+        the fits, so that the two compose in parallel: all scores together get what all fits together get. A refit of the
+        winner on all rows is one more fit, in sequence with both.
+        """
+        total = fits + int(refit)
+        promise = Guarantee.pure(math.inf)
+        for room in (0.0, *ROOMS):
+            each = epsilon if math.isinf(epsilon) else equal_parts(epsilon * (1 - room), total)
+            part = equal_parts(delta, total) if delta else 0.0
+            fit = Guarantee.profile([each], [part]) if part and not math.isinf(each) else Guarantee.pure(each)
+            fit = fit.trusting(Trust.CURATOR)
+            score = what_is_left(epsilon, after=each) if refit else epsilon
+            scores = Guarantee.pure(score, trust=Trust.CURATOR).named("scores on the rows held out")
+            candidates = Guarantee.in_sequence([fit] * fits).named(f"fits of {fits} candidates")
+            promise = candidates.beside(scores).named("search")
+            promise = promise.then(fit.named("refit of the best")) if refit else promise
+            if promise.epsilon(delta) <= epsilon:
+                return SearchShares(each, part, score, self.state(promise))
+        got = Described(f"{promise.epsilon(delta)!r} at delta {delta:g}")
+        raise invalid(self.owner, "epsilon", f"be kept by {total} fits", got=got)
 
     def check_spent(self, measured: Guarantee | None, *, epsilon: float, delta: float = 0.0) -> None:
         """Stop where a part spent more than was charged for it: the proof by evaluation."""

@@ -24,7 +24,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator
 from sklearn.utils.extmath import row_norms
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -34,6 +34,7 @@ from labeldp.guarantee import Guarantee
 from labeldp.learn.convex.losses import Loss, find_loss
 from labeldp.release import SensitiveLabels
 from labeldp.release.labels import box_labels
+from labeldp.release.scores import ScoredClassifier
 from labeldp.validate import check_positive, check_real
 
 UNIT_NORM = "unit-norm"
@@ -91,7 +92,7 @@ class Inputs(NamedTuple):
     labels: SensitiveLabels
 
 
-class ConvexClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+class ConvexClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """A linear classifier on bounded rows.
 
     `fit` of a subclass calls `_read_inputs`, releases something about the labels, and hands what it learned to `_keep`.

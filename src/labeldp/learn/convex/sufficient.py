@@ -9,7 +9,7 @@ prediction P, Phi'(Y - P), is a public shift.
 >>> X = rng.normal(size=(3000, 4))
 >>> y = np.argmax(X[:, :3], axis=1)
 >>> model = SufficientStatistics(epsilon=1.0, clip=3.0, classes=[0, 1, 2], random_state=0).fit(X, y)
->>> model.score(X, y) > 0.9, model.guarantee_.epsilon(1e-5) <= 1.0, model.noise_
+>>> model.score(X, y, labels_are_public=True) > 0.9, model.guarantee_.epsilon(1e-5) <= 1.0, model.noise_
 (True, True, 'discrete Gaussian, variance ...')
 
 *In stages*, with a network, each stage's moments are of better features. Stage 1 releases Phi_1'(Y - 1/K) on the features as

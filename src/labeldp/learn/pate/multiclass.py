@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.dummy import DummyClassifier
 from sklearn.utils.validation import check_is_fitted
 
@@ -50,6 +50,7 @@ from labeldp.priors import model_probabilities
 from labeldp.random import BitStream, NoiseKey, as_key
 from labeldp.release import SensitiveLabels
 from labeldp.release.labels import Budget, box_labels, codes_of
+from labeldp.release.scores import ScoredClassifier
 from labeldp.validate import check_choice, check_integer, check_real
 
 AGGREGATIONS = ("confident-gnmax", "gnmax")
@@ -68,7 +69,7 @@ class Ballot:
             self.store.discard()
 
 
-class TeacherEnsemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+class TeacherEnsemble(ScoredClassifier, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """Teachers, public rows, unit and checkpoint of a PATE learner. Subclasses vote, aggregate and teach a student.
 
     `labeldp.learn.save_model` knows PATE learners by this class.

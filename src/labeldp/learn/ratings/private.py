@@ -35,7 +35,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import BaseEstimator, RegressorMixin, clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
 from labeldp.arrays import Codes, Floats, Int64s, Places
@@ -52,13 +52,14 @@ from labeldp.random import NoiseKey, as_key
 from labeldp.release import LabelSums, Query, Release, SensitiveLabels, Sensitivity, measure, privatize
 from labeldp.release.labels import Budget, box_labels
 from labeldp.release.measurement import check_groups
+from labeldp.release.scores import ScoredRegressor
 from labeldp.release.stages import StageDoor, run_stages
 from labeldp.validate import check_epsilon, check_integer, check_real
 
 OWNER = "LabelPrivateRatings"
 
 
-class LabelPrivateRatings(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+class LabelPrivateRatings(ScoredRegressor, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """Protect every rating, and learn to predict ratings of (user, item) pairs. Who rated what is public, how is not.
 
     Two ways to look at ratings share one budget. Sums: what every user gave in total to each group of items, and every item
