@@ -41,12 +41,14 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
+from sklearn.utils.validation import check_is_fitted
 
 from labeldp.accounting import note_entry, recall_entry
 from labeldp.errors import Described, LabelDPError, ReleaseError, invalid, nearest
 from labeldp.guarantee import Guarantee
 from labeldp.learn.classifier import LabelPrivateClassifier
 from labeldp.learn.pate import PATE, MultiLabelPATE
+from labeldp.learn.search import PrivateSearchCV
 from labeldp.learn.stages import Stage
 from labeldp.release.files import check_new, write_new
 
@@ -139,7 +141,8 @@ def save_model(model: Any, path: str | os.PathLike[str], *, facts: dict[str, Any
     ----------
     model
         Any learner of labeldp, any estimator of scikit-learn that skops can store, or a pipeline of those. An estimator
-        with parts of other types (a function, a module of the user's own) is refused, since it would not load.
+        with parts of other types (a function, a module of the user's own) is refused, since it would not load. Of a
+        PrivateSearchCV its best estimator is kept, with the guarantee of the whole search.
     path
         A file that does not exist yet, in a folder that does. It appears whole or not at all.
     facts
@@ -148,6 +151,9 @@ def save_model(model: Any, path: str | os.PathLike[str], *, facts: dict[str, Any
     import skops.io
 
     target = check_new(path, owner="save_model")
+    if isinstance(model, PrivateSearchCV):
+        check_is_fitted(model, "best_estimator_")
+        model = model.best_estimator_  # with the guarantee of the whole search
     whole = {**_describe_promise(model), **(facts or {})}
     header = json.dumps({"format": FORMAT, "version": VERSION, "facts": whole}, allow_nan=False)
     try:

@@ -594,12 +594,13 @@ class Budget:
         """
         total = fits + int(refit)
         promise = Guarantee.pure(math.inf)
+        part = equal_parts(delta, total) if delta else 0.0
         for room in (0.0, *ROOMS):
-            each = epsilon if math.isinf(epsilon) else equal_parts(epsilon * (1 - room), total)
-            part = equal_parts(delta, total) if delta else 0.0
+            whole = epsilon * (1 - room)
+            each = whole if math.isinf(whole) else equal_parts(whole, total)
             fit = Guarantee.profile([each], [part]) if part and not math.isinf(each) else Guarantee.pure(each)
             fit = fit.trusting(Trust.CURATOR)
-            score = what_is_left(epsilon, after=each) if refit else epsilon
+            score = what_is_left(whole, after=each) if refit else whole
             scores = Guarantee.pure(score, trust=Trust.CURATOR).named("scores on the rows held out")
             candidates = Guarantee.in_sequence([fit] * fits).named(f"fits of {fits} candidates")
             promise = candidates.beside(scores).named("search")

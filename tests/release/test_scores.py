@@ -1,0 +1,89 @@
+"""No learner with a promise can forget to say that its score reads raw labels: all public ones are walked."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+import re
+from pathlib import Path
+
+import pytest
+from sklearn.base import BaseEstimator
+
+import labeldp
+from labeldp import SensitiveLabels
+from labeldp.errors import LabelDPError, RawLabelWarning
+from labeldp.release.scores import TOLD, ScoredClassifier, ScoredRegressor, check_raw_labels
+
+#: Plain learners: they take what they are given, promise nothing, and are trained on released labels by those that do.
+PLAIN = {"MatrixFactorisation", "NetClassifier", "SoftmaxRegression"}
+
+
+def find_estimators() -> dict[str, type]:
+    """Return every estimator with a `score` that some module of labeldp defines."""
+    found = {}
+    for module in pkgutil.walk_packages(labeldp.__path__, "labeldp."):
+        if module.name.endswith("__main__"):
+            continue
+        for name, value in vars(importlib.import_module(module.name)).items():
+            ours = inspect.isclass(value) and value.__module__.startswith("labeldp.")
+            if ours and issubclass(value, BaseEstimator) and hasattr(value, "score"):
+                found[name] = value
+    return found
+
+
+ESTIMATORS = find_estimators()
+
+
+def test_the_walk_finds_the_learners():
+    known = {"LabelPrivateClassifier", "PATE", "MultiLabelPATE", "OutputPerturbation", "LPRRSGD", "LabelPrivateRatings"}
+    assert known | {"DPSGDClassifier", "PrivateSearchCV"} | PLAIN <= set(ESTIMATORS)
+
+
+@pytest.mark.parametrize("name", sorted(ESTIMATORS))
+def test_every_learner_scores_by_the_one_that_warns_or_promises_nothing(name):
+    learner = ESTIMATORS[name]
+    if name in PLAIN:
+        assert "guarantee_" not in inspect.getsource(learner)
+        assert not {"epsilon", "ledger"} & set(inspect.signature(learner).parameters)
+        return
+    assert issubclass(learner, (ScoredClassifier, ScoredRegressor))
+    assert learner.score in (ScoredClassifier.score, ScoredRegressor.score)
+
+
+def test_a_learner_that_forgets_would_be_caught():
+    from sklearn.base import ClassifierMixin
+
+    class Forgetful(ClassifierMixin, BaseEstimator):
+        """Has a guarantee, and scikit-learn's own score."""
+
+        def __init__(self, epsilon: float = 1.0) -> None:
+            self.epsilon = epsilon
+
+    assert Forgetful.score not in (ScoredClassifier.score, ScoredRegressor.score)
+    assert {"epsilon", "ledger"} & set(inspect.signature(Forgetful).parameters)
+
+
+def test_nothing_in_the_house_scores_raw_labels_by_itself():
+    called = re.compile(r"^(?!.*>>>)(?!\s*\.\.\.).*\b(?!super\(\))\w+\.score\(", re.MULTILINE)
+    for path in Path(labeldp.__file__).parent.rglob("*.py"):
+        text = re.sub(r'"""(?:.|\n)*?"""', "", path.read_text(encoding="utf-8"))
+        assert not called.findall(text.replace("super().score(", "")), path.name
+
+
+def test_labels_in_a_box_are_refused():
+    with pytest.raises(LabelDPError, match="score_privately"):
+        check_raw_labels("Learner", SensitiveLabels([0, 1]), declared=True)
+
+
+def test_the_warning_points_at_the_line_that_scores(tmp_path):
+    TOLD.discard("Learner")
+
+    class Learner(ScoredRegressor, BaseEstimator):
+        def predict(self, X):
+            return [row[0] for row in X]
+
+    with pytest.warns(RawLabelWarning, match="Learner.score reads raw labels") as told:
+        assert Learner().score([[1.0], [2.0], [4.0]], [1.0, 2.0, 4.0]) == 1.0
+    assert Path(told[0].filename).name == Path(__file__).name
