@@ -68,7 +68,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
-from labeldp.arrays import Floats
+from labeldp.arrays import Floats, Places
 from labeldp.errors import Described, PrivacyError, invalid
 from labeldp.guarantee import Guarantee, Unit
 from labeldp.learn.classifier import LabelPrivateClassifier
@@ -92,8 +92,6 @@ OURS = ("epsilon", "delta", "classes", "random_state", "ledger", "label_set", "c
 OF_RELEASE = ("stages", "prior", "mechanism")
 #: Folds are cut by a public seed: they say nothing about labels.
 FOLD_SEED = 0
-
-Rows = npt.NDArray[np.intp]
 
 
 class PrivateSearchCV(ScoredClassifier, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
@@ -258,7 +256,7 @@ class PrivateSearchCV(ScoredClassifier, BaseEstimator):  # type: ignore[misc]  #
             )
         return model
 
-    def _hold_out(self, X: Any, groups: Any) -> tuple[Rows, Rows]:
+    def _hold_out(self, X: Any, groups: Any) -> tuple[Places, Places]:
         """Return the training rows and those held out: disjoint, or the two would not compose in parallel."""
         n = _num_samples(X)
         train, held = next(iter(self._cut_rows(n).split(X, None, groups)))
@@ -374,7 +372,7 @@ class PrivateSearchCV(ScoredClassifier, BaseEstimator):  # type: ignore[misc]  #
         return tags
 
 
-def score_fold(model: Any, X: Any, release: Release, fold: tuple[Rows, Rows], *, scoring: str) -> Floats:
+def score_fold(model: Any, X: Any, release: Release, fold: tuple[Places, Places], *, scoring: str) -> Floats:
     """Return the score of each row held out, by a candidate trained on the released labels of the others."""
     train, test = fold
     fitted = model.fit_release(take_rows(X, train), release.take(train))
