@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from hypothesis import strategies as st
 from scipy.stats import binom
 
 import labeldp
+from labeldp.accounting import Ledger
 from labeldp.errors import LabelDPError
 from labeldp.guarantee import Guarantee, Trust, Unit
 from labeldp.random import NoiseKey
@@ -207,3 +209,35 @@ def test_bad_budgets_are_refused_before_anything_is_charged(
 def test_something_that_is_no_query(query: Any) -> None:
     with pytest.raises(LabelDPError, match=r"^measure: `query` must be a query, got"):
         measure(LABELS, query, epsilon=1.0)
+
+
+def test_the_spread_that_is_told_is_the_standard_deviation_of_the_law():
+    """Of a discrete Laplace by summing its law; of a discrete Gaussian of variance 25 it is 5 to 1e-12 and more."""
+    noise = choose_noise(Sensitivity(2.0, 2.0), 0.6, 0.0)
+    support = np.arange(-400, 401)
+    law = np.exp(-float(noise.rate) * np.abs(support))
+    assert noise.spread == pytest.approx(math.sqrt(law @ support**2 / law.sum()), rel=1e-9)
+    gaussian = choose_noise(Sensitivity(2.0, 2.0), 0.6, 1e-5)
+    law = np.exp(-(support**2) / (2.0 * float(gaussian.variance)))
+    assert gaussian.spread == pytest.approx(math.sqrt(law @ support**2 / law.sum()), rel=1e-9)
+    assert choose_noise(Sensitivity(2.0, 2.0), math.inf, 1e-5).spread == 0.0
+
+
+@pytest.mark.parametrize(
+    ("query", "fault"),
+    [
+        (LabelSums(scores=[0, 1], weights=[1, 2, 3]), "one row per label"),
+        (LabelSums(scores=[0, 2**61]), "within 64 bits"),
+        (LabelCounts(groups=[0, 1, 1]), "one entry per label"),
+    ],
+)
+def test_a_query_that_does_not_fit_is_refused_before_it_is_charged(query: Query, fault: str, tmp_path: Path):
+    ledger = Ledger(tmp_path / "ledger")
+    with pytest.raises(LabelDPError, match=fault):
+        measure(SensitiveLabels([0, 1], n_classes=2), query, epsilon=1.0, ledger=ledger)
+    assert not ledger.entries()
+
+
+def test_whole_numbers_beyond_64_bits_are_refused_not_wrapped():
+    with pytest.raises(LabelDPError, match="below"):
+        LabelSums(scores=[0, 1], weights=np.array([2**63 + 1, 1], np.uint64))

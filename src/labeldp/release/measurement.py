@@ -21,7 +21,7 @@ from __future__ import annotations
 import abc
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -30,9 +30,9 @@ import numpy as np
 import numpy.typing as npt
 
 from labeldp.accounting import discrete_gaussian_sigma
-from labeldp.arrays import Int64s
+from labeldp.arrays import Floats, Int64s
 from labeldp.errors import Described, PrivacyError, invalid
-from labeldp.guarantee import Guarantee, Trust
+from labeldp.guarantee import Guarantee, Trust, Unit
 from labeldp.loss import DiscreteGaussian, Gaussian, Loss
 from labeldp.loss.discrete import least_variance
 from labeldp.mechanisms import MeasuringMechanism
@@ -43,20 +43,23 @@ from labeldp.validate import check_delta, check_epsilon, check_integer
 
 #: Variances tried before a budget is given up; each is a millionth above the last.
 MOST_TRIES = 1000
+#: Sums stay below this, whatever the labels: neither they nor their noise come near the end of 64 bits.
+MOST_TOTAL = 1 << 62
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Measurement:
     """A noisy statistic of labels, and what it cost.
 
-    `value` is an integer array; `noise` says how it was made ("discrete Laplace, rate 1/2"), `seeded` that it is
-    reproducible and hence not private.
+    `value` is an integer array; `noise` says how it was made ("discrete Laplace, rate 1/2"), `spread` is the standard
+    deviation of its noise, `seeded` that it is reproducible and hence not private.
     """
 
     value: npt.NDArray[np.int64]
     guarantee: Guarantee
     seeded: bool
     noise: str
+    spread: float = 0.0
     ledger_entry: int | None = None
 
     def __repr__(self) -> str:
@@ -105,14 +108,22 @@ def measure(
     target, failure = check_measuring(epsilon, delta)
     boxed = as_sensitive(labels, None)
     key = as_key("measure", rng)
+    query.check_size(len(boxed))
     noise = choose_noise(query.sensitivity(n_classes=boxed.n_classes), target, failure, within=within)
     budget = Budget(owner="measure", labels=boxed, ledger=ledger, seeded=key.seeded)
-    guarantee = budget.state(noise.guarantee)
+    guarantee = budget.state(replace(noise.guarantee, unit=query.unit, trust=query.trust), *query.assumptions)
+    entry = budget.charge(guarantee, mechanism=f"{query.name}, {noise.text}")
     exact = query.exact(codes_of(boxed), n_classes=boxed.n_classes)
-    entry = budget.charge(guarantee, mechanism=f"{type(query).__name__}, {noise.text}")
     noisy = exact + noise.draw(key, exact.size).reshape(exact.shape)
     value = query.present(noisy, n_examples=len(boxed), n_classes=boxed.n_classes)
-    return Measurement(value=value, guarantee=guarantee, seeded=key.seeded, noise=noise.text, ledger_entry=entry)
+    return Measurement(
+        value=value,
+        guarantee=guarantee,
+        seeded=key.seeded,
+        noise=noise.text,
+        spread=noise.spread,
+        ledger_entry=entry,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,6 +142,16 @@ class Noise:
         if self.variance is not None:
             return f"discrete Gaussian, variance {float(self.variance):.6g}"
         return "no noise"
+
+    @property
+    def spread(self) -> float:
+        """The standard deviation: 1 / (sqrt 2 sinh(rate/2)) for Laplace, the root of the parameter for Gaussian noise.
+
+        A discrete Laplace of rate a has variance 2 e^a / (e^a - 1)^2. The discrete Gaussian's is at most its parameter.
+        """
+        if self.rate is not None:
+            return 1.0 / (math.sqrt(2.0) * math.sinh(float(self.rate) / 2.0))
+        return math.sqrt(float(self.variance)) if self.variance is not None else 0.0
 
     def draw(self, key: NoiseKey, size: int) -> npt.NDArray[np.int64]:
         """Return independent draws; a key that is not seeded serves one measurement only."""
@@ -193,7 +214,23 @@ class Sensitivity(NamedTuple):
 
 
 class Query(abc.ABC):
-    """A statistic of labels: integers, with a stated sensitivity to one replaced label."""
+    """A statistic of labels: integers, with a stated sensitivity to one replaced label.
+
+    `unit` is the change that the sensitivity speaks of, `trust` whom the noise as `measure` draws it needs, and
+    `assumptions` what the statement of the sensitivity stands on.
+    """
+
+    unit: Unit = Unit.LABEL
+    trust: Trust = Trust.CURATOR
+    assumptions: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """What the ledger calls it."""
+        return type(self).__name__
+
+    def check_size(self, n_examples: int) -> None:  # noqa: B027  # a query that fits any number has nothing to refuse
+        """Refuse, from public facts and before anything is charged, a query that does not fit so many labels."""
 
     @abc.abstractmethod
     def sensitivity(self, *, n_classes: int) -> Sensitivity:
@@ -201,7 +238,10 @@ class Query(abc.ABC):
 
     @abc.abstractmethod
     def exact(self, codes: npt.NDArray[Any], *, n_classes: int) -> Int64s:
-        """Compute the statistic from raw codes: only `measure` calls this."""
+        """Compute the statistic from raw codes: only `measure` calls this, after the charge.
+
+        It must not fail in a way that depends on the codes: an error is seen, and no noise covers it.
+        """
 
     def present(self, noisy: Int64s, *, n_examples: int, n_classes: int) -> Int64s:
         """Turn the noisy statistic into the answer: free post-processing."""
@@ -233,6 +273,10 @@ class LabelCounts(Query):
             raise invalid("LabelCounts", "groups", f"say which of {self.n_groups} groups each label is in", got=None)
         if self.groups is not None:
             object.__setattr__(self, "groups", check_groups("LabelCounts", self.groups, self.n_groups))
+
+    def check_size(self, n_examples: int) -> None:
+        """One group per label."""
+        self._groups(n_examples)
 
     def sensitivity(self, *, n_classes: int) -> Sensitivity:
         """1 for two classes, else (2, sqrt 2)."""
@@ -299,7 +343,8 @@ class LabelSums(Query):
         if len(self.scores) != n_classes:
             got = Described(f"{len(self.scores)} scores for {n_classes} classes")
             raise invalid("LabelSums", "scores", "have one score per class", got=got)
-        span = float(int(self.scores.max()) - int(self.scores.min()))
+        width = int(self.scores.max()) - int(self.scores.min())
+        span = float(width) if width < 1 << 53 else math.nextafter(float(width), math.inf)
         if self.weights is None:
             return Sensitivity(span, span)
         # Floats before abs: -2^63 has no positive twin among int64.
@@ -309,22 +354,71 @@ class LabelSums(Query):
         l1, l2 = span * float(rows.sum(axis=1).max()), span * float(np.sqrt((rows**2).sum(axis=1)).max())
         return Sensitivity(l1 if l1 < 2.0**53 else l1 * up, l2 * up)
 
+    def check_size(self, n_examples: int) -> None:
+        """One row of weights per label, and no sum, whatever the labels, beyond 64 bits."""
+        if self.weights is not None and len(self.weights) != n_examples:
+            got = Described(f"{len(self.weights)} for {n_examples} labels")
+            raise invalid("LabelSums", "weights", "have one row per label", got=got)
+        heaviest = 1 if self.weights is None else largest_size(self.weights)
+        if largest_size(self.scores) * heaviest * n_examples >= MOST_TOTAL:
+            got, fix = Described("products that may not"), "Use a coarser grid."
+            raise invalid("LabelSums", "weights", "keep the sum within 64 bits", got=got, fix=fix)
+
     def exact(self, codes: npt.NDArray[Any], *, n_classes: int) -> Int64s:
         """Sum in integers."""
+        self.check_size(len(codes))
         values = self.scores[codes]
         if self.weights is None:
             return np.asarray([values.sum()], np.int64)
-        if len(self.weights) != len(codes):
-            got = Described(f"{len(self.weights)} for {len(codes)} labels")
-            raise invalid("LabelSums", "weights", "have one row per label", got=got)
-        reach = float(np.abs(self.scores.astype(np.float64)).max()) * float(
-            np.abs(self.weights.astype(np.float64)).max()
-        )
-        if reach * len(codes) >= 2.0**62:
-            got, fix = Described("products that may not"), "Use a coarser grid."
-            raise invalid("LabelSums", "weights", "keep the sum within 64 bits", got=got, fix=fix)
         total: Int64s = np.atleast_1d(values @ self.weights)
         return total
+
+
+def largest_size(values: Any) -> int:
+    """Return the largest absolute value among int64, dense or sparse, as a Python integer; 0 if there are none.
+
+    abs(-2^63) is -2^63 in 64 bits: a bound that is taken of absolute values there does not see it.
+
+    >>> largest_size(np.array([3, -(2**63)]))
+    9223372036854775808
+    """
+    if 0 in values.shape:
+        return 0
+    return max(int(values.max()), -int(values.min()))
+
+
+def round_to_integers(owner: str, name: str, values: Floats, *, most: int = MOST_TOTAL, down: bool = False) -> Int64s:
+    """Return reals as int64, to the nearest or towards zero: the one place where reals become integers to be summed.
+
+    Parameters
+    ----------
+    owner, name : str
+        Who asks, and what the numbers are called, for the message.
+    values : float array
+        Public numbers, or numbers that were brought within a bound before: the refusal is seen.
+    most : int
+        The bound; an absolute value of this much or more is refused.
+    down : bool
+        Whether to cut towards zero, so that no absolute value grows.
+
+    Edge cases
+    ----------
+    What is not finite is refused: NaN would become -2^63, which no sensitivity accounts for. So is what does not fit.
+
+    >>> round_to_integers("example", "rows", np.array([1.5, -1.5, 2.5]), down=True).tolist()
+    [1, -1, 2]
+    >>> round_to_integers("example", "rows", np.array([1.0, np.nan]))
+    Traceback (most recent call last):
+    labeldp.errors.LabelDPError: example: `rows` must be finite and fit in 64 bits, got 1 of 2 entries that are not. ...
+    """
+    whole = np.trunc(values) if down else np.rint(values)
+    # Of NaN no comparison is true.
+    if whole.size and not float(np.abs(whole).max()) < most:
+        bad = int((~(np.abs(whole) < most)).sum())
+        got = Described(f"{bad} of {whole.size} entries that are not")
+        fix = "Clean the features, and check what a transform or a network makes of them."
+        raise invalid(owner, name, "be finite and fit in 64 bits", got=got, fix=fix)
+    return whole.astype(np.int64)
 
 
 def check_groups(owner: str, groups: Any, n_groups: int | None) -> npt.NDArray[np.int64]:
@@ -346,6 +440,8 @@ def _integers(name: str, values: Any, *, dimensions: tuple[int, ...]) -> Int64s:
         got = Described(f"an array of shape {array.shape} and dtype {array.dtype}")
         fix = "Round real numbers to a fixed-point grid: exact noise needs integers."
         raise invalid("LabelSums", name, "be integers", got=got, fix=fix)
+    if int(array.max()) >= 1 << 63:  # of uint64: as int64 it would be negative
+        raise invalid("LabelSums", name, "be below 2^63", got=Described("larger ones"), fix="Use a coarser grid.")
     return array.astype(np.int64, copy=False)
 
 

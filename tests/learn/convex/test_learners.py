@@ -47,7 +47,7 @@ def test_two_classes_are_learned_within_the_budget(learner: Callable[..., Any]):
     assert model.score(X, y) > 0.85
     assert model.guarantee_.epsilon(0.0 if learner is LPRRSGD else 1e-5) <= 2.0
     assert model.guarantee_.unit is Unit.LABEL
-    assert model.guarantee_.trust is (Trust.NO_ONE if learner is LPRRSGD else Trust.CURATOR)
+    assert model.guarantee_.trust is (Trust.NO_ONE if learner in (LPRRSGD, LPNormalSGD) else Trust.CURATOR)
     assert model.seeded_ is True
     assert model.classes_.tolist() == ["no", "yes"]
     shares = model.predict_proba(X)

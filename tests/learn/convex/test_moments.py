@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from labeldp.errors import LabelDPError
-from labeldp.guarantee import Guarantee, Trust
+from labeldp.guarantee import Trust
 from labeldp.learn.convex import SufficientStatistics
 from labeldp.learn.convex.base import RowMap
 from labeldp.learn.convex.losses import Softmax, one_hot
@@ -26,8 +26,6 @@ from labeldp.learn.convex.moments import (
     solve_softmax,
 )
 from labeldp.learn.convex.output import Regularised, find_minimum
-from labeldp.learn.convex.sufficient import noise_scale
-from labeldp.release import Sensitivity
 
 DRAWS = st.integers(min_value=0, max_value=2**32 - 1)
 
@@ -100,6 +98,29 @@ def test_completion_uses_the_public_total():
     np.testing.assert_allclose(projected.sum(axis=0), total)
 
 
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf, 1e300])
+@pytest.mark.parametrize("sparse", [False, True])
+def test_the_grid_refuses_what_is_not_finite_or_does_not_fit(bad: float, sparse: bool):
+    rows = np.array([[0.5, 0.0], [0.0, bad]])
+    with pytest.raises(LabelDPError, match="finite and fit in 64 bits, got 1 of"):
+        cut_to_grid(scipy.sparse.csr_matrix(rows) if sparse else rows, bound=1.0, bits=14)
+
+
+def test_sparse_entries_stored_in_parts_are_cut_as_their_sum():
+    """Parts of 0.6 steps are nothing each; their sum of 1.2 steps is 1, as it is for the dense matrix."""
+    parts = scipy.sparse.csr_matrix((np.array([0.6, 0.6]), np.array([0, 0]), np.array([0, 2])), shape=(1, 1))
+    assert cut_to_grid(parts, bound=1.0, bits=0).toarray().tolist() == [[1]]
+    assert cut_to_grid(parts.toarray(), bound=1.0, bits=0).tolist() == [[1]]
+
+
+def test_the_most_negative_integer_has_no_small_absolute_value():
+    """abs(-2^63) is -2^63: a bound taken of absolute values in 64 bits lets it pass."""
+    with pytest.raises(LabelDPError, match="fit in 64 bits"):
+        ClassMoments(rows=np.array([[-(2**63), 1]]))
+    with pytest.raises(LabelDPError, match="fit in 64 bits"):
+        ClassMoments(rows=scipy.sparse.csr_matrix(np.array([[-(2**63), 0]])))
+
+
 def test_overflow_and_wrong_types_are_refused():
     with pytest.raises(LabelDPError, match="int64 matrix"):
         ClassMoments(rows=np.ones((2, 2)))
@@ -145,20 +166,6 @@ def test_noise_of_the_released_moments_has_the_stated_spread():
     assert abs(spread / 4.0 - 1.0) > 0.18
 
 
-def test_noise_scale_of_discrete_laplace_is_its_standard_deviation():
-    rate = 0.3
-    support = np.arange(-400, 401)
-    law = math.tanh(rate / 2) * np.exp(-rate * np.abs(support))
-    assert law.sum() == pytest.approx(1.0)
-    assert noise_scale(Sensitivity(2.0, 1.0), Guarantee.pure(2 * rate)) == pytest.approx(math.sqrt(law @ support**2))
-
-
-def test_noise_scale_of_other_guarantees():
-    assert noise_scale(Sensitivity(9.0, 3.0), Guarantee.discrete_gaussian(variance=9.0, sensitivity=3.0)) == 3.0
-    assert noise_scale(Sensitivity(9.0, 3.0), Guarantee.pure(math.inf)) == 0.0
-    assert noise_scale(Sensitivity(0.0, 0.0), Guarantee.pure(0.0)) == 0.0
-
-
 def test_estimated_risk_is_unbiased_up_to_a_constant():
     """The estimate is linear in the squared moments: put their expectation in, and compare with the true risk."""
     rng = np.random.default_rng(5)
@@ -192,7 +199,7 @@ def test_without_noise_the_heads_are_ridge_and_softmax_regression():
     np.testing.assert_allclose(model.coef_, peer.coef_, atol=1e-6)  # the grid is 50 2^-30 = 5e-8 wide
     soft = SufficientStatistics(head="softmax", **settings).fit(X, y)
     problem = Regularised(rows=X, targets=one_hot(y, 3), loss=Softmax(), l2=3.0)
-    best = find_minimum(problem, tolerance=1e-8, owner="test")
+    best = find_minimum(problem, tolerance=1e-8)
     np.testing.assert_allclose(soft.coef_, best, atol=1e-3)  # the head stops at a gradient of 1e-6 n
     np.testing.assert_allclose(solve_ridge(np.eye(2), np.array([[2.0, 4.0]]), l2=1.0), [[1.0, 2.0]])
 

@@ -11,6 +11,15 @@ those that are predicted.
 >>> round(rows.radius, 6)
 1.118034
 
+*The norm in floating point.* A row's norm is taken of the row divided by a power of two near its largest entry, which is
+exact. Squares of entries near 1e-162 would be rounded to nothing or to twice their size, and the row brought to "norm one"
+would be sqrt(d) long; squares of entries above 1e154 would be infinite. Entries of a sparse row that are stored in several
+parts are added up first: the norm of the parts is not that of the row.
+
+>>> tiny = np.full((1, 4), 1.6e-162)
+>>> float(np.linalg.norm(RowMap(clip=1.0, unit=True, constant=0.0).apply(tiny)).round(6))
+1.0
+
 Design notes. A fitted learner keeps numbers, arrays and text only, and no objects of its own: it can be saved, copied and
 read by eye.
 """
@@ -18,6 +27,7 @@ read by eye.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -29,7 +39,7 @@ from sklearn.utils.extmath import row_norms
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from labeldp.arrays import Floats
-from labeldp.errors import invalid
+from labeldp.errors import Described, invalid
 from labeldp.guarantee import Guarantee
 from labeldp.learn.convex.losses import Loss, find_loss
 from labeldp.release import SensitiveLabels
@@ -59,29 +69,66 @@ class RowMap:
         return math.nextafter(math.hypot(self.clip, self.constant), math.inf)
 
     def apply(self, X: Any) -> Any:
-        """Return float64 rows, dense or csr as they came, all of norm at most `radius`."""
-        rows = X.astype(np.float64)
-        factors = self._find_factors(row_norms(rows))
+        """Return float64 rows, dense or csr as they came, all of norm at most `radius`; refuse what is not finite."""
+        rows = read_finite(X)
+        factors = self._find_factors(*split_norms(rows))
         if scipy.sparse.issparse(rows):
             return self._scale_sparse(rows, factors)
         out = np.empty((rows.shape[0], rows.shape[1] + (self.constant > 0)))
-        np.multiply(rows, factors[:, None], out=out[:, : rows.shape[1]])
+        np.multiply(rows, factors[0][:, None], out=out[:, : rows.shape[1]])
+        out[:, : rows.shape[1]] *= factors[1][:, None]
         if self.constant:
             out[:, -1] = self.constant
         return out
 
-    def _find_factors(self, norms: Floats) -> Floats:
+    def _find_factors(self, scales: Floats, norms: Floats) -> tuple[Floats, Floats]:
+        """Return two factors per row, the first a power of two: their product may be beyond the range of floats."""
         room = self.clip * (1 - CLIP_ROOM)
+        with np.errstate(over="ignore"):  # of a row near the largest float: beyond the clip, as it should be
+            longer = norms * scales > room
         scaled = np.divide(room, norms, out=np.ones_like(norms), where=norms > 0)
-        factors: Floats = scaled if self.unit else np.minimum(scaled, 1.0)
-        return factors
+        change = norms > 0 if self.unit else longer
+        return np.where(change, 1.0 / scales, 1.0), np.where(change, scaled, 1.0)
 
-    def _scale_sparse(self, rows: Any, factors: Floats) -> Any:
-        scaled = scipy.sparse.csr_matrix(scipy.sparse.diags_array(factors) @ rows)
+    def _scale_sparse(self, rows: Any, factors: Sequence[Floats]) -> Any:
+        scaled = rows
+        for factor in factors:
+            scaled = scipy.sparse.csr_matrix(scipy.sparse.diags_array(factor) @ scaled)
         if not self.constant:
             return scaled
         column = scipy.sparse.csr_matrix(np.full((rows.shape[0], 1), self.constant))
         return scipy.sparse.hstack([scaled, column], format="csr")
+
+
+def read_finite(X: Any) -> Any:
+    """Return a float64 copy of rows, dense or csr, a sparse entry stored once; refuse NaN and infinities.
+
+    Every sensitivity here is a multiple of a norm, and what is not a number has none.
+    """
+    rows = X.astype(np.float64)
+    if scipy.sparse.issparse(rows):
+        rows = scipy.sparse.csr_matrix(rows)
+        rows.sum_duplicates()
+    if not np.isfinite(rows.data if scipy.sparse.issparse(rows) else rows).all():
+        fix = "Clean the features, and check what a transform or a network makes of them."
+        raise invalid("RowMap", "X", "be finite", got=Described("entries that are NaN or infinite"), fix=fix)
+    return rows
+
+
+def split_norms(rows: Any) -> tuple[Floats, Floats]:
+    """Return a power of two near each row's largest entry, and the norm of the row divided by it: in [0.5, sqrt d).
+
+    The power is kept to [2^-1022, 2^1022], so that it and its inverse are floats. A row of zeros has norm 0.
+    """
+    sparse = scipy.sparse.issparse(rows)
+    if rows.shape[0] == 0 or rows.shape[1] == 0:
+        return np.ones(rows.shape[0]), np.zeros(rows.shape[0])
+    largest = abs(rows).max(axis=1).toarray().reshape(-1) if sparse else np.abs(rows).max(axis=1)
+    exponents = np.clip(np.frexp(largest)[1], -1022, 1022)
+    scales = np.ldexp(1.0, np.where(largest > 0, exponents, 0))
+    inverse = 1.0 / scales
+    near = scipy.sparse.csr_matrix(scipy.sparse.diags_array(inverse) @ rows) if sparse else rows * inverse[:, None]
+    return scales, row_norms(near)
 
 
 class Inputs(NamedTuple):

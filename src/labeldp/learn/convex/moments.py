@@ -56,9 +56,8 @@ import scipy.sparse
 
 from labeldp.arrays import Floats, Int64s
 from labeldp.errors import Described, invalid
-from labeldp.guarantee import Guarantee
-from labeldp.loss import DiscreteGaussian
 from labeldp.release import Query, Sensitivity
+from labeldp.release.measurement import MOST_TOTAL, largest_size, round_to_integers
 from labeldp.softmax import SoftmaxObjective, minimise, sum_soft
 from labeldp.validate import check_probability_rows
 
@@ -78,9 +77,9 @@ class ClassMoments(Query):
         if self.rows.dtype != np.int64 or self.rows.ndim != 2:
             got = Described(f"{self.rows.dtype} of shape {self.rows.shape}")
             raise invalid("ClassMoments", "rows", "be an int64 matrix", got=got)
-        top = int(abs(self.rows).max()) if self.rows.shape[0] and self.rows.shape[1] else 0
+        top = largest_size(self.rows)
         # A sum of n entries, and a sum of D squares, must stay within int64.
-        if top * self.rows.shape[0] >= 1 << 62 or top * top * self.rows.shape[1] >= 1 << 62:
+        if top * self.rows.shape[0] >= MOST_TOTAL or top * top * self.rows.shape[1] >= MOST_TOTAL:
             got = Described(f"{self.rows.shape[0]} rows with entries up to {top}")
             raise invalid("ClassMoments", "rows", "have sums that fit in 64 bits", got=got, fix="Use fewer grid_bits.")
 
@@ -93,11 +92,15 @@ class ClassMoments(Query):
         root = math.sqrt(copies * square)
         return Sensitivity(float(copies * l1), math.nextafter(root, math.inf) if square else 0.0)
 
+    def check_size(self, n_examples: int) -> None:
+        """One row per label."""
+        if n_examples != self.rows.shape[0]:
+            got = Described(f"{self.rows.shape[0]} for {n_examples} labels")
+            raise invalid("ClassMoments", "rows", "have one row per label", got=got)
+
     def exact(self, codes: npt.NDArray[Any], *, n_classes: int) -> Int64s:
         """Sum in integers."""
-        if len(codes) != self.rows.shape[0]:
-            got = Described(f"{self.rows.shape[0]} for {len(codes)} labels")
-            raise invalid("ClassMoments", "rows", "have one row per label", got=got)
+        self.check_size(len(codes))
         members = scipy.sparse.csr_matrix(
             (np.ones(len(codes), np.int64), (codes.astype(np.int64), np.arange(len(codes)))),
             shape=(n_classes, len(codes)),
@@ -111,16 +114,19 @@ def cut_to_grid(rows: Any, *, bound: float, bits: int) -> Any:
     """Return floor(|x| 2^bits / bound) with the sign of x, as int64, dense or csr.
 
     Rows that were clipped with room to spare (`CLIP_ROOM`) have integer norms of at most 2^bits, the product's rounding
-    included; in any case sensitivity is computed from the integers, not from the bound.
+    included; in any case sensitivity is computed from the integers, not from the bound. Rows that are not finite are
+    refused, whoever let them in: rows are public, and so is the refusal.
     """
     scale = 2.0**bits / bound
     if scipy.sparse.issparse(rows):
-        cut = rows.copy()
-        cut.data = np.trunc(cut.data * scale)
-        cut = scipy.sparse.csr_matrix(cut, dtype=np.int64)
+        # Entries that are stored twice are one entry of their sum: added up before they are cut, not after.
+        cut = scipy.sparse.csr_matrix(rows, copy=True)
+        cut.sum_duplicates()
+        whole = round_to_integers("cut_to_grid", "rows", cut.data * scale, down=True)
+        cut = scipy.sparse.csr_matrix((whole, cut.indices, cut.indptr), shape=cut.shape)
         cut.eliminate_zeros()
         return cut
-    return np.trunc(rows * scale).astype(np.int64)
+    return round_to_integers("cut_to_grid", "rows", rows * scale, down=True)
 
 
 def complete_sums(noisy: Floats, total: Floats) -> Floats:
@@ -175,20 +181,6 @@ def solve_softmax(rows: Any, moments: Floats, offsets: Floats, *, l2: float, max
     theta, _ = minimise(objective, np.zeros(linear.shape), max_iter=max_iter, tol=1e-6)
     weights: Floats = theta[:, :-1]
     return weights
-
-
-def noise_scale(sensitivity: Sensitivity, guarantee: Guarantee) -> float:
-    """Return the standard deviation of the noise behind a guarantee of `measure`, in its integers; for penalties only.
-
-    A discrete Gaussian names its variance. Pure epsilon is rate * l1; a discrete Laplace of rate a has variance
-    2 e^a / (e^a - 1)^2 = 1 / (2 sinh(a/2)^2).
-    """
-    loss, worst = guarantee.loss, guarantee.epsilon()
-    if isinstance(loss, DiscreteGaussian):
-        return math.sqrt(loss.variance)
-    if math.isinf(worst) or sensitivity.l1 == 0:
-        return 0.0
-    return 1.0 / (math.sqrt(2.0) * math.sinh(worst / sensitivity.l1 / 2.0))
 
 
 def log_belief(belief: Floats) -> Floats:

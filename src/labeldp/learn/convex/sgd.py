@@ -24,7 +24,8 @@ biases the gradient by at most 2 L times the prior's chance of being wrong (Coro
 span of their differences, K - 1 dimensions however many parameters there are. Since sum_k q_k g(k) is linear in the row q,
 noise on the one-hot label, projected on rows that sum to zero, is such noise: softmax regression has g(k) = (p - e_k) x', so
 q = e_y + s (z - mean z) adds s (z - mean z) x' to the gradient, which is N(0, s^2 |x|^2) on that span. The L2 sensitivity of
-the row is sqrt 2 (1 for the one number of two classes).
+the row is sqrt 2 (1 for the one number of two classes). The noise is an exact discrete Gaussian on a grid of 2^-j, of which
+one-hot rows are multiples (`labeldp.release.vectors`): some 2^11 steps to sigma, so that its variance is the stated one.
 
 *Steps.* Over a ball of diameter D with steps D / (G sqrt t), where E|gradient|^2 <= G^2, the expected excess risk after T
 steps is at most 2 D G (2 + log T) / sqrt T (Shamir & Zhang 2013, Theorem 2). A batch of b has second moment at most
@@ -50,6 +51,7 @@ import numpy.typing as npt
 
 from labeldp.arrays import Floats
 from labeldp.errors import invalid
+from labeldp.guarantee import Trust
 from labeldp.learn.convex.base import ConvexClassifier
 from labeldp.learn.convex.losses import Loss, choose_loss, one_hot
 from labeldp.mechanisms import Mechanism, RandomizedResponse, RRWithPrior
@@ -166,7 +168,18 @@ class LPRRSGD(ConvexClassifier):
 
 
 class OneHotLabels(VectorQuery):
-    """Every label as a row: one-hot (n, K), or the indicator of the second of two classes (n, 1)."""
+    """Every label as a row: one-hot (n, K), or the indicator of the second of two classes (n, 1).
+
+    A row is made of one label, and its noise is independent of all others: each owner could have drawn her own row, from
+    public numbers (K and the budget). Nobody need be trusted. Entries are 0 and 1, so that rounding costs nothing.
+    """
+
+    trust = Trust.NO_ONE
+    whole = True
+
+    def size(self, *, n_classes: int, n_examples: int) -> int:
+        """One number per label for two classes, else K."""
+        return n_examples * (1 if n_classes == 2 else n_classes)
 
     def sensitivity(self, *, n_classes: int, n_examples: int) -> float:
         """A replaced label moves two entries of one row by 1; of two classes one entry."""
@@ -191,8 +204,8 @@ label_set
 
     Guarantee
     ---------
-    (epsilon, delta) when one label is replaced, by the exact profile of Gaussian noise; trusts a curator. The noise is
-    continuous: the guarantee names floating point among its assumptions.
+    (epsilon, delta) when one label is replaced, trusting no one: the noise of a label is drawn for it alone. The noise is
+    discrete and exact.
 
     Edge cases
     ----------

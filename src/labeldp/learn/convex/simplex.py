@@ -6,16 +6,28 @@ satisfies theta = softmax(-g(theta)/l), g the gradient of the losses. Its m samp
 
 *Privacy.* Entropy is 1-strongly convex in the 1-norm, so replacing a label moves the minimiser by at most D_y R / l. The
 solver's theta is within gamma of it, certified (below), and samples are drawn from softmax(-g(theta)/l). Between
-neighbours g changes, in each coordinate, by at most D_y R (the label) + n L_g R^2 (D_y R / l + 2 gamma) (theta's move).
-Logits then differ by that over l, and the log-ratio of two softmaxes spans at most twice the largest difference:
+neighbours g changes, in each coordinate, by at most D_y R (the label) + n L_g R^2 (D_y R / l + 2 gamma) (theta's move), and
+each g is computed with an error of at most E (`slope_error`, from public numbers). The logits -g/l are rounded to multiples
+of h = 2^-30. Logits then differ by all that over l, and h; the log-ratio of two softmaxes spans at most twice the largest
+difference:
 
-    epsilon_s = (2 / l) (D_y R + n L_g R^2 (D_y R / l + 2 gamma)),
+    epsilon_s = (2 / l) (D_y R + n L_g R^2 (D_y R / l + 2 gamma) + 2 E) + 2 h,
 
 a bounded range, so that m samples are m epsilon_s^2 / 8 zCDP (Cesar & Rogers 2021) and m epsilon_s pure.
+
+*Sampling* is exact: with integers t_j = logit_j / h, a corner is proposed uniformly and kept with probability
+exp(-(max t - t_j) h), by coins that compare integers (`labeldp.samplers.bernoulli_exp`). What is kept has law
+exp(h t_j) / sum, with no rounding anywhere. A cumulative sum of floats would give a corner of small probability none at all,
+or a neighbour's: its log-ratio has no bound.
 
 *Certificate.* With r = g(theta) + l log theta, strong convexity and optimality give
 l |theta - theta*|_1^2 <= <r, theta - theta*> <= (max r - min r)/2 |theta - theta*|_1, hence
 |theta - theta*|_1 <= (max r - min r) / (2 l).
+
+*It is always met.* With k = n L_g R^2 / l, mirror descent with steps eta = 1 / (1 + k) shrinks the divergence from the
+minimiser by 1 - eta in each (Lu, Freund, Nesterov 2018); an error of e in the gradient leaves |theta - theta*|_1 <= 2 e / l,
+and log theta, which follows g/l by the same steps, within (2/l)(k 2 e + e). Then (max r - min r) / (2 l) is at most
+(2 + 4 k) e / l. A tolerance below twice that is refused before labels are read: a refusal later would tell of them.
 
 >>> import numpy as np
 >>> X = np.repeat([[-1.0, 0.2], [1.0, 0.2]], 2000, axis=0)
@@ -41,18 +53,25 @@ import numpy.typing as npt
 import scipy.sparse
 
 from labeldp.accounting import zcdp_rho
-from labeldp.arrays import Floats
+from labeldp.arrays import Floats, Int64s
 from labeldp.errors import Described, PrivacyError, invalid
 from labeldp.guarantee import Guarantee
-from labeldp.learn.convex.base import ConvexClassifier, Inputs, RowMap, make_row_map
+from labeldp.learn.convex.base import ConvexClassifier, Inputs, RowMap, make_row_map, read_finite
 from labeldp.learn.convex.losses import Loss, choose_loss, one_hot
-from labeldp.learn.convex.output import CERTIFIED
+from labeldp.learn.convex.output import BLOCK
 from labeldp.random import BitStream, as_key
 from labeldp.release import SensitiveLabels
-from labeldp.release.vectors import Procedure, curate, uniforms
+from labeldp.release.measurement import round_to_integers
+from labeldp.release.vectors import Procedure, curate
+from labeldp.samplers import bernoulli_exp, uniform_below
 from labeldp.validate import check_delta, check_epsilon, check_integer, check_positive
 
-MOST_STEPS = 20_000
+#: Half a unit in the last place of 1.
+UNIT = 2.0**-53
+#: Logits are multiples of 2^-30: fine beside any epsilon_s, and coarse enough for the sampler's fast integers.
+LOGIT_BITS = 30
+#: Proposals at a time.
+PROPOSALS = 1 << 13
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -65,60 +84,114 @@ class SimplexSamples(Procedure):
     tolerance: float
     reach: float
     n_samples: int
+    exact_noise = True
 
     def guarantee(self, *, n_classes: int, n_examples: int) -> Guarantee:
         """That of the module: n_samples draws of bounded range epsilon_s."""
         each = sample_range(
-            self.loss, entropy=self.entropy, tolerance=self.tolerance, reach=self.reach, n_examples=n_examples
+            self.loss,
+            entropy=self.entropy,
+            tolerance=self.tolerance,
+            reach=self.reach,
+            n_examples=n_examples,
+            n_corners=int(self.corners.shape[1]),
         )
-        return Guarantee.bounded_range(each, assumptions=(CERTIFIED,)).times(self.n_samples)
+        return Guarantee.bounded_range(each).times(self.n_samples)
 
     def run(self, codes: npt.NDArray[Any], *, n_classes: int, bits: BitStream) -> npt.NDArray[np.float64]:
-        """Solve, check the certificate, draw."""
+        """Solve to the certificate, round the logits, draw."""
         targets = one_hot(codes, n_classes)
         theta = find_simplex_minimum(self.corners, targets, self.loss, self.entropy, self.tolerance)
-        shares = to_shares(-sum_slopes(self.corners, targets, self.loss, theta) / self.entropy)
-        edges = np.cumsum(shares)
-        drawn = np.searchsorted(edges / edges[-1], uniforms(bits, self.n_samples), side="right")
-        return np.bincount(drawn, minlength=len(shares)).astype(np.float64)
+        logits = -sum_slopes(self.corners, targets, self.loss, theta) / self.entropy
+        whole = round_to_integers("SimplexERM", "logits", logits * 2.0**LOGIT_BITS)
+        drawn = draw_corners(bits, whole.max() - whole, self.n_samples)
+        return np.bincount(drawn, minlength=whole.size).astype(np.float64)
 
 
-def sample_range(loss: Loss, *, entropy: float, tolerance: float, reach: float, n_examples: int) -> float:
+def draw_corners(bits: BitStream, behind: Int64s, count: int) -> Int64s:
+    """Return `count` independent corners j with probability proportional to exp(-behind_j 2^-30), exactly.
+
+    `behind` are integers >= 0 of which one is 0, so that a proposal is kept with probability 1 / (number of corners) or
+    more. How many proposals it takes depends on the law; time is not covered.
+    """
+    drawn, done = np.empty(count, np.int64), 0
+    bounds = np.full(PROPOSALS, behind.size)
+    while done < count:
+        proposed = uniform_below(bits, bounds)
+        kept = proposed[bernoulli_exp(bits, numerator=behind[proposed], denominator=1 << LOGIT_BITS)][: count - done]
+        drawn[done : done + kept.size] = kept
+        done += kept.size
+    return drawn
+
+
+def slope_error(loss: Loss, *, reach: float, n_examples: int, n_corners: int) -> float:
+    """Return E, a bound on the error of a computed coordinate of g(theta)/l, times l; twice what is counted.
+
+    In units of 2^-53: a sum over blocks of b rows errs by (b + n/b) n L R; scores, of N terms, by N R and slopes by L_g
+    times that; theta, whose sum is 1 up to 4 N units, by n L_g R^2 4 N; functions by 16 a slope; the quotient by n L R.
+    """
+    steep = n_examples * loss.slope_bound(math.inf) * reach
+    curved = n_examples * loss.smoothness * reach**2
+    units = (min(n_examples, BLOCK) + n_examples / BLOCK + 32.0) * steep + 5.0 * (n_corners + 8.0) * curved
+    return 2.0 * UNIT * units
+
+
+def sample_range(
+    loss: Loss, *, entropy: float, tolerance: float, reach: float, n_examples: int, n_corners: int
+) -> float:
     """Return epsilon_s, rounded up."""
     moved = loss.label_reach * reach / entropy + 2.0 * tolerance
     change = loss.label_reach * reach + n_examples * loss.smoothness * reach**2 * moved
-    return 2.0 / entropy * change * (1 + 1e-14)
+    change += 2.0 * slope_error(loss, reach=reach, n_examples=n_examples, n_corners=n_corners)
+    return (2.0 / entropy * change + 2.0 * 2.0**-LOGIT_BITS) * (1 + 1e-14)
 
 
-def find_entropy(each: float, loss: Loss, *, tolerance: float, reach: float, n_examples: int) -> float:
-    """Return the entropy weight at which epsilon_s is `each`: the root of each l^2 - 2 b l - 2 c = 0."""
+def find_entropy(each: float, loss: Loss, *, tolerance: float, reach: float, n_examples: int, n_corners: int) -> float:
+    """Return the entropy weight at which epsilon_s is `each`: the root of (each - 2 h) l^2 - 2 b l - 2 c = 0.
+
+    Infinite where 2 h, the rounding of the logits, is more than `each`.
+    """
+    share = each - 2.0 * 2.0**-LOGIT_BITS
+    if share <= 0:
+        return math.inf
     curved = n_examples * loss.smoothness * reach**2
-    b = loss.label_reach * reach + 2.0 * tolerance * curved
+    error = slope_error(loss, reach=reach, n_examples=n_examples, n_corners=n_corners)
+    b = loss.label_reach * reach + 2.0 * tolerance * curved + 2.0 * error
     c = curved * loss.label_reach * reach
-    return (b + math.sqrt(b * b + 2.0 * each * c)) / each
+    return (b + math.sqrt(b * b + 2.0 * share * c)) / share
+
+
+def find_floor(loss: Loss, *, entropy: float, reach: float, n_examples: int, n_corners: int) -> float:
+    """Return the least tolerance that the solver reaches whatever the labels, with a factor of 2 to spare.
+
+    e of the module is E, and the rounding of log theta in a step, which is as much as (l + n L_g R^2) times it in the
+    gradient; logs are at most 2 n L R / l + log N.
+    """
+    curved = n_examples * loss.smoothness * reach**2
+    longest = 2.0 * n_examples * loss.slope_bound(math.inf) * reach / entropy + math.log(n_corners) + 8.0
+    error = slope_error(loss, reach=reach, n_examples=n_examples, n_corners=n_corners)
+    error += (entropy + curved) * longest * 8.0 * UNIT
+    return 2.0 * (2.0 + 4.0 * curved / entropy) * error / entropy + 8.0 * (n_corners + 8.0) * UNIT
 
 
 def find_simplex_minimum(corners: Any, targets: Floats, loss: Loss, entropy: float, tolerance: float) -> Floats:
-    """Return theta within `tolerance` of the minimiser in the 1-norm, by mirror descent; else PrivacyError.
+    """Return theta within `tolerance`, which is not below `find_floor`, of the minimiser in the 1-norm.
 
-    The losses are n L_g R^2-smooth in the 1-norm, so with steps eta = l / (l + n L_g R^2) the distance to the minimiser
-    shrinks by 1 - eta in each (Lu, Freund, Nesterov 2018).
+    By mirror descent, which arrives whatever the labels: see the module. theta is kept by its logarithms.
     """
+    n, width = corners.shape
     largest = float(abs(corners).max())
-    share = entropy / (entropy + corners.shape[0] * loss.smoothness * largest**2)
-    logs = np.full(corners.shape[1], -np.log(corners.shape[1]))
-    for _ in range(MOST_STEPS):
-        slopes = sum_slopes(corners, targets, loss, np.exp(logs))
+    share = entropy / (entropy + n * loss.smoothness * largest**2)
+    error = slope_error(loss, reach=largest, n_examples=n, n_corners=width)
+    logs = np.full(width, -math.log(width))
+    while True:
+        theta: Floats = np.exp(logs)
+        slopes = sum_slopes(corners, targets, loss, theta)
         residual = slopes + entropy * logs
-        # Rounding of the sums: n units of n terms of size at most L R.
-        hidden = 2.0**-53 * corners.shape[0] * float(np.abs(slopes).max() + corners.shape[0] * largest)
-        if (residual.max() - residual.min() + 2 * hidden) / (2.0 * entropy) <= tolerance:
-            return np.exp(logs)
-        logs = np.log(to_shares((1.0 - share) * logs - share / entropy * slopes))
-    raise PrivacyError(
-        f"SimplexERM: the solver did not come within {tolerance:g} of the minimiser, on which the sensitivity rests."
-        " Nothing was released. Raise `tolerance` or `entropy`."
-    )
+        hidden = error + entropy * 4.0 * UNIT * (float(np.abs(logs).max()) + 8.0)
+        if (residual.max() - residual.min() + 2 * hidden) / (2.0 * entropy) + 4.0 * (width + 8) * UNIT <= tolerance:
+            return theta
+        logs = log_shares((1.0 - share) * logs - share / entropy * slopes)
 
 
 @lru_cache(maxsize=256)
@@ -128,17 +201,19 @@ def _find_rho(epsilon: float, delta: float) -> float:
 
 
 def sum_slopes(corners: Any, targets: Floats, loss: Loss, theta: Floats) -> Floats:
-    """Return g(theta), the gradient of the sum of losses."""
-    scores = np.asarray(corners @ theta)[:, None]
-    sums: Floats = np.asarray(corners.T @ loss.slopes(scores, targets)[:, 0])
+    """Return g(theta), the gradient of the sum of losses, summed block by block."""
+    slopes = loss.slopes(np.asarray(corners @ theta)[:, None], targets)[:, 0]
+    sums: Floats = np.zeros(corners.shape[1])
+    for low in range(0, corners.shape[0], BLOCK):
+        sums += np.asarray(corners[low : low + BLOCK].T @ slopes[low : low + BLOCK])
     return sums
 
 
-def to_shares(logits: Floats) -> Floats:
-    """Return the softmax of a vector, with no share 0."""
-    shifted = np.exp(np.maximum(logits - logits.max(), -700.0))  # never 0: its logarithm is needed
-    shares: Floats = shifted / shifted.sum()
-    return shares
+def log_shares(logits: Floats) -> Floats:
+    """Return the logarithm of the softmax of a vector."""
+    shifted = logits - logits.max()
+    logs: Floats = shifted - math.log(float(np.exp(shifted).sum()))
+    return logs
 
 
 class CutRows(RowMap):
@@ -146,10 +221,10 @@ class CutRows(RowMap):
 
     def apply(self, X: Any) -> Any:
         """Return float64 rows with every entry cut, and the constant."""
-        rows = X.astype(np.float64)
+        rows = read_finite(X)
         if scipy.sparse.issparse(rows):
             rows.data = np.clip(rows.data, -self.clip, self.clip)
-            return self._scale_sparse(rows, np.ones(rows.shape[0]))
+            return self._scale_sparse(rows, ())
         cut = np.clip(rows, -self.clip, self.clip)
         return np.column_stack([cut, np.full(len(cut), self.constant)]) if self.constant else cut
 
@@ -179,7 +254,8 @@ class SimplexERM(ConvexClassifier):
 
     Guarantee
     ---------
-    (epsilon, delta), or pure epsilon, when one label is replaced; trusts a curator. No certificate, no release.
+    (epsilon, delta), or pure epsilon, when one label is replaced; trusts a curator. Samples are drawn exactly. A tolerance
+    that the solver might not reach is refused before labels are read (PrivacyError).
     """
 
     intercept_scaling = 1.0
@@ -254,20 +330,29 @@ class SimplexERM(ConvexClassifier):
         count = check_integer(owner, "n_samples", self.n_samples, least=1)
         tolerance = check_positive(owner, "tolerance", self.tolerance)
         reach = size * inputs.row_map.clip * (1 + 1e-15)
+        corners = double_corners(inputs.rows, size)
+        sizes: dict[str, Any] = {"reach": reach, "n_examples": n, "n_corners": int(corners.shape[1])}
         if self.entropy is None:
             # Pure sums or zCDP, whichever allows more; exact composition would allow half a percent more than zCDP.
             share = max(epsilon / count, math.sqrt(8.0 * _find_rho(epsilon, delta) / count)) * (1 - 1e-9)
-            entropy = find_entropy(share, loss, tolerance=tolerance, reach=reach, n_examples=n)
+            entropy = find_entropy(share, loss, tolerance=tolerance, **sizes)
         else:
             entropy = check_positive(owner, "entropy", self.entropy)
-        each = sample_range(loss, entropy=entropy, tolerance=tolerance, reach=reach, n_examples=n)
+        each = sample_range(loss, entropy=entropy, tolerance=tolerance, **sizes)
         # A range that far above the budget is hopeless, and beyond what its Renyi curve can be computed for.
-        hopeless = each > 2.0 * epsilon + 10.0
+        hopeless = not math.isfinite(entropy) or each > 2.0 * epsilon + 10.0
         if hopeless or not Guarantee.bounded_range(each).times(count).epsilon(delta) <= epsilon:
             fix = "Raise `entropy`, draw fewer samples, or leave entropy=None."
             raise invalid(owner, "entropy", "meet the budget", got=entropy, fix=fix, kind=PrivacyError)
+        least = find_floor(loss, entropy=entropy, **sizes)
+        if not tolerance >= least:
+            raise PrivacyError(
+                f"SimplexERM: a distance of {tolerance:g} from the minimiser, on which the sensitivity rests, may be out of"
+                f" reach for floating point, and a refusal later would tell of labels. Nothing was released. Raise"
+                f" `tolerance` to {least:.2g} or more, or `entropy`."
+            )
         return SimplexSamples(
-            corners=double_corners(inputs.rows, size),
+            corners=corners,
             loss=loss,
             entropy=entropy,
             tolerance=tolerance,

@@ -52,7 +52,6 @@ from labeldp.learn.convex.moments import (
     complete_sums,
     cut_to_grid,
     log_belief,
-    noise_scale,
     solve_ridge,
     solve_softmax,
 )
@@ -253,7 +252,7 @@ class SufficientStatistics(ConvexClassifier):
             sums=complete_sums(measured.value * step, np.asarray(rows.sum(axis=0)).reshape(-1)),
             guarantee=measured.guarantee,
             noise=measured.noise,
-            scale=step * noise_scale(reach, measured.guarantee),
+            scale=step * measured.spread,
             sensitivity=Sensitivity(reach.l1 * step, reach.l2 * step),
         )
 

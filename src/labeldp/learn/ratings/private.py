@@ -51,7 +51,7 @@ from labeldp.priors.cluster import cluster
 from labeldp.random import NoiseKey, as_key
 from labeldp.release import LabelSums, Query, Release, SensitiveLabels, Sensitivity, measure, privatize
 from labeldp.release.labels import Budget, box_labels
-from labeldp.release.measurement import check_groups
+from labeldp.release.measurement import check_groups, round_to_integers
 from labeldp.release.scores import ScoredRegressor
 from labeldp.release.stages import StageDoor, run_stages
 from labeldp.validate import check_epsilon, check_integer, check_real
@@ -471,12 +471,12 @@ def integer_scores(values: Any) -> tuple[Int64s, float, float]:
     """Return integers s, a step and a base with values = base + step s: exact noise needs integers."""
     numbers = np.asarray(values, dtype=np.float64)
     base, step = float(numbers[len(numbers) // 2]), float(np.diff(numbers).min())
-    scores = np.rint((numbers - base) / step)
+    scores = round_to_integers("LabelPrivateRatings", "values", (numbers - base) / step)
     # 1e-9: decimals such as 0.1 are not exact in binary.
     if np.any(np.abs(base + step * scores - numbers) > 1e-9 * max(1.0, np.abs(numbers).max())):
         fix = "Use sums=0, which needs no grid."
         raise invalid("LabelPrivateRatings", "values", "lie on a grid for sums", got=tuple(numbers.tolist()), fix=fix)
-    return scores.astype(np.int64), step, base
+    return scores, step, base
 
 
 def laplace_variance(rate: float) -> float:
@@ -563,11 +563,16 @@ class GroupSums(Query):
         """The range of the scores, in both norms: only one sum moves."""
         return LabelSums(scores=self.scores).sensitivity(n_classes=n_classes)
 
+    def check_size(self, n_examples: int) -> None:
+        """One group per label, and no sum beyond 64 bits."""
+        if n_examples != len(self.groups):
+            got = Described(f"{len(self.groups)} for {n_examples} labels")
+            raise invalid("GroupSums", "groups", "have one entry per label", got=got)
+        LabelSums(scores=self.scores).check_size(n_examples)
+
     def exact(self, codes: npt.NDArray[Any], *, n_classes: int) -> Int64s:
         """Sum in integers, class by class: counts have no rounding."""
-        if len(codes) != len(self.groups):
-            got = Described(f"{len(self.groups)} for {len(codes)} labels")
-            raise invalid("GroupSums", "groups", "have one entry per label", got=got)
+        self.check_size(len(codes))
         total = np.zeros(self.n_groups, np.int64)
         for code in range(n_classes):
             total += self.scores[code] * np.bincount(self.groups[codes == code], minlength=self.n_groups)
