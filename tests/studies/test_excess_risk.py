@@ -123,7 +123,9 @@ def test_the_moment_of_responses_is_the_largest_sum_of_weights(epsilon: float, s
     channel = RandomizedResponse(epsilon=epsilon, n_classes=size).channel()
     weights = channel.unbiased_targets(np.arange(size))
     # The channel's probabilities are multiples of 2^-64, which moves its weights by less than 1e-12 of themselves.
-    assert subject.response_moment(epsilon, size) == pytest.approx(np.abs(weights).sum(axis=1).max(), rel=1e-9)
+    spread, longest = subject.response_weights(epsilon, size)
+    assert longest == pytest.approx(np.abs(weights).sum(axis=1).max(), rel=1e-9)
+    assert spread == pytest.approx((weights.max(axis=1) - weights.min(axis=1)).max(), rel=1e-9)
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 2.0])
@@ -181,8 +183,8 @@ def test_bounds_shrink_with_n_and_epsilon_and_grow_with_classes_and_misses():
 
 
 def test_infinite_epsilon_leaves_the_bound_of_plain_sgd():
-    assert subject.response_moment(math.inf, 10) == 1.0
-    assert subject.response_moment(800.0, 10) == pytest.approx(1.0)  # e^800 would overflow
+    assert subject.response_weights(math.inf, 10) == (1.0, 1.0)
+    assert subject.response_weights(800.0, 10) == pytest.approx((1.0, 1.0))  # e^800 would overflow
 
 
 def test_theorem_9_bounds_a_measured_walk():

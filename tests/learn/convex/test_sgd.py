@@ -8,7 +8,14 @@ import numpy as np
 import pytest
 
 from labeldp.learn.convex.losses import Huber, Logistic, Loss, Softmax, Squared, one_hot
-from labeldp.learn.convex.sgd import OneHotLabels, batch_gradient, bound_second_moment, project, project_rows
+from labeldp.learn.convex.sgd import (
+    OneHotLabels,
+    batch_gradient,
+    bound_response_moment,
+    bound_second_moment,
+    project,
+    project_rows,
+)
 from labeldp.mechanisms import RandomizedResponse, RRWithPrior
 from labeldp.random import NoiseKey
 from labeldp.release.vectors import measure_vector
@@ -130,6 +137,57 @@ def test_one_hot_sensitivity_is_reached_by_a_replaced_label():
         claimed = query.sensitivity(n_classes=n_classes, n_examples=2)
         assert np.linalg.norm(one - two) <= claimed
         assert claimed == pytest.approx(expected, rel=1e-15)
+
+
+def enumerate_second_moment(channel, gradients: np.ndarray, label: int) -> float:
+    """E|sum_k q_k g(k)|^2 over every output of the channel."""
+    law = channel.matrix(0)[label]
+    targets = np.stack([channel.unbiased_targets(np.array([output]))[0] for output in range(len(law))])
+    return float(law @ ((targets @ gradients) ** 2).sum(axis=1))
+
+
+@pytest.mark.parametrize("n_classes", [2, 3, 10, 100])
+@pytest.mark.parametrize("epsilon", [0.2, 1.0, 4.0])
+def test_second_moment_of_responses_against_enumeration(n_classes: int, epsilon: float):
+    """No set of gradients of length L exceeds the bound; opposite ones come near it, and the paper's is far above."""
+    channel = RandomizedResponse(epsilon=epsilon, n_classes=n_classes).channel()
+    targets = channel.unbiased_targets(np.arange(n_classes))
+    e = math.exp(epsilon)
+    a, w = (e + n_classes - 1) / (e - 1), (e + 2 * n_classes - 3) / (e - 1)
+    bound = bound_response_moment(targets, batch_size=1)
+    assert bound == pytest.approx(min(w**2, a**2 + 1), rel=1e-6)  # thresholds of 64 bits round keep
+    rng = np.random.default_rng(0)
+    unit = rng.normal(size=(30, n_classes, 3))
+    unit /= np.linalg.norm(unit, axis=2, keepdims=True)
+    signs = np.stack([np.where(np.arange(n_classes) < half, 1.0, -1.0)[:, None] for half in range(1, n_classes, 9)])
+    for gradients in [*unit, *signs]:
+        for label in (0, n_classes - 1):
+            assert enumerate_second_moment(channel, gradients, label) <= bound * (1 + 1e-9)
+    halves = np.where(np.arange(n_classes) % 2 == 0, 1.0, -1.0)[:, None]
+    assert enumerate_second_moment(channel, halves, 0) >= 0.5 * bound
+    if epsilon <= 1:
+        assert 6 * n_classes / epsilon > 4 * math.sqrt(bound)  # the paper's G / L
+
+
+def test_steps_are_longer_by_the_variance_bound():
+    """Steps of 1 example are D / (G sqrt t): G falls from the longest gradient to the root of the second moment."""
+    ratios = []
+    for n_classes in (10, 100):
+        targets = RandomizedResponse(epsilon=1.0, n_classes=n_classes).channel().unbiased_targets(np.arange(n_classes))
+        longest = np.abs(targets).sum(axis=1).max()
+        ratios.append(longest / math.sqrt(bound_response_moment(targets, batch_size=1)))
+    assert [round(float(ratio), 2) for ratio in ratios] == [1.66, 1.96]
+
+
+def test_second_moment_within_candidate_sets():
+    """One candidate has no noise; of three rows with 1, 2 and 4 candidates the last one counts."""
+    prior = np.array([[1.0, 0.0, 0.0, 0.0], [0.5, 0.5, 0.0, 0.0], [0.25, 0.25, 0.25, 0.25]])
+    channel = RRWithPrior(1.0).channel(prior=prior)
+    assert bound_response_moment(channel.unbiased_targets(np.array([0, 1, 3])), batch_size=1) == pytest.approx(
+        ((math.e + 3) / (math.e - 1)) ** 2 + 1, rel=1e-6
+    )
+    alone = RRWithPrior(1.0).channel(prior=prior[:1])
+    assert bound_response_moment(alone.unbiased_targets(np.array([0])), batch_size=1) == pytest.approx(1.0)
 
 
 def test_second_moment_and_projection():
