@@ -141,7 +141,7 @@ def contents() -> Callable[[Path], dict[str, str]]:
         paths = (path for path in directory.rglob("*") if path.is_file() and path.name != "release.json")
         found = {str(path.relative_to(directory)): hashlib.sha256(path.read_bytes()).hexdigest() for path in paths}
         manifest = json.loads((directory / "release.json").read_text())
-        for name in ("created", "ledger_entry", "sha256"):
+        for name in ("created", "ledger_entry", "ledger_hash", "sha256"):
             manifest.pop(name)
         return {**found, "release.json": json.dumps(manifest)}
 

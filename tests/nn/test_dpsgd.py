@@ -263,7 +263,7 @@ def test_nothing_is_trained_that_the_ledger_refuses(tmp_path: Any, monkeypatch: 
         ({"max_grad_norm": math.inf}, "`max_grad_norm` must be"),
         ({"learning_rate": -1.0}, "`learning_rate` must be"),
         ({"classes": ["no"]}, "must be among the classes"),
-        ({"random_state": "seed"}, "`rng` must be"),
+        ({"random_state": "seed"}, "`random_state` must be"),
     ],
 )
 def test_bad_settings_are_refused_before_the_ledger_is_charged(change: dict[str, Any], match: str, tmp_path: Any):

@@ -218,7 +218,10 @@ def test_no_key_is_written(tmp_path: Path) -> None:
     spy = NoiseKey(secret, seeded=False)
     for name, made in (
         ("rows", privatize([0, 1] * 50, RR(1.0), rng=spy)),
-        ("candidates", privatize([0, 1] * 50, labeldp.RRWithPrior(1.0), prior=np.full((100, 2), 0.5), rng=spy)),
+        (
+            "candidates",
+            privatize([0, 1] * 50, labeldp.RRWithPrior(1.0), prior=np.full((100, 2), 0.5), rng=spy, start=100),
+        ),
     ):
         assert made.seeded is False
         made.save(tmp_path / name)

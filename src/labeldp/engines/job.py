@@ -409,7 +409,7 @@ class CarriedKey:
 
     def key(self) -> NoiseKey:
         """Return the key, where it has arrived."""
-        return NoiseKey(self._secret, seeded=self._seeded)
+        return NoiseKey.carried(self._secret, seeded=self._seeded)
 
     def __repr__(self) -> str:
         return "<CarriedKey: secret>"
@@ -444,7 +444,7 @@ def unseal(box: dict[str, Any], passphrase: str, *, about: bytes) -> NoiseKey:
         fix = "Try again, or throw the job away (--discard)."
         got = Described("one that does not open its key")
         raise invalid(OWNER, "passphrase", "be that of the job", got=got, fix=fix, kind=PrivacyError) from error
-    return NoiseKey(plain[1:], seeded=bool(plain[0]))
+    return NoiseKey.carried(plain[1:], seeded=bool(plain[0]))
 
 
 def _stretch(passphrase: str, salt: bytes) -> bytes:

@@ -170,7 +170,7 @@ def privatize_table(
     if epsilon is not None:
         epsilon = check_epsilon(OWNER, epsilon)
     size = check_integer(OWNER, "batch_rows", batch_rows, least=1)
-    key, target = as_key(OWNER, rng), check_target(place_of(to), owner=OWNER)
+    key, target = as_key(OWNER, rng, pieces=True), check_target(place_of(to), owner=OWNER)
     staging, key = _find_place(target, key, rng=rng, resume=resume, passphrase=passphrase)
     table = source if isinstance(source, TableSource) else open_table(source)
     spelt = {
@@ -672,7 +672,7 @@ def _find_place(
     if passphrase is not None:
         check_passphrase(passphrase)
     if resume is None:
-        return Staging.beside(target, job=secrets.token_hex(8)), key
+        return Staging.beside(target, job=secrets.token_hex(8)), key.claim_all()
     staging = staging_at(place_of(resume))
     if not staging.place.name.startswith(f".{target.name}.partial-") or staging.place.parent != target.parent:
         fix = "Give the same --to as in the first run."

@@ -204,7 +204,7 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
         checkpoint has already is taken from there.
         """
         labels = box_labels(OWNER, y, n_rows=_num_samples(X), classes=self.classes, label_set=self.label_set)
-        key = as_key(OWNER, self.random_state)
+        key = as_key(OWNER, self.random_state, name="random_state")
         epsilon = check_epsilon(OWNER, self.epsilon)
         sizes = {"n_examples": len(labels), "n_classes": labels.n_classes}
         last = split_pipeline(SoftmaxRegression() if self.estimator is None else self.estimator)[1]

@@ -214,7 +214,7 @@ class PrivateSearchCV(ScoredClassifier, BaseEstimator):  # type: ignore[misc]  #
         self, X: Any, labels: SensitiveLabels, candidates: list[dict[str, Any]], groups: Any
     ) -> PrivateSearchCV:
         """Fit every candidate, count right predictions of all with noise, and refit the winner: one charge."""
-        key = as_key(OWNER, self.random_state)
+        key = as_key(OWNER, self.random_state, name="random_state")
         epsilon, delta = check_epsilon(OWNER, self.epsilon), check_delta(OWNER, self.delta)
         train, held = self._hold_out(X, groups)
         budget = Budget(owner=OWNER, labels=labels, ledger=self.ledger, seeded=key.seeded)

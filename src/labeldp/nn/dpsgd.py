@@ -143,7 +143,7 @@ class DPSGDClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[misc]  #
         import_opacus()
         rows = validate_data(self, X, accept_sparse="csr", dtype=[np.float32, np.float64], reset=True)
         labels = box_labels(OWNER, y, n_rows=rows.shape[0], classes=self.classes, label_set=self.label_set)
-        key = as_key(OWNER, self.random_state)
+        key = as_key(OWNER, self.random_state, name="random_state")
         procedure = self._plan_training(rows, labels.n_classes)
         self._check_budget(procedure.guarantee(n_classes=labels.n_classes, n_examples=len(labels)))
         measured = curate(labels, procedure, rng=key, ledger=self.ledger)

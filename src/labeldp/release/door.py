@@ -74,7 +74,7 @@ def privatize(
     if not isinstance(mechanism, Mechanism):
         raise invalid("privatize", "mechanism", "be a mechanism", got=mechanism, fix="For example RRWithPrior(1.0).")
     first = check_integer("privatize", "start", start, least=0, most=(1 << 63) - 1)  # a block number has 64 bits
-    key = as_key("privatize", rng)
+    key = as_key("privatize", rng, pieces=True)
     boxed = as_sensitive(labels, _known_n_classes(labels, mechanism, prior))
     budget = Budget(owner="privatize", labels=boxed, ledger=ledger, seeded=key.seeded, start=first)
     if isinstance(mechanism, MeasuringMechanism):
@@ -83,8 +83,9 @@ def privatize(
     _check_fit(channel, boxed)
     check_claim(mechanism, channel, claimed=mechanism.guarantee.epsilon())
     guarantee = budget.state(mechanism.guarantee)
+    noise = key.claim_rows(first, len(boxed), stream=LABEL_STREAM)
     entry = budget.charge(guarantee, mechanism=repr(mechanism))
-    return _draw_release(boxed, mechanism, channel, guarantee, key, start=first, entry=entry)
+    return _draw_release(boxed, mechanism, channel, guarantee, noise, start=first, entry=entry)
 
 
 def _release_after_counts(
@@ -98,6 +99,7 @@ def _release_after_counts(
 ) -> Release:
     """Release by a mechanism that asks for noisy counts first; the whole guarantee is charged before the first one."""
     guarantee, start = budget.state(mechanism.guarantee), budget.start
+    noise = key.claim_rows(start, len(boxed), stream=LABEL_STREAM)
 
     def count(query: LabelCounts, epsilon: float, child: NoiseKey) -> npt.NDArray[np.int64]:
         return measure(boxed, query, epsilon=epsilon, rng=child).value
@@ -109,7 +111,7 @@ def _release_after_counts(
     _check_fit(channel, boxed)
     check_claim(mechanism, channel, claimed=mechanism.response_epsilon)
     entry = counter.settle()
-    release = _draw_release(boxed, mechanism, channel, guarantee, key, start=start, entry=entry)
+    release = _draw_release(boxed, mechanism, channel, guarantee, noise, start=start, entry=entry)
     if counter.shares is None:
         return release
     return replace(release, prior=counter.shares, prior_index=counter.groups)

@@ -26,7 +26,7 @@ from labeldp.arrays import Floats, Int64s
 from labeldp.channel import FiniteChannel, MatrixChannel
 from labeldp.guarantee import Guarantee
 from labeldp.mechanisms import Mechanism, RandomizedResponse, RRTopK, RRWithPrior
-from labeldp.random import as_key
+from labeldp.random import NoiseKey, as_key
 from labeldp.release import Release, privatize
 from labeldp.testing.subject import Door, Subject
 
@@ -151,7 +151,7 @@ class TieBreakLooksAtLabel:
 
 def reuse_noise(labels: Any, mechanism: Mechanism, *, prior: Any, groups: Any, rng: Any, start: int) -> Release:
     """Release every example with the words of the first one."""
-    key = as_key("reuse_noise", rng)
+    key = _keep_no_account(as_key("reuse_noise", rng, pieces=True))
     honest = privatize(labels, mechanism, prior=prior, groups=groups, rng=key, start=start)
     codes = reveal_codes(labels).astype(np.int32)
     words = np.repeat(key.words(start=0, count=1), len(codes), axis=0)
@@ -160,11 +160,16 @@ def reuse_noise(labels: Any, mechanism: Mechanism, *, prior: Any, groups: Any, r
 
 def repeat_noise(labels: Any, mechanism: Mechanism, *, prior: Any, groups: Any, rng: Any, start: int) -> Release:
     """Release with a counter that wraps after 4096 examples, as a buffer that is not refilled would."""
-    key = as_key("repeat_noise", rng)
+    key = _keep_no_account(as_key("repeat_noise", rng, pieces=True))
     honest = privatize(labels, mechanism, prior=prior, groups=groups, rng=key, start=start)
     codes = reveal_codes(labels).astype(np.int32)
     words = key.words(start=0, count=4096)[(start + np.arange(len(codes))) % 4096]
     return replace(honest, codes=honest.channel.draw(codes, words).astype(honest.codes.dtype))
+
+
+def _keep_no_account(key: NoiseKey) -> NoiseKey:
+    """Return a key that hands out its blocks as often as it is asked, which those of the house do not."""
+    return NoiseKey.carried(key.reveal(), seeded=key.seeded)
 
 
 def fix_seed(labels: Any, mechanism: Mechanism, *, prior: Any, groups: Any, rng: Any, start: int) -> Release:

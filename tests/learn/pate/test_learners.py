@@ -283,7 +283,7 @@ HOLES[3, 1] = np.nan
         ({"delta": 0.0}, (X, y, PUBLIC), "`delta` must"),
         ({"unit": "record_add_remove"}, (X, y, PUBLIC), "`unit` must"),
         ({"unit": "person"}, (X, y, PUBLIC), "`unit` must"),
-        ({"random_state": "x"}, (X, y, PUBLIC), "`rng` must"),
+        ({"random_state": "x"}, (X, y, PUBLIC), "`random_state` must"),
     ],
 )
 def test_bad_input_is_refused_before_a_teacher_learns(settings, data, complaint):

@@ -208,7 +208,7 @@ class OutputPerturbation(ConvexClassifier):
             unit=unit,
         )
         query.check_tolerance(n_classes=labels.n_classes)
-        key = as_key(owner, self.random_state)
+        key = as_key(owner, self.random_state, name="random_state")
         measured = measure_vector(labels, query, epsilon=epsilon, delta=delta, rng=key, ledger=self.ledger)
         self.l2_ = query.l2
         self.sensitivity_ = query.sensitivity(n_classes=labels.n_classes, n_examples=len(labels))

@@ -147,7 +147,7 @@ class LPRRSGD(ConvexClassifier):
         labels = inputs.labels
         loss = choose_loss("LPRRSGD", self.loss, labels.n_classes)
         reach, plan = make_plan(self, radius=inputs.row_map.radius)
-        key = as_key("LPRRSGD", self.random_state)
+        key = as_key("LPRRSGD", self.random_state, name="random_state")
         self.release_ = self._release(X, labels, key)
         targets = self.release_.channel.unbiased_targets(self.release_.codes)
         clean = loss.slope_bound(reach) * inputs.row_map.radius
@@ -260,7 +260,7 @@ label_set
         loss = choose_loss("LPNormalSGD", self.loss, labels.n_classes)
         reach, plan = make_plan(self, radius=inputs.row_map.radius)
         epsilon, delta = check_epsilon("LPNormalSGD", self.epsilon), check_delta("LPNormalSGD", self.delta)
-        key = as_key("LPNormalSGD", self.random_state)
+        key = as_key("LPNormalSGD", self.random_state, name="random_state")
         measured = measure_vector(labels, OneHotLabels(), epsilon=epsilon, delta=delta, rng=key, ledger=self.ledger)
         targets = project_rows(measured.value)
         clean = loss.slope_bound(reach) * inputs.row_map.radius

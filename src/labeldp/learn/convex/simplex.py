@@ -298,7 +298,7 @@ class SimplexERM(ConvexClassifier):
         labels = inputs.labels
         loss = self._choose_loss(labels)
         procedure = self._make_procedure(inputs, loss)
-        key = as_key("SimplexERM", self.random_state)
+        key = as_key("SimplexERM", self.random_state, name="random_state")
         measured = curate(labels, procedure, rng=key, ledger=self.ledger)
         shares = measured.value.reshape(2, -1) / procedure.n_samples
         self.entropy_ = procedure.entropy

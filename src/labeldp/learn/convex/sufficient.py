@@ -163,7 +163,7 @@ class SufficientStatistics(ConvexClassifier):
             check_penalty(OWNER, self.l2)
         epsilon, delta = check_epsilon(OWNER, self.epsilon), check_delta(OWNER, self.delta)
         stages = check_integer(OWNER, "stages", self.stages, least=1, most=100)
-        key = as_key(OWNER, self.random_state)
+        key = as_key(OWNER, self.random_state, name="random_state")
         if self.network is not None:
             return self._fit_in_stages(X, y, centre, stages=stages, epsilon=epsilon, delta=delta, key=key)
         if stages > 1:

@@ -252,7 +252,7 @@ class PATE(TeacherEnsemble):
         labels = box_labels("PATE", y, n_rows=private.shape[0], classes=self.classes, label_set=self.label_set)
         plan = self._make_plan(public.shape[0])
         level = self._find_level()
-        key = as_key("PATE", self.random_state)
+        key = as_key("PATE", self.random_state, name="random_state")
         bits = BitStream(key.claim("PATE"))
         ballot = self._poll(vote_for_class, teacher, private, codes_of(labels).astype(np.int64), public, key=key)
         budget = Budget(owner="PATE", labels=labels, ledger=self.ledger, seeded=key.seeded)

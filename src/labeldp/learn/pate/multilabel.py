@@ -149,7 +149,7 @@ class MultiLabelPATE(TeacherEnsemble):
         private, public = self._check_points(X, X_public, teacher)
         targets = read_indicators(OWNER, Y, n_rows=private.shape[0])
         tau = self._check_tau(targets.shape[1])
-        key = as_key(OWNER, self.random_state)
+        key = as_key(OWNER, self.random_state, name="random_state")
         labels = LabelRows(name=self.label_set, n_rows=len(targets), n_classes=targets.shape[1])
         budget = Budget(owner=OWNER, labels=labels, ledger=self.ledger, seeded=key.seeded)
         plan, promise = self._make_plan(public.shape[0], targets.shape[1], tau)

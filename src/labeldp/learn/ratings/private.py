@@ -154,7 +154,7 @@ class LabelPrivateRatings(ScoredRegressor, BaseEstimator):  # type: ignore[misc]
             argument="ratings",
             numeric=True,
         )
-        key = as_key(OWNER, self.random_state)
+        key = as_key(OWNER, self.random_state, name="random_state")
         budget = Budget(owner=OWNER, labels=labels, ledger=self.ledger, seeded=key.seeded)
         plan = RatingPlan.of(budget, self.epsilon, sums=self.sums)
         learner, family = self._prepare(labels, plan)
