@@ -20,7 +20,7 @@ from labeldp.channel import Channel, FiniteChannel
 from labeldp.errors import BudgetError, LabelDPError, PrivacyError
 from labeldp.guarantee import Guarantee, Trust
 from labeldp.mechanisms import ClusterRR, MeasuringMechanism, RandomizedResponse, RRTopK
-from labeldp.mechanisms.cluster import raise_to_floor
+from labeldp.mechanisms.cluster import bound_cluster_bias, bound_cluster_risk, raise_to_floor
 from labeldp.release import SensitiveLabels
 from labeldp.testing import check_mechanism
 
@@ -382,3 +382,71 @@ def test_extreme_counts_still_make_a_channel():
     done = labeldp.privatize(labels, ClusterRR(0.01), groups=np.arange(60))
     assert done.channel.epsilon <= 0.005
     np.testing.assert_allclose(done.channel.base.sum(axis=1), 1.0, rtol=1e-12)
+
+
+def toy_problem(rng: np.random.Generator, *, n_classes: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Six equally likely feature values in two clusters, p(y | x) of each, and 40 hypotheses' losses in [0, 1]."""
+    rows = rng.dirichlet(np.full(n_classes, 0.5), 6)
+    losses = rng.random((40, 6, n_classes)) ** rng.choice([0.2, 1.0, 5.0])
+    return np.array([0, 0, 0, 1, 1, 1]), rows, losses
+
+
+def test_bias_of_theorem_2_against_enumeration():
+    """As n grows, without noise: the population's minimiser of the modified loss, for every beta, against the best one."""
+    rng = np.random.default_rng(0)
+    nearest = 0.0
+    for _ in range(300):
+        n_classes = int(rng.integers(2, 5))
+        groups, rows, losses = toy_problem(rng, n_classes=n_classes)
+        redraw, correction = rng.uniform(0, 0.95, 2)
+        shares = np.stack([rows[groups == c].mean(axis=0) for c in (0, 1)])[groups]
+        phi = np.abs(rows - shares).sum(axis=1).mean()
+        released = (1 - redraw) * rows + redraw * shares
+        # (loss[o] - beta q.loss) / (1 - beta), averaged over what is released
+        modified = ((released - correction * shares) / (1 - correction) * losses).sum(axis=2).mean(axis=1)
+        true = (rows * losses).sum(axis=2).mean(axis=1)
+        excess = true[np.argmin(modified)] - true.min()
+        bound = abs(redraw - correction) / (1 - correction) * phi
+        assert excess <= bound + 1e-12
+        # No noise, no floor, endless clusters: the function says the same.
+        claimed = bound_cluster_bias(
+            n_classes=n_classes,
+            heterogeneity=phi,
+            least_size=10**15,
+            noise=0.0,
+            floor=0.0,
+            redraw=redraw,
+            correction=correction,
+        )
+        assert claimed == pytest.approx(bound, rel=1e-4, abs=1e-6)
+        nearest = max(nearest, excess / bound)
+    assert nearest > 0.15  # of the right size
+
+
+def test_distortion_of_noisy_shares_is_within_its_bound():
+    """psi by simulation: shares of s labels, Laplace noise sigma/s, the floor and the paper's renormalisation."""
+    rng = np.random.default_rng(1)
+    for n_classes, size, noise, floor in ((2, 20, 1.0, 0.05), (5, 50, 4.0, 0.02), (10, 400, 2.0, 0.01)):
+        truth = rng.dirichlet(np.ones(n_classes))
+        counts = rng.multinomial(size, truth, 4000) / size
+        rows = raise_to_floor(counts + rng.laplace(scale=noise / size, size=counts.shape), floor)
+        psi = np.abs(rows - truth).sum(axis=1).mean()
+        bound = bound_cluster_bias(
+            n_classes=n_classes, heterogeneity=0.0, least_size=size, noise=noise, floor=floor, redraw=0.5
+        )
+        assert 0.5 * psi <= bound  # redraw 1/2, beta 0: half of psi
+
+
+def test_theorem_2_has_its_terms():
+    at = {"n_classes": 3, "dimension": 10.0, "heterogeneity": 0.2, "least_size": 50, "noise": 2.0, "floor": 0.1}
+    unbiased = bound_cluster_risk(1000, **at, redraw=0.5)
+    assert unbiased.residual == 0.0
+    assert unbiased.sampling == pytest.approx(3 / 0.5 * math.sqrt(10 * math.log(20) / 1000), rel=1e-12)
+    plain = bound_cluster_risk(1000, **at, redraw=0.5, correction=0.0, constant=2.0)
+    assert plain.residual == pytest.approx(2 * 3 * 0.5 * (0.2 + 3 * 2 / 50 + 3 * 0.1), rel=1e-12)
+    assert plain.total == plain.sampling + plain.residual
+    # Where phi is what counts, the constants that follow from the proof are below the paper's with C = 1.
+    large = {"n_classes": 3, "heterogeneity": 0.2, "least_size": 10**6, "noise": 2.0, "floor": 1e-6, "redraw": 0.5}
+    assert bound_cluster_bias(**large) < bound_cluster_risk(1000, dimension=10.0, correction=0.0, **large).residual
+    with pytest.raises(LabelDPError, match="`redraw` must be in"):
+        bound_cluster_risk(1000, **at, redraw=1.0, correction=0.0)

@@ -14,6 +14,7 @@ from labeldp.errors import LabelDPError, PrivacyError
 from labeldp.guarantee import Guarantee, Trust
 from labeldp.loss import peers as laws
 from labeldp.mechanisms import PeerToPeerRR
+from labeldp.mechanisms.peers import bound_peer_risk
 from labeldp.random import NoiseKey
 
 
@@ -124,3 +125,32 @@ def test_seeds_reproduce_and_a_key_serves_once():
 def test_bad_input_is_answered_clearly(call: Callable[[], Any], words: str):
     with pytest.raises(LabelDPError, match=words):
         call()
+
+
+def test_bias_of_theorem_4_against_enumeration():
+    """As n grows: reports have the law (1 - 2 alpha) p(. | c) + alpha, and their minimiser loses phi + 2 alpha at most."""
+    rng = np.random.default_rng(0)
+    nearest = 0.0
+    for _ in range(300):
+        groups = np.array([0, 0, 0, 1, 1, 1])
+        ones = rng.beta(0.5, 0.5, 6)
+        rows = np.stack([1 - ones, ones], axis=1)
+        losses = rng.random((40, 6, 2)) ** rng.choice([0.2, 1.0, 5.0])
+        alpha = float(rng.uniform(0.01, 0.5))
+        shares = np.stack([rows[groups == c].mean(axis=0) for c in (0, 1)])[groups]
+        phi = np.abs(rows - shares).sum(axis=1).mean()
+        reported = (1 - 2 * alpha) * shares + alpha
+        true, seen = ((law * losses).sum(axis=2).mean(axis=1) for law in (rows, reported))
+        excess = true[np.argmin(seen)] - true.min()
+        bound = bound_peer_risk(100, alpha=alpha, theta=1.0, heterogeneity=phi, dimension=1.0)
+        assert excess <= bound.residual
+        nearest = max(nearest, excess / bound.residual)
+    assert nearest > 0.15  # of the right size
+
+
+def test_theorem_4_has_its_terms():
+    bound = bound_peer_risk(1000, alpha=0.25, theta=0.5, heterogeneity=0.125, dimension=8.0, constant=2.0)
+    assert bound.residual == 0.625
+    assert bound.sampling == pytest.approx(2 * math.sqrt(8 * math.log(20) / 500), rel=1e-12)
+    with pytest.raises(LabelDPError, match="`alpha` must be in"):
+        bound_peer_risk(1000, alpha=0.0, theta=0.5, heterogeneity=0.1, dimension=8.0)

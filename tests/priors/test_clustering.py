@@ -204,6 +204,13 @@ def test_clusters_serve_the_mechanism():
     assert public_heterogeneity(public_labels=labels, groups=found.groups) == 0.0
 
 
+def test_public_labels_bound_phi_and_do_not_show_it():
+    """Coins that no feature informs: p(y | X) = p(y | c), so phi is 0, and what labels alone can say is 1."""
+    labels = np.random.default_rng(0).integers(0, 2, 10_000)
+    groups = np.arange(10_000) % 4
+    assert 0.99 < public_heterogeneity(public_labels=labels, groups=groups) <= 1.0
+
+
 @given(st.integers(0, 10_000), st.integers(1, 5), st.integers(2, 4))
 def test_phi_bounds_the_definition_and_meets_it_when_features_determine_labels(
     seed: int, n_groups: int, n_classes: int

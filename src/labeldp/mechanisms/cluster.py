@@ -5,7 +5,8 @@ r"""`ClusterRR`: redraw labels from the noisy label distribution of their cluste
 >>> release.guarantee.epsilon(), release.channel.base.shape
 (1.0, (2, 3))
 
-References: Esfandiari, Mirrokni, Syed, Vassilvitskii, "Label differential privacy via clustering" (2022), Algorithm 1.
+References: Esfandiari, Mirrokni, Syed, Vassilvitskii, "Label differential privacy via clustering" (2022), Algorithm 1,
+Theorem 2 (`bound_cluster_risk`).
 
 Design notes. The paper's Theorem 1 states 1/sigma for the histogram; a replaced label moves two of its entries, so the
 cost is 2/sigma. Here the noise is sized to the budget instead: discrete Laplace of rate epsilon_1 / 2 on counts. The
@@ -16,7 +17,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -32,7 +33,7 @@ from labeldp.mechanisms.response import (
     check_width,
     find_distinct_rows,
 )
-from labeldp.validate import check_epsilon, check_positive, check_probability_rows, check_real
+from labeldp.validate import check_epsilon, check_integer, check_positive, check_probability_rows, check_real
 
 OWNER = "ClusterRR"
 #: tau by default, as a share of the uniform 1/K.
@@ -238,6 +239,108 @@ def support_sizes(n_classes: int) -> list[int]:
     while sizes[-1] < n_classes:
         sizes.append(min(2 * sizes[-1], n_classes))
     return sizes
+
+
+class RiskBound(NamedTuple):
+    """An upper bound on the excess risk of the empirical minimiser: what vanishes as n grows, and what stays."""
+
+    sampling: float
+    residual: float
+
+    @property
+    def total(self) -> float:
+        """Their sum."""
+        return self.sampling + self.residual
+
+
+def bound_cluster_risk(
+    n_examples: int,
+    *,
+    n_classes: int,
+    dimension: float,
+    heterogeneity: float,
+    least_size: int,
+    noise: float,
+    floor: float,
+    redraw: float,
+    correction: float | None = None,
+    failure: float = 0.05,
+    constant: float = 1.0,
+) -> RiskBound:
+    r"""Return the paper's Theorem 2 for ClusterRR: how far the minimiser of the modified loss is from the best hypothesis.
+
+    With probability 1 - gamma over n independent examples, for a loss in [0, 1] and every cluster of size >= s,
+
+        E risk(h~) - inf risk <= C K/(1 - beta) sqrt(dim log(1/gamma) / n) + C K |beta - lambda|/(1 - beta) (phi + K sigma/s + K tau).
+
+    Parameters
+    ----------
+    n_examples, n_classes, dimension
+        n; K; the dimension of the class and its loss (for K = 2 of the order of the VC dimension).
+    heterogeneity, least_size
+        phi of Definition 1 (`labeldp.priors.heterogeneity` bounds it); s.
+    noise, floor, redraw, correction
+        sigma, the Laplace scale on counts (2 / epsilon_1 here); tau; lambda; beta, by default lambda: unbiased.
+    failure, constant
+        gamma; C. The paper does not give C: with the default of 1 this is a rate, not a number to rely on.
+
+    Notes
+    -----
+    The factors K and C of the second term are loose: `bound_cluster_bias` has it with constants. So is the K of the first:
+    the modified loss, (loss[o] - beta sum_j q[j] loss[j]) / (1 - beta), lies in [-beta, 1]/(1 - beta) whatever K is.
+    """
+    owner = "bound_cluster_risk"
+    n, k = (
+        check_integer(owner, "n_examples", n_examples, least=1),
+        check_integer(owner, "n_classes", n_classes, least=2),
+    )
+    size = check_integer(owner, "least_size", least_size, least=1)
+    beta = _check_share(owner, "correction", redraw if correction is None else correction)
+    bias = abs(beta - _check_share(owner, "redraw", redraw))
+    width = constant * k / (1.0 - beta)
+    sampling = width * math.sqrt(dimension * -math.log(check_positive(owner, "failure", failure)) / n)
+    return RiskBound(sampling, width * bias * (heterogeneity + k * noise / size + k * floor) if bias else 0.0)
+
+
+def bound_cluster_bias(
+    *,
+    n_classes: int,
+    heterogeneity: float,
+    least_size: int,
+    noise: float,
+    floor: float,
+    redraw: float,
+    correction: float = 0.0,
+) -> float:
+    r"""Return what stays of Theorem 2 as n grows, with constants: |lambda - beta|/(1 - beta) (phi + psi).
+
+    A label y of features x is kept or redrawn from q; the modified loss is then, on average,
+    loss[y] + (lambda - beta)/(1 - beta) (sum_j q[j] loss[j] - loss[y]). Averaged over y the bracket is
+    sum_j (q[j] - p(j | x)) loss[j], at most half the 1-norm of q - p(. | x) for a loss in [0, 1]. So every hypothesis' risk is
+    off by at most half of (..)(phi + psi), and the difference of two by all of it, where psi = E|q - p(. | c)|_1. Clipping
+    p^ + z to [tau, 1] moves an entry by at most max(tau, |z|), renormalising moves the row by no more than clipping did, and
+    E|z| = sigma/s; the sample's own shares are off by at most sqrt((K - 1)/s) on average. So
+
+        psi <= 2 K (sigma/s + tau) + sqrt((K - 1)/s).
+
+    Parameters are those of `bound_cluster_risk`; beta = 0 is training on the released labels as they are.
+    """
+    owner = "bound_cluster_bias"
+    k, size = (
+        check_integer(owner, "n_classes", n_classes, least=2),
+        check_integer(owner, "least_size", least_size, least=1),
+    )
+    beta, share = _check_share(owner, "correction", correction), _check_share(owner, "redraw", redraw)
+    distortion = 2.0 * k * (noise / size + floor) + math.sqrt((k - 1.0) / size)
+    return abs(share - beta) / (1.0 - beta) * (heterogeneity + distortion)
+
+
+def _check_share(owner: str, name: str, value: float) -> float:
+    """Return a number in [0, 1)."""
+    share = check_real(owner, name, value)
+    if not 0 <= share < 1:
+        raise invalid(owner, name, "be in [0, 1)", got=value)
+    return share
 
 
 def check_split(epsilon: float, split: Any) -> float:

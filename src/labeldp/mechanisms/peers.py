@@ -6,7 +6,8 @@ r"""`PeerToPeerRR`: users report each other's noisy labels, so that the learner 
 >>> reports.guarantee.epsilon() <= 1.0987, reports.peer_guarantee.epsilon() <= 1.0987  # log 3
 (True, True)
 
-References: Esfandiari, Mirrokni, Syed, Vassilvitskii, "Label differential privacy via clustering" (2022), Algorithm 2.
+References: Esfandiari, Mirrokni, Syed, Vassilvitskii, "Label differential privacy via clustering" (2022), Algorithm 2,
+Theorem 4 (`bound_peer_risk`).
 
 Design notes. This is no `Mechanism`: the reports of a cluster depend on each other (two may copy one noisy label), so
 no channel of independent draws describes them. `labeldp.loss.peers` holds the accountant.
@@ -26,10 +27,10 @@ from labeldp.arrays import Bools, Int64s, Places, UInt8s
 from labeldp.errors import Described, invalid
 from labeldp.guarantee import Guarantee, Trust
 from labeldp.loss.peers import check_alpha, check_floor, check_theta, local_epsilon, peer_profile
-from labeldp.mechanisms.cluster import check_clusters
+from labeldp.mechanisms.cluster import RiskBound, check_clusters
 from labeldp.random import BitStream, as_key
 from labeldp.samplers import uniform_below
-from labeldp.validate import check_integer
+from labeldp.validate import check_integer, check_positive
 
 OWNER = "PeerToPeerRR"
 WORDS = 1 << 64
@@ -156,6 +157,41 @@ class PeerReports:
     def __repr__(self) -> str:
         warning = "SEEDED, NOT PRIVATE; " if self.seeded else ""
         return f"<PeerReports: {warning}{len(self.rows)} reports by {self.mechanism!r}>"
+
+
+def bound_peer_risk(
+    n_examples: int,
+    *,
+    alpha: float,
+    theta: float,
+    heterogeneity: float,
+    dimension: float,
+    failure: float = 0.05,
+    constant: float = 1.0,
+) -> RiskBound:
+    r"""Return the paper's Theorem 4: how far the minimiser of the loss on the reports is from the best hypothesis.
+
+    With probability 1 - gamma over n independent examples and the mechanism, for a loss in [0, 1],
+
+        risk(h~) - inf risk <= C sqrt(dim log(1/gamma) / (theta n)) + phi + 2 alpha.
+
+    The paper has O(phi + alpha) for the last two, which stay as n grows; the constants follow as in `bound_cluster_bias`. A
+    report with features x has the law (1 - 2 alpha) p(. | c) + alpha: its 1-norm from p(. | x) is at most
+    2 alpha |1 - 2 p(1 | c)| + |p(. | c) - p(. | x)|_1, and risks are off by half of that, their difference by all of it. The
+    loss is not modified: no one knows how labels were randomized, so more examples do not remove the bias.
+
+    Parameters
+    ----------
+    n_examples, alpha, theta
+        n users; the chance that a label is flipped; the chance that a user takes part.
+    heterogeneity, dimension, failure, constant
+        As in `labeldp.mechanisms.cluster.bound_cluster_risk`. The paper does not give C: with 1 the first term is a rate.
+    """
+    owner = "bound_peer_risk"
+    n = check_integer(owner, "n_examples", n_examples, least=1)
+    flip, part = check_alpha(owner, alpha), check_theta(owner, theta)
+    log = -math.log(check_positive(owner, "failure", failure))
+    return RiskBound(constant * math.sqrt(dimension * log / (float(part) * n)), heterogeneity + 2.0 * float(flip))
 
 
 def toss_coins(bits: BitStream, threshold: int, count: int) -> Bools:

@@ -389,7 +389,7 @@ def merge_small(centroids: Float64s, sizes: Any, *, min_size: int) -> Int64s:
 
 
 def heterogeneity(noisy_shares: Any, sizes: Any) -> float:
-    r"""Return an estimate of the paper's phi from noisy label shares of each cluster: post-processing, so it is free.
+    r"""Return an upper bound on the paper's phi, estimated from noisy label shares of clusters: post-processing, so it is free.
 
     phi = E_X sum_y |p(y | X) - p(y | c(X))| (Definition 1), between 0 and 2. The law p(y | X) of one example is not
     known, but with 1_Y the indicator of its label, p(. | X) = E[1_Y | X], so by Jensen's inequality
@@ -418,7 +418,12 @@ def heterogeneity(noisy_shares: Any, sizes: Any) -> float:
 
 
 def public_heterogeneity(*, public_labels: Any, groups: Any) -> float:
-    """Return `heterogeneity` of labels that the caller declares public: it is exact, and it is not private.
+    """Return `heterogeneity` of labels that the caller declares public: no noise is in it, and it is not private.
+
+    It is an upper bound on phi up to the luck of the sample, not phi itself: what a label tells beyond its cluster and what
+    is left to chance even given the features cannot be told apart from one label per example. Coin tosses that no feature
+    informs have phi = 0, and get 1 here. It equals phi where the features determine the label. Shares of small clusters,
+    taken from the sample itself, make it a little too small.
 
     >>> public_heterogeneity(public_labels=["a", "a", "a", "b"], groups=[0, 0, 1, 1])
     0.5

@@ -11,7 +11,7 @@ from scipy.stats import binom
 
 from labeldp.accounting import Ledger
 from labeldp.errors import LabelDPError, PrivacyError
-from labeldp.guarantee import Guarantee, Trust
+from labeldp.guarantee import Guarantee, Trust, Unit
 from labeldp.learn.convex import SimplexERM
 from labeldp.learn.convex.losses import Huber, Logistic, Loss, one_hot
 from labeldp.learn.convex.simplex import (
@@ -22,6 +22,7 @@ from labeldp.learn.convex.simplex import (
     find_simplex_minimum,
     log_shares,
     sample_range,
+    slope_change,
     sum_slopes,
 )
 from labeldp.random import BitStream, NoiseKey
@@ -54,6 +55,65 @@ def test_neighbours_stay_within_the_claimed_distances(loss: Loss):
         assert ratios.max() - ratios.min() <= claimed
         nearest = max(nearest, (ratios.max() - ratios.min()) / claimed)
     assert nearest > 0.8  # the bound is of the right size
+
+
+def test_the_paper_s_distance_between_minimisers_is_violated():
+    """Jain and Thakurta, supplement B.1, state L R / l for a replaced record; one example with two corners moves 2 tanh(L R / l).
+
+    Slopes of -1 and +1 on corners +R and -R give logits +-2 L R / l apart: theta goes from (s, 1 - s) to (1 - s, s), with
+    s the logistic function of 2 L R / l. That is between once and twice the paper's bound, and below ours, 2 L R / l.
+    """
+    loss, reach, entropy = Huber(), 0.25, 0.5
+    assert loss.slope_bound(math.inf) == 1.0
+    corners = np.array([[reach, -reach]])
+    thetas = [find_simplex_minimum(corners, one_hot(np.array([label]), 2), loss, entropy, 1e-9) for label in (0, 1)]
+    moved = np.abs(thetas[0] - thetas[1]).sum()
+    paper = reach / entropy
+    assert moved > 1.2 * paper  # the printed bound fails
+    assert moved <= 2 * paper
+    assert moved == pytest.approx(
+        2 * math.tanh(paper), abs=1e-8
+    )  # scores stay where the slope is 1: by the certificate
+
+
+@pytest.mark.parametrize("loss", [Logistic(), Huber()], ids=lambda loss: loss.name)
+def test_records_stay_within_their_claim(loss: Loss):
+    """A replaced row and label: the span of the log-ratio is within the claim for a record."""
+    rng = np.random.default_rng(2)
+    for trial in range(200):
+        n, width, entropy, size = int(rng.integers(1, 6)), 2, float(rng.choice([4.0, 30.0])), 4.0
+        corners = rng.uniform(-1, 1, size=(n, width)) * size
+        other, codes = corners.copy(), rng.integers(2, size=n)
+        moved = codes.copy()
+        corners[0], other[0] = (size, -size), (-size, size) if trial % 2 else rng.uniform(-1, 1, size=width) * size
+        moved[0] = rng.integers(2)
+        ratios = np.log(
+            sampled_law(corners, codes, loss, entropy, 1e-7)[1] / sampled_law(other, moved, loss, entropy, 1e-7)[1]
+        )
+        sizes = {"entropy": entropy, "tolerance": 1e-7, "reach": size, "n_examples": n, "n_corners": width}
+        assert ratios.max() - ratios.min() <= sample_range(loss, unit=Unit.RECORD_REPLACE, **sizes)
+
+
+def test_a_record_moves_a_gradient_further_than_a_label_does():
+    """Why D_y does not do: a wrong label on two rows that agree where theta is, and differ elsewhere."""
+    size, theta, wrong = 8.0, np.array([1.0, 0.0]), one_hot(np.array([0]), 2)
+    one, two = (sum_slopes(np.array([[size, side]]), wrong, Logistic(), theta) for side in (size, -size))
+    change = np.abs(one - two).max()
+    assert slope_change(Logistic(), Unit.LABEL) * size < change <= slope_change(Logistic(), Unit.RECORD_REPLACE) * size
+
+
+def test_a_record_costs_what_its_change_costs():
+    rng = np.random.default_rng(5)
+    X = np.clip(rng.normal(size=(3000, 4)), -1, 1)
+    y = (X[:, 0] > 0).astype(int)
+    settings = {"epsilon": 2.0, "clip": 1.0, "radius": 2.0, "classes": [0, 1], "random_state": 0}
+    label, record = (SimplexERM(**settings, unit=unit).fit(X, y) for unit in ("label", "record"))
+    assert (label.guarantee_.unit, record.guarantee_.unit) == (Unit.LABEL, Unit.RECORD_REPLACE)
+    assert record.guarantee_.epsilon(1e-5) <= 2.0
+    assert label.entropy_ < record.entropy_ < 2.001 * label.entropy_  # 2 L = 2 D_y for logistic loss
+    assert (record.predict(X) == y).mean() > 0.8
+    with pytest.raises(LabelDPError, match="`unit` must be"):
+        SimplexERM(**settings, unit="user").fit(X, y)
 
 
 def test_a_worst_case_nearly_reaches_the_range():

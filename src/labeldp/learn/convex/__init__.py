@@ -6,7 +6,7 @@
 | `LPNormalSGD` | every one-hot label once, with Gaussian noise | (epsilon, delta) | a curator |
 | `SufficientStatistics` | the sums of features by class, once | exact discrete noise, pure or (epsilon, delta) | a curator |
 | `OutputPerturbation` | the minimiser of a regularised loss | (epsilon, delta); label or record | a curator |
-| `SimplexERM` | samples from a minimiser on the simplex | pure or (epsilon, delta) | a curator |
+| `SimplexERM` | samples from a minimiser on the simplex | pure or (epsilon, delta); label or record | a curator |
 
 >>> import numpy as np
 >>> X = np.repeat([[-1.0, 0.5], [1.0, 0.5]], 500, axis=0)
@@ -17,6 +17,8 @@
 
 References: Ghazi, Golowich, Kumar, Manurangsi, Zhang, "Deep Learning with Label Differential Privacy" (2021), supplement;
 Jain, Thakurta, "(Near) Dimension Independent Risk Bounds for Differentially Private Learning" (2014), supplement.
+
+What theory promises of the last two, with all constants, is in `labeldp.learn.convex.bounds`.
 
 Design notes. Features are clipped to a public bound, of which sensitivity is a multiple; the intercept is the weight of
 a constant feature and is penalised like any other, or sensitivity would be unbounded. Nothing that depends on raw

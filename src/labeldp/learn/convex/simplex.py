@@ -13,7 +13,8 @@ difference:
 
     epsilon_s = (2 / l) (D_y R + n L_g R^2 (D_y R / l + 2 gamma) + 2 E) + 2 h,
 
-a bounded range, so that m samples are m epsilon_s^2 / 8 zCDP (Cesar & Rogers 2021) and m epsilon_s pure.
+a bounded range, so that m samples are m epsilon_s^2 / 8 zCDP (Cesar & Rogers 2021) and m epsilon_s pure. For a whole record
+(`unit="record"`) the gradient of one example changes by at most 2 L R, label and row together: 2 L stands for D_y.
 
 *Sampling* is exact: with integers t_j = logit_j / h, a corner is proposed uniformly and kept with probability
 exp(-(max t - t_j) h), by coins that compare integers (`labeldp.samplers.bernoulli_exp`). What is kept has law
@@ -55,16 +56,16 @@ import scipy.sparse
 from labeldp.accounting import zcdp_rho
 from labeldp.arrays import Floats, Int64s
 from labeldp.errors import Described, PrivacyError, invalid
-from labeldp.guarantee import Guarantee
+from labeldp.guarantee import Guarantee, Unit
 from labeldp.learn.convex.base import ConvexClassifier, Inputs, RowMap, make_row_map, read_finite
 from labeldp.learn.convex.losses import Loss, choose_loss, one_hot
-from labeldp.learn.convex.output import BLOCK
+from labeldp.learn.convex.output import BLOCK, UNITS
 from labeldp.random import BitStream, as_key
 from labeldp.release import SensitiveLabels
 from labeldp.release.measurement import round_to_integers
 from labeldp.release.vectors import Procedure, curate
 from labeldp.samplers import bernoulli_exp, uniform_below
-from labeldp.validate import check_delta, check_epsilon, check_integer, check_positive
+from labeldp.validate import check_choice, check_delta, check_epsilon, check_integer, check_positive
 
 #: Half a unit in the last place of 1.
 UNIT = 2.0**-53
@@ -84,6 +85,7 @@ class SimplexSamples(Procedure):
     tolerance: float
     reach: float
     n_samples: int
+    unit: Unit = Unit.LABEL
     exact_noise = True
 
     def guarantee(self, *, n_classes: int, n_examples: int) -> Guarantee:
@@ -95,8 +97,9 @@ class SimplexSamples(Procedure):
             reach=self.reach,
             n_examples=n_examples,
             n_corners=int(self.corners.shape[1]),
+            unit=self.unit,
         )
-        return Guarantee.bounded_range(each).times(self.n_samples)
+        return Guarantee.bounded_range(each, unit=self.unit).times(self.n_samples)
 
     def run(self, codes: npt.NDArray[Any], *, n_classes: int, bits: BitStream) -> npt.NDArray[np.float64]:
         """Solve to the certificate, round the logits, draw."""
@@ -136,17 +139,39 @@ def slope_error(loss: Loss, *, reach: float, n_examples: int, n_corners: int) ->
     return 2.0 * UNIT * units
 
 
+def slope_change(loss: Loss, unit: Unit) -> float:
+    """Return the largest change of one example's slope: D_y for a label, 2 L for a record."""
+    return loss.label_reach if unit is Unit.LABEL else 2.0 * loss.slope_bound(math.inf)
+
+
 def sample_range(
-    loss: Loss, *, entropy: float, tolerance: float, reach: float, n_examples: int, n_corners: int
+    loss: Loss,
+    *,
+    entropy: float,
+    tolerance: float,
+    reach: float,
+    n_examples: int,
+    n_corners: int,
+    unit: Unit = Unit.LABEL,
 ) -> float:
     """Return epsilon_s, rounded up."""
-    moved = loss.label_reach * reach / entropy + 2.0 * tolerance
-    change = loss.label_reach * reach + n_examples * loss.smoothness * reach**2 * moved
+    steep = slope_change(loss, unit) * reach
+    moved = steep / entropy + 2.0 * tolerance
+    change = steep + n_examples * loss.smoothness * reach**2 * moved
     change += 2.0 * slope_error(loss, reach=reach, n_examples=n_examples, n_corners=n_corners)
     return (2.0 / entropy * change + 2.0 * 2.0**-LOGIT_BITS) * (1 + 1e-14)
 
 
-def find_entropy(each: float, loss: Loss, *, tolerance: float, reach: float, n_examples: int, n_corners: int) -> float:
+def find_entropy(
+    each: float,
+    loss: Loss,
+    *,
+    tolerance: float,
+    reach: float,
+    n_examples: int,
+    n_corners: int,
+    unit: Unit = Unit.LABEL,
+) -> float:
     """Return the entropy weight at which epsilon_s is `each`: the root of (each - 2 h) l^2 - 2 b l - 2 c = 0.
 
     Infinite where 2 h, the rounding of the logits, is more than `each`.
@@ -156,8 +181,9 @@ def find_entropy(each: float, loss: Loss, *, tolerance: float, reach: float, n_e
         return math.inf
     curved = n_examples * loss.smoothness * reach**2
     error = slope_error(loss, reach=reach, n_examples=n_examples, n_corners=n_corners)
-    b = loss.label_reach * reach + 2.0 * tolerance * curved + 2.0 * error
-    c = curved * loss.label_reach * reach
+    steep = slope_change(loss, unit) * reach
+    b = steep + 2.0 * tolerance * curved + 2.0 * error
+    c = curved * steep
     return (b + math.sqrt(b * b + 2.0 * share * c)) / share
 
 
@@ -247,6 +273,8 @@ class SimplexERM(ConvexClassifier):
         l, the weight of the entropy against the SUM of losses. By default the least that meets the budget.
     tolerance : float
         gamma, the certified distance from the minimiser.
+    unit : {"label", "record"}
+        What one change of the data is: one label replaced, or one whole record.
     fit_intercept : bool
         Whether there is a constant feature, of size `clip`.
     classes, random_state, ledger, label_set
@@ -254,7 +282,7 @@ class SimplexERM(ConvexClassifier):
 
     Guarantee
     ---------
-    (epsilon, delta), or pure epsilon, when one label is replaced; trusts a curator. Samples are drawn exactly. A tolerance
+    (epsilon, delta), or pure epsilon, in the stated unit; trusts a curator. Samples are drawn exactly. A tolerance
     that the solver might not reach is refused before labels are read (PrivacyError).
     """
 
@@ -272,6 +300,7 @@ class SimplexERM(ConvexClassifier):
         n_samples: int = 200,
         entropy: float | None = None,
         tolerance: float = 1e-6,
+        unit: str = "label",
         fit_intercept: bool = True,
         classes: Sequence[Any] | None = None,
         random_state: Any = None,
@@ -286,6 +315,7 @@ class SimplexERM(ConvexClassifier):
         self.n_samples = n_samples
         self.entropy = entropy
         self.tolerance = tolerance
+        self.unit = unit
         self.fit_intercept = fit_intercept
         self.classes = classes
         self.random_state = random_state
@@ -326,6 +356,7 @@ class SimplexERM(ConvexClassifier):
             raise invalid(
                 owner, "epsilon", "be finite: samples of the minimiser are the mechanism", got=epsilon, fix=fix
             )
+        unit = UNITS[check_choice(owner, "unit", self.unit, tuple(UNITS))]
         size = check_positive(owner, "radius", self.radius)
         count = check_integer(owner, "n_samples", self.n_samples, least=1)
         tolerance = check_positive(owner, "tolerance", self.tolerance)
@@ -335,10 +366,10 @@ class SimplexERM(ConvexClassifier):
         if self.entropy is None:
             # Pure sums or zCDP, whichever allows more; exact composition would allow half a percent more than zCDP.
             share = max(epsilon / count, math.sqrt(8.0 * _find_rho(epsilon, delta) / count)) * (1 - 1e-9)
-            entropy = find_entropy(share, loss, tolerance=tolerance, **sizes)
+            entropy = find_entropy(share, loss, tolerance=tolerance, unit=unit, **sizes)
         else:
             entropy = check_positive(owner, "entropy", self.entropy)
-        each = sample_range(loss, entropy=entropy, tolerance=tolerance, **sizes)
+        each = sample_range(loss, entropy=entropy, tolerance=tolerance, unit=unit, **sizes)
         # A range that far above the budget is hopeless, and beyond what its Renyi curve can be computed for.
         hopeless = not math.isfinite(entropy) or each > 2.0 * epsilon + 10.0
         if hopeless or not Guarantee.bounded_range(each).times(count).epsilon(delta) <= epsilon:
@@ -358,6 +389,7 @@ class SimplexERM(ConvexClassifier):
             tolerance=tolerance,
             reach=reach,
             n_samples=count,
+            unit=unit,
         )
 
     def _make_row_map(self) -> RowMap:
