@@ -1,4 +1,4 @@
-"""The compiled loops of the core: candidate sets, draws, the peers' accountant and patch features.
+"""The compiled loops of the core: candidate sets, draws, the peers' accountant, patch features and whole gradients.
 
 Everything here is plain loops over arrays, compiled by numba, called by the chapter that owns the mathematics. The
 loops release the interpreter's lock, so that `labeldp.random.over_spans` runs them side by side on spans of rows.
@@ -26,6 +26,9 @@ laws of noisy sums, and the privacy profiles of neighbouring laws.
 
 **Patch features** (`pool_rectified`, `bin_edges`; used by `labeldp.features`): responses are rectified, both signs, and
 pooled in one pass.
+
+**Gradients in whole units** (`add_squares`, `add_whole_squares`, `add_wholes`; used by `labeldp.nn.dpsgd`): a product and
+its rounding are the same IEEE operations in the loop that measures a row and in the one that adds it up.
 
 Design notes. Numba functions are untyped for mypy: the callers state the shapes. Compiled code is cached beside this
 file (or in $NUMBA_CACHE_DIR), so that a process compiles at most once.
@@ -432,6 +435,40 @@ def binomial_rows(
             if k < m:
                 value += (m - k) * log_failure[x]
             out[x, k] = np.exp(value) if value > least else 0.0
+
+
+@numba.njit(fastmath={"reassoc"}, **_JIT)
+def add_squares(values: Any, out: Any) -> None:  # pragma: no cover - compiled
+    """Add to out[i] the sum of squares of row i."""
+    for i in range(values.shape[0]):
+        total = 0.0
+        for j in range(values.shape[1]):
+            value = np.float64(values[i, j])
+            total += value * value
+        out[i] += total
+
+
+@numba.njit(fastmath={"reassoc"}, **_JIT)
+def add_whole_squares(values: Any, factors: Any, out: Any) -> None:  # pragma: no cover - compiled
+    """Add to out[i] the sum of squares of row i times factors[i], rounded to whole numbers: exact below 2^53."""
+    for i in range(values.shape[0]):
+        total = 0.0
+        factor = factors[i]
+        for j in range(values.shape[1]):
+            whole = np.float64(np.rint(values[i, j] * factor))
+            total += whole * whole
+        out[i] += total
+
+
+@numba.njit(**_JIT)
+def add_wholes(values: Any, factors: Any, out: Any) -> None:  # pragma: no cover - compiled
+    """Add to out[j] column j of the same whole numbers; rows with a factor of 0 are not read."""
+    for i in range(values.shape[0]):
+        factor = factors[i]
+        if factor == 0:
+            continue
+        for j in range(values.shape[1]):
+            out[j] += np.float64(np.rint(values[i, j] * factor))
 
 
 def bin_edges(length: int, bins: int) -> npt.NDArray[np.int64]:

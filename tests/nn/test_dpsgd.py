@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 import pickle
 import sys
+from fractions import Fraction
 from typing import Any
 
+import mpmath
 import numpy as np
 import pytest
 import scipy.sparse
@@ -103,8 +105,10 @@ def test_the_guarantee_is_about_records_and_says_what_it_stands_on(fitted: Any):
     assert 1.9 < promise.epsilon(1e-5) <= 2.0
     assert promise.epsilon() == math.inf
     text = " ".join(promise.assumptions)
-    for word in ("floating-point", "number of records is public", "Poisson"):
+    for word in ("floating point", "number of records is public", "Poisson"):
         assert word in text
+    # Noise is exact: nothing is said of it.
+    assert "noise" not in text
 
 
 # ---------------------------------------------------------------------------------- what happens inside: one step
@@ -166,6 +170,95 @@ def test_an_empty_batch_is_a_step_of_noise_alone():
 
 
 # ------------------------------------------------------------------------------------------------------------ learns
+
+
+def mixture_curve(sigma: float, rate: float, shift: int, orders: list[int], *, turned: bool) -> list[float]:
+    """Renyi divergences of ((1 - q) P + q Q) and P for discrete Gaussians P and Q = P + shift, summed in 40 digits.
+
+    `turned` is the divergence of P from the mixture.
+    """
+    with mpmath.workdps(40):
+        grid = range(-int(14 * sigma) - 20 * shift, int(14 * sigma) + 20 * shift + 1)
+        mass = [mpmath.exp(-(mpmath.mpf(x) ** 2) / (2 * mpmath.mpf(sigma) ** 2)) for x in grid]
+        moved = [mpmath.exp(-(mpmath.mpf(x - shift) ** 2) / (2 * mpmath.mpf(sigma) ** 2)) for x in grid]
+        whole = sum(mass)
+        mixed = [(1 - mpmath.mpf(rate)) * p + mpmath.mpf(rate) * q for p, q in zip(mass, moved, strict=True)]
+        upper, lower = (mass, mixed) if turned else (mixed, mass)
+        return [
+            float(mpmath.log(sum(u * (u / w) ** (a - 1) for u, w in zip(upper, lower, strict=True)) / whole) / (a - 1))
+            for a in orders
+        ]
+
+
+@pytest.mark.parametrize(("sigma", "rate", "shift"), [(1.5, 0.1, 1), (2.0, 0.5, 2), (3.0, 1.0, 3)])
+def test_the_curve_holds_for_discrete_noise(sigma: float, rate: float, shift: int):
+    """At whole orders a step on the grid costs what the continuous one costs, and the other direction no more."""
+    orders = [2, 3, 5, 8, 12]
+    curve = training.renyi_guarantee(noise_multiplier=sigma / shift, sample_rate=rate, steps=1).loss.rdp(
+        np.array(orders)
+    )
+    exact = mixture_curve(sigma, rate, shift, orders, turned=False)
+    # opacus' sums and the stated rounding: parts in 10^9.
+    assert curve == pytest.approx(exact, rel=1e-8)
+    assert (np.array(exact) <= curve).all()
+    assert (np.array(mixture_curve(sigma, rate, shift, orders, turned=True)) <= curve * (1 + 1e-12)).all()
+
+
+@pytest.mark.parametrize("size", [3, 400, 20_000])
+def test_whole_gradients_never_exceed_their_bound(size: int):
+    """One record moves the sums by at most R in the 2-norm, exactly, and by hardly less where it is cut.
+
+    The twin rounds without the second look, from the full bound: it is above R for every other record.
+    """
+    rng = np.random.default_rng(size)
+    units = training.units_of_bound(size)
+    above = 0
+    for scale in (0.01, 1.0, 50.0, 1e15):
+        for _ in range(5):
+            record = (scale * rng.standard_normal((1, size))).astype(np.float32)
+            sums = training.count_in_units([record[:, :2], record[:, 2:]], bound=1.0, units=units)
+            moved = np.concatenate(sums)
+            norm = float(np.linalg.norm(record.astype(np.float64)))
+            assert (moved == np.rint(moved)).all()
+            assert (moved**2).sum() <= units**2
+            if norm > 1:
+                assert (moved**2).sum() >= (0.98 * units) ** 2
+                above += (np.rint(record * np.float32(units / norm)) ** 2).sum() > units**2
+    assert above >= 3
+
+
+def test_sums_are_whole_and_a_gradient_that_overflows_adds_nothing():
+    rng = np.random.default_rng(0)
+    records = rng.standard_normal((50, 7)).astype(np.float32)
+    alone = [training.count_in_units([records[i : i + 1]], bound=1.0, units=1024)[0] for i in range(50)]
+    bad = np.full((3, 7), 0.1, np.float32)
+    bad[0, 3], bad[1, 0], bad[2, 6] = np.nan, np.inf, -np.inf
+    together = training.count_in_units([np.concatenate([records, bad])], bound=1.0, units=1024)[0]
+    assert (together == np.sum(alone, axis=0)).all()
+    assert (training.count_in_units([records[:0]], bound=1.0, units=1024)[0] == 0).all()
+
+
+def test_the_rate_is_the_one_that_is_drawn():
+    """q is a multiple of 2^-53 that is not above batch_size / n, and a word below it, and no other, is in."""
+    for batch, n in ((1, 3), (30, 300), (512, 10_007), (7, 7)):
+        rate = training.round_rate(batch, n)
+        assert Fraction(rate) <= Fraction(batch, n) < Fraction(rate) + Fraction(1, 2**53)
+
+    class Given:
+        def take(self, count: int) -> np.ndarray:
+            cut = int(training.round_rate(1, 3) * 2**53)
+            return np.array([(cut - 1) << 11, cut << 11, 0, 2**64 - 1], np.uint64)[:count]
+
+    assert training.draw_batch(Given(), 4, training.round_rate(1, 3)).tolist() == [0, 2]  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("epochs", "average"), [(1, True), (1, False), (2, True)])
+def test_a_batch_larger_than_the_data_takes_all_of_it(epochs: int, average: bool):
+    """One step alone was averaged over no iterate: fit charged the ledger and ended with "not finite"."""
+    X, y = two_classes(100)
+    model = DPSGDClassifier(**settings(epochs=epochs, batch_size=512, average=average)).fit(X, y)
+    assert (model.sample_rate_, model.n_steps_) == (1.0, epochs)
+    assert np.isfinite(model.coefs_[0]).all()
 
 
 def test_two_classes_are_learned(fitted: Any):
