@@ -15,7 +15,6 @@ from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
 
-import numpy as np
 import torch
 
 from labeldp.nn.dpsgd import AHEAD, LEAST_UNITS, count_in_units, import_opacus
