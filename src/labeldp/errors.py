@@ -85,6 +85,10 @@ def shorten(value: object) -> str:
     return text if len(text) <= LONGEST_SHOWN else text[: LONGEST_SHOWN - 3] + "..."
 
 
+class ChargedAgainWarning(UserWarning):
+    """A run that was stopped is charged a second time, because the key of its noise is gone."""
+
+
 class Described(str):
     """A description in words of what was got, shown without quotes."""
 

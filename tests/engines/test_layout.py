@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 from labeldp.data.label_column import join_profiles, label_profile
 from labeldp.data.tables import UrlPath, open_table, place_of
 from labeldp.engines import privatize_table
-from labeldp.engines.job import seal, unseal
 from labeldp.engines.rows import cut, spans_of
 from labeldp.errors import PrivacyError, ReleaseError
 from labeldp.random import NoiseKey
 from labeldp.release import SensitiveLabels, load_release
 from labeldp.release.files import digest
 from labeldp.release.measurement import StreamedCounts
+from labeldp.release.unfinished import seal, unseal
 
 
 @given(st.lists(st.integers(0, 50), min_size=1, max_size=30), st.integers(1, 60))
@@ -126,9 +126,9 @@ def test_urls_are_places() -> None:
 def test_a_box_opens_for_its_job_only() -> None:
     key = NoiseKey.from_seed(4)
     box = seal(key, "correct horse battery", about=b"one")
-    assert unseal(box, "correct horse battery", about=b"one").reveal() == key.reveal()
+    assert unseal(box, "correct horse battery", about=b"one", owner="x").reveal() == key.reveal()
     assert key.reveal().hex() not in json.dumps(box)
     with pytest.raises(PrivacyError, match=r"be that of the job"):
-        unseal(box, "correct horse battery", about=b"two")
+        unseal(box, "correct horse battery", about=b"two", owner="x")
     with pytest.raises(PrivacyError, match=r"be that of the job"):
-        unseal({**box, "box": "00" * 49}, "correct horse battery", about=b"one")
+        unseal({**box, "box": "00" * 49}, "correct horse battery", about=b"one", owner="x")

@@ -129,13 +129,12 @@ def test_a_checkpoint_changes_nothing(problem, tmp_path):
     assert np.array_equal(kept.estimator_.coef_, plain.estimator_.coef_)
 
 
-def test_a_kill_between_the_charge_and_its_note_is_found_out(problem, tmp_path):
-    """The note is gone; the ledger's row, which names the run, is not."""
+def test_the_ledger_is_asked_and_no_note(problem, tmp_path):
+    """A run that goes on finds its charge by its name in the ledger; there is no note beside it that could be lost."""
     ledger = Ledger(tmp_path / "budget.ledger", budget=1.0)
-    classifier(tmp_path, ledger=ledger).fit(problem.X, problem.y)
-    (tmp_path / "run" / "charged").rename(tmp_path / "lost")
-    model = classifier(tmp_path, ledger=ledger).fit(problem.X, problem.y)
-    assert model.release_.ledger_entry == ledger.entries()[0].id
+    for _ in range(2):
+        model = classifier(tmp_path, ledger=ledger).fit(problem.X, problem.y)
+        assert model.release_.ledger_entry == ledger.entries()[0].id
     assert len(ledger.entries()) == 1
 
 
@@ -185,7 +184,7 @@ def test_other_rows_are_refused(problem, tmp_path):
         classifier(tmp_path).fit(problem.X[:-1], problem.y[:-1])
 
 
-@pytest.mark.parametrize("name", ["plan/stage.npy", "plan/facts.json", "prior/rows.npy", "charged/facts.json"])
+@pytest.mark.parametrize("name", ["plan/stage.npy", "plan/facts.json", "prior/rows.npy", "run-1.json"])
 def test_damage_is_said_and_nothing_is_drawn(problem, tmp_path, door, name):
     classifier(tmp_path).fit(problem.X, problem.y)
     drawn = list(door.drawn)
@@ -199,10 +198,10 @@ def test_no_raw_label_and_no_key_is_written(problem, tmp_path):
     """What is on disk are the split, the noisy table, releases and plain facts."""
     classifier(tmp_path).fit(problem.X, problem.y)
     names = {path.name for path in (tmp_path / "run").iterdir()}
-    assert names == {"plan", "charged", "prior", "stage-1", "stage-2"}
+    assert names == {"plan", "run-1.json", "lock", "prior", "stage-1", "stage-2"}
     assert {path.name for path in (tmp_path / "run" / "plan").iterdir()} == {"facts.json", "stage.npy"}
     facts = json.loads((tmp_path / "run" / "plan" / "facts.json").read_text())
-    assert set(facts) == {"version", "settings", "classes", "examples", "label set", "seeded", "token"}
+    assert set(facts) == {"version", "settings", "classes", "examples", "label set", "seeded"}
 
 
 def test_classes_that_do_not_store_are_refused_before_the_charge(problem, tmp_path):

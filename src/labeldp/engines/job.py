@@ -10,12 +10,6 @@
 >>> key = NoiseKey.from_seed(7)
 >>> CarriedKey.of(key)
 <CarriedKey: secret>
->>> unseal(seal(key, "correct horse battery", about=b"job 1"), "correct horse battery", about=b"job 1")
-<NoiseKey: secret, seeded>
->>> unseal(seal(key, "correct horse battery", about=b"job 1"), "guess", about=b"job 1")
-Traceback (most recent call last):
-...
-labeldp.errors.PrivacyError: privatize_table: `passphrase` must be that of the job, ...
 
 **Order.** The key is sealed (if a passphrase was given) before the charge, so that a charge is never lost for want of its key;
 the charge carries the job's name, so that a resumed job finds it; noise comes after it. Drawing again under the same key
@@ -26,9 +20,10 @@ piece write the same bytes and cannot meet. The release appears by one rename of
 dead has then no place to move its file to. Behind a URL there is no rename of folders: files are moved one by one and
 release.json last, without which no reader takes a folder for a release.
 
-**Keys.** scrypt with 128 MiB makes each guess of a passphrase dear; AES-GCM tells a wrong one from a right one, and binds the
-box to its job. Whoever has the box and the passphrase can undo the noise: it is removed when the job ends. A carried key
-pickles, on purpose, and shows nothing: schedulers and workers print the arguments of tasks that fail.
+**Keys.** A job claims its whole key (`NoiseKey.claim_all`), so that nothing else is drawn from it, and may then draw a row as
+often as it must: a task that runs twice, a stage that is learned from and then written. It is the same row, by the same
+channel, so it is the same draw. `labeldp.release.unfinished` seals the key; the box is removed when the job ends. A carried
+key pickles, on purpose, and shows nothing: schedulers and workers print the arguments of tasks that fail.
 
 **Drawing.** A `Response` says how a batch is answered, a `Randomizer` puts released labels in the place of raw ones, and a
 `Writer` reads, randomizes and writes at once, each in a thread of its own. The noise of a row is that of its position under
@@ -41,8 +36,6 @@ function of its rows. The writer is the caller's thread: it reports progress, an
 Free-form metadata may say anything about the labels (a rate, a count, a list of rows), so of the table's only pandas'
 description of types stays, and the label's own is dropped. Statistics and dictionaries in the file are made anew, from the
 released labels, when it is written.
-
-References: RFC 7914 (scrypt); NIST SP 800-38D (AES-GCM).
 """
 
 from __future__ import annotations
@@ -62,9 +55,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 
 from labeldp.accounting import note_entry, recall_entry
 from labeldp.arrays import Float64s, Int64s
@@ -72,11 +62,11 @@ from labeldp.channel import FiniteChannel
 from labeldp.data.tables import Place, UrlPath, place_of
 from labeldp.engines.engine import Engine, Progress, prefetch
 from labeldp.engines.rows import OWNER, Rows, Span, regroup, table_changed, value_type
-from labeldp.errors import Described, LabelDPError, PrivacyError, invalid
+from labeldp.errors import Described, LabelDPError, invalid
 from labeldp.guarantee import Guarantee
 from labeldp.mechanisms import Mechanism
 from labeldp.priors import Reader
-from labeldp.random import KEY_BYTES, NoiseKey
+from labeldp.random import NoiseKey
 from labeldp.release import Release
 from labeldp.release.door import draw_part
 from labeldp.release.files import (
@@ -91,6 +81,7 @@ from labeldp.release.files import (
     flush_directory,
 )
 from labeldp.release.labels import Budget
+from labeldp.release.unfinished import check_passphrase, seal, unseal
 from labeldp.validate import code_dtype
 
 #: Keys of unfinished jobs that this process keeps, by the job's name: in memory, and nowhere else.
@@ -161,7 +152,7 @@ def find_key(staging: Staging, passphrase: str | None) -> NoiseKey:
     if passphrase is None:
         fix = "It was given when the job was begun."
         raise invalid(OWNER, "passphrase", "open the key of the job", got=None, fix=fix)
-    return unseal(box, passphrase, about=staging.job.encode())
+    return unseal(box, passphrase, about=staging.job.encode(), owner=OWNER)
 
 
 def _begin(job: Job) -> None:
@@ -169,7 +160,7 @@ def _begin(job: Job) -> None:
     noted = job.staging.get(JOB)
     if noted is None:
         if job.passphrase is not None:
-            box = seal(job.key, check_passphrase(job.passphrase), about=job.staging.job.encode())
+            box = seal(job.key, check_passphrase(job.passphrase, owner=OWNER), about=job.staging.job.encode())
             job.staging.put(KEY, box)
         job.staging.put(JOB, {"format": "labeldp job", "identity": job.identity(), **note_entry(None)})
     elif noted["identity"] != job.identity():
@@ -388,12 +379,6 @@ def _move(path: Any, target: Any) -> None:
     path.replace(target)
 
 
-#: scrypt's cost: 128 * R * N = 128 MiB and some 0.3 s a guess.
-N, R, P = 2**17, 8, 1
-SALT_BYTES, NONCE_BYTES = 16, 12
-LEAST_PASSPHRASE = 12
-
-
 class CarriedKey:
     """A key as data of a task. It pickles, since that is what it is for; it shows nothing."""
 
@@ -416,39 +401,6 @@ class CarriedKey:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return CarriedKey, (self._secret, self._seeded)
-
-
-def check_passphrase(passphrase: Any) -> str:
-    """Return a passphrase that is worth sealing with."""
-    if not isinstance(passphrase, str) or len(passphrase) < LEAST_PASSPHRASE:
-        got = Described("one that is shorter" if isinstance(passphrase, str) else type(passphrase).__name__)
-        fix = "Whoever guesses it can undo the noise of an unfinished job."
-        must = f"be a text of {LEAST_PASSPHRASE} characters or more"
-        raise invalid(OWNER, "passphrase", must, got=got, fix=fix)
-    return passphrase
-
-
-def seal(key: NoiseKey, passphrase: str, *, about: bytes) -> dict[str, Any]:
-    """Return a box, as JSON, that opens with the passphrase and for this job only."""
-    salt, nonce = secrets.token_bytes(SALT_BYTES), secrets.token_bytes(NONCE_BYTES)
-    box = AESGCM(_stretch(passphrase, salt)).encrypt(nonce, bytes([key.seeded]) + key.reveal(), about)
-    return {"kdf": "scrypt", "n": N, "r": R, "p": P, "salt": salt.hex(), "nonce": nonce.hex(), "box": box.hex()}
-
-
-def unseal(box: dict[str, Any], passphrase: str, *, about: bytes) -> NoiseKey:
-    """Return the key of a box."""
-    try:
-        salt, nonce = bytes.fromhex(box["salt"]), bytes.fromhex(box["nonce"])
-        plain = AESGCM(_stretch(passphrase, salt)).decrypt(nonce, bytes.fromhex(box["box"]), about)
-    except (InvalidTag, KeyError, TypeError, ValueError) as error:
-        fix = "Try again, or throw the job away (--discard)."
-        got = Described("one that does not open its key")
-        raise invalid(OWNER, "passphrase", "be that of the job", got=got, fix=fix, kind=PrivacyError) from error
-    return NoiseKey.carried(plain[1:], seeded=bool(plain[0]))
-
-
-def _stretch(passphrase: str, salt: bytes) -> bytes:
-    return Scrypt(salt=salt, length=KEY_BYTES, n=N, r=R, p=P).derive(passphrase.encode("utf-8", "surrogatepass"))
 
 
 #: Batches that wait between two steps: with the one that each step holds, some eight are in memory.

@@ -40,7 +40,7 @@ from labeldp.arrays import Float64s, Floats, Int64s
 from labeldp.channel import FiniteChannel
 from labeldp.data.tables import Place, TableSource, UrlPath, open_table, place_of
 from labeldp.engines.engine import Progress, open_engine
-from labeldp.engines.job import Job, Response, Staging, check_passphrase, find_key, run, staging_at
+from labeldp.engines.job import Job, Response, Staging, find_key, run, staging_at
 from labeldp.engines.rows import BATCH_ROWS, MOST_CELLS, OWNER, TableExamples, check_ids, check_rows
 from labeldp.errors import Described, invalid
 from labeldp.guarantee import Guarantee
@@ -54,6 +54,7 @@ from labeldp.release.door import check_claim
 from labeldp.release.files import check_target
 from labeldp.release.labels import Budget
 from labeldp.release.measurement import Counter
+from labeldp.release.unfinished import check_passphrase
 from labeldp.validate import check_epsilon, check_integer
 
 
@@ -670,7 +671,7 @@ def _find_place(
 ) -> tuple[Staging, NoiseKey]:
     """Return where the release is made, and under which key: a new one, or that of the job to take up."""
     if passphrase is not None:
-        check_passphrase(passphrase)
+        check_passphrase(passphrase, owner=OWNER)
     if resume is None:
         return Staging.beside(target, job=secrets.token_hex(8)), key.claim_all()
     staging = staging_at(place_of(resume))

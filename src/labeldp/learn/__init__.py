@@ -18,6 +18,7 @@
 | `convex`, `pate`, `ratings` | learners with mechanisms of their own |
 """
 
+from labeldp.learn.checkpoint import Checkpoint
 from labeldp.learn.classifier import LabelPrivateClassifier, Recipe, recipe
 from labeldp.learn.convex import LPRRSGD, LPNormalSGD, OutputPerturbation, SimplexERM, SufficientStatistics
 from labeldp.learn.pate import PATE, MultiLabelPATE
@@ -32,6 +33,7 @@ from labeldp.release.scores import public_labels
 __all__ = [
     "LPRRSGD",
     "PATE",
+    "Checkpoint",
     "Choice",
     "LPNormalSGD",
     "LabelPrivateClassifier",

@@ -51,7 +51,7 @@ from sklearn.utils.validation import _num_samples, check_is_fitted, validate_dat
 
 from labeldp.arrays import Floats
 from labeldp.errors import Described, invalid
-from labeldp.learn.checkpoint import PRIOR, Journal
+from labeldp.learn.checkpoint import PRIOR, Checkpoint, Journal
 from labeldp.learn.corrections import check_rows, split_pipeline
 from labeldp.learn.softmax import SoftmaxRegression
 from labeldp.learn.stages import (
@@ -72,7 +72,7 @@ from labeldp.learn.stages import (
 from labeldp.mechanisms import Mechanism
 from labeldp.priors import ArrayExamples, ClusterPrior, Prior, StagedClusterPrior, UniformPrior, model_probabilities
 from labeldp.priors.staged import cluster_count
-from labeldp.random import as_key
+from labeldp.random import NoiseKey, as_key
 from labeldp.release import Release, SensitiveLabels
 from labeldp.release.labels import Budget, box_labels
 from labeldp.release.scores import ScoredClassifier
@@ -135,9 +135,12 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
         None draws secure noise. Anything else is reproducible and marks the release `seeded`: not private.
     ledger : Ledger, optional
         Charged with the whole guarantee before anything is drawn.
-    checkpoint : path, optional
-        A directory where everything drawn is kept before it is used. A run that was killed goes on from it: no label is
-        drawn twice, the ledger is charged once, and a seeded run ends with the same model.
+    checkpoint : path or Checkpoint, optional
+        A directory where everything drawn is kept before it is used. A run that was stopped goes on from it, and a seeded
+        run ends with the same model. The noise key of an unfinished run is in this process's memory; with
+        `Checkpoint(place, passphrase=...)` it is sealed in the directory too, so that a killed run goes on under the same
+        charge. If the key is gone, what was kept is used, what is missing is drawn and charged again (a warning says so
+        before), and without a ledger that is refused. No label is drawn in two ways under one charge.
     label_set : str
         The ledger's name for these labels.
 
@@ -177,7 +180,7 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
         random_state: Any = None,
         ledger: Any = None,
         label_set: str = "labels",
-        checkpoint: str | os.PathLike[str] | None = None,
+        checkpoint: str | os.PathLike[str] | Checkpoint | None = None,
     ) -> None:
         self.estimator = estimator
         self.epsilon = epsilon
@@ -204,7 +207,8 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
         checkpoint has already is taken from there.
         """
         labels = box_labels(OWNER, y, n_rows=_num_samples(X), classes=self.classes, label_set=self.label_set)
-        key = as_key(OWNER, self.random_state, name="random_state")
+        # A run with a checkpoint claims the whole key, when it begins: it may draw again what a kill has lost.
+        key = as_key(OWNER, self.random_state, name="random_state", pieces=self.checkpoint is not None)
         epsilon = check_epsilon(OWNER, self.epsilon)
         sizes = {"n_examples": len(labels), "n_classes": labels.n_classes}
         last = split_pipeline(SoftmaxRegression() if self.estimator is None else self.estimator)[1]
@@ -225,21 +229,19 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
         # that it fails, if it must, before the charge.
         known = X if plan.prior.raw_features else features
         prior = plan.prior.prepare(ArrayExamples(known, labels), budget=epsilon)
-        journal = self._open_journal(labels, plan, seeded=key.seeded)
-        measure_prior = partial(prior.with_journal(journal.keep_table).table, known, labels, budget=epsilon, key=key)
-        table = None if prior.sees_labels else measure_prior()
-        stage = journal.keep_split(
-            partial(assign_stages, len(labels), plan.shares, key.child("split")) if plan.shares else lambda: None
-        )
-
+        table = None if prior.sees_labels else prior.table(known, labels, budget=epsilon, key=key)
         words = self._describe()
-        entry = journal.keep_charge(lambda run: budget.charge(promise, mechanism=words + run), ledger=self.ledger)
-        if table is None:
-            table = journal.keep_table(PRIOR, measure_prior)
-        budget.check_spent(table.guarantee, epsilon=parts.spent)
-        door = StageDoor[Release](budget=budget, key=key, epsilon=parts.response, keep=journal.keep_release)
-        draw = draw_labels(labels, response, door)
-        training = train_in_stages(features, stage, table, draw, settings)
+        with self._open_journal(labels, plan, key, measured=table is None) as journal:
+            stage = journal.keep_split(partial(_split, len(labels), plan.shares))
+            entry = journal.keep_charge(budget, promise, mechanism=words)
+            if table is None:
+                measured = prior.with_journal(journal.keep_table)
+                table = journal.keep_table(
+                    PRIOR, partial(measured.table, known, labels, budget=epsilon, key=journal.key)
+                )
+            budget.check_spent(table.guarantee, epsilon=parts.spent)
+            door = StageDoor[Release](budget=budget, key=journal.key, epsilon=parts.response, keep=journal.keep_release)
+            training = train_in_stages(features, stage, table, draw_labels(labels, response, door), settings)
         release = assemble_release(
             training, stage, table, labels, seeded=key.seeded, guarantee=promise, mechanism=words
         )
@@ -281,7 +283,7 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
         self.prior_ = "that of the release" if of_release else repr(plan.prior)
         return self
 
-    def _open_journal(self, labels: SensitiveLabels, plan: Recipe, *, seeded: bool) -> Journal:
+    def _open_journal(self, labels: SensitiveLabels, plan: Recipe, key: NoiseKey, *, measured: bool) -> Journal:
         """Return the journal of this run; what would not fit on disk is refused before anything is spent."""
         if self.checkpoint is not None:
             from labeldp.release.files import check_plain_classes
@@ -292,9 +294,10 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
             "classes": [repr(c) for c in labels.classes],
             "examples": len(labels),
             "label set": labels.name,
-            "seeded": seeded,
+            "seeded": key.seeded,
         }
-        return Journal(self.checkpoint, facts=facts)
+        pieces = [*([PRIOR] if measured else []), *(f"stage-{number + 1}" for number in range(len(plan.shares)))]
+        return Journal(self.checkpoint, facts=facts, labels=labels, key=key, pieces=pieces)
 
     def _fit_transformer(self, transformer: Any, settings: Settings, X: Any) -> Any:
         """Return the features as the last step wants them; transformers are fitted here and never see a label."""
@@ -333,6 +336,11 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
         tags.input_tags.sparse, tags.input_tags.allow_nan = inner.sparse, inner.allow_nan
         tags.input_tags.three_d_array = inner.three_d_array
         return tags
+
+
+def _split(n: int, shares: tuple[float, ...], key: NoiseKey) -> npt.NDArray[np.uint8] | None:
+    """Return the stage of each example; None where no label is released."""
+    return assign_stages(n, shares, key.child("split")) if shares else None
 
 
 #: Up to these epsilons histograms alone were better than a histogram and a response: one of them, and two.

@@ -38,6 +38,7 @@ import itertools
 import json
 import math
 import os
+import re
 import secrets
 import shutil
 from collections.abc import Hashable, Iterator, Mapping, Sequence
@@ -77,13 +78,19 @@ GROUP_ROWS = 2**18
 
 
 def save_release(
-    release: Release, directory: str | os.PathLike[str], *, features: Any = None, owner: str = "Release.save"
+    release: Release,
+    directory: str | os.PathLike[str],
+    *,
+    features: Any = None,
+    owner: str = "Release.save",
+    private: bool = False,
 ) -> None:
     """Write a release into a new directory; an existing one is refused.
 
     `features`, an Arrow table with a row per example, makes it a table's release, all that others need to train the same
     model: its columns stand beside the label column, which the release must know (`Release.label_column`). Features that
-    come in batches (`batches()` yields slices of the examples and their Arrow tables) are written so.
+    come in batches (`batches()` yields slices of the examples and their Arrow tables) are written so. `private` makes a
+    directory that its owner alone may open.
     """
     names = () if features is None else tuple(features.column_names)
     check_saving(directory, classes=release.classes, columns=names, owner=owner)
@@ -91,7 +98,7 @@ def save_release(
         raise invalid(
             owner, "label_column", "be known beside features", got=None, fix="Set it with dataclasses.replace."
         )
-    with stage_directory(directory, owner=owner) as partial:
+    with stage_directory(directory, owner=owner, private=private) as partial:
         if hasattr(features, "batches"):
             facts = _stream_labels(release, features, partial)
         else:
@@ -138,12 +145,18 @@ def finish_release(
 
 
 @contextlib.contextmanager
-def stage_directory(directory: str | os.PathLike[str], *, owner: str) -> Iterator[Path]:
-    """Give a hidden directory to fill; at the end it becomes `directory`, and after any error it is gone."""
+def stage_directory(directory: str | os.PathLike[str], *, owner: str, private: bool = False) -> Iterator[Path]:
+    """Give a hidden directory to fill; at the end it becomes `directory`, and after any error it is gone.
+
+    A kill leaves it hidden, with a name that `is_partial` knows and `load_release` refuses. `private`: it is 0700,
+    whatever the umask.
+    """
     target = check_target(directory, owner=owner)
     partial = target.parent / f".{target.name}.partial-{secrets.token_hex(8)}"
     try:
         partial.mkdir()
+        if private:
+            partial.chmod(0o700)
         yield partial
         flush_directory(partial)
         partial.rename(target)
@@ -154,6 +167,15 @@ def stage_directory(directory: str | os.PathLike[str], *, owner: str) -> Iterato
         ) from error
     finally:
         shutil.rmtree(partial, ignore_errors=True)
+
+
+def is_partial(name: str) -> bool:
+    """Whether a file or directory of this name is unfinished work: hidden, and half written where a process was killed.
+
+    >>> is_partial(".stage-1.partial-0123456789abcdef"), is_partial("stage-1")
+    (True, False)
+    """
+    return re.fullmatch(r"\..+\.partial-[0-9a-f]{16}", name) is not None
 
 
 def check_target(directory: Any, *, owner: str) -> Any:
@@ -445,6 +467,9 @@ def read_manifest(directory: str | os.PathLike[str]) -> Manifest:
     """
     root = Path(directory)
     path = root / MANIFEST
+    if any(is_partial(part) for part in root.absolute().parts):
+        got, fix = Described("unfinished work"), "It was never released; whoever made it takes it up or throws it away."
+        raise invalid("load_release", "directory", "hold a release", got=got, fix=fix, kind=ReleaseError)
     if not path.is_file():
         fix = f"No {MANIFEST} there."
         raise invalid("load_release", "directory", "hold a release", got=str(root), fix=fix, kind=ReleaseError)
