@@ -152,6 +152,25 @@ def test_private_evaluation_is_charged_and_noisy(run, run_json, folder):
     assert "this score is a release" in run("evaluate m.skops test.csv -l income -e 0.5 --ledger l.sqlite").stdout
 
 
+def test_labels_that_a_ledger_protects_are_not_public(run, run_json, folder):
+    """By name, by row ids under another name, by their number under another name; another column is another matter."""
+    run("train people.parquet -l income -e 3 --drop id --to m.skops")
+    declared = "-l income --public-labels --ledger l.sqlite"
+    run("privatize people.parquet -l income -e 1 --to out --row-ids id --ledger l.sqlite")
+    assert "accounted for in l.sqlite, entry 1" in run(f"evaluate m.skops people.parquet {declared}", code=4).stderr
+    (folder / "people.parquet").rename(folder / "test_rows.parquet")
+    renamed = run(f"evaluate m.skops test_rows.parquet {declared}", code=4).stderr
+    assert "'people.parquet:income'" in renamed
+    other = run_json(f"evaluate m.skops test.csv {declared}")
+    assert other["ledger"] == "no release of these labels in l.sqlite"
+    run("privatize test.csv -l sex -e 1 --to sexes --ledger l.sqlite")
+    assert run_json(f"evaluate m.skops test.csv {declared}")["noisy"] is False
+    run("privatize test.csv -l income -e 1 --to again --ledger l.sqlite --label-set secret")
+    assert "as many" in run(f"evaluate m.skops test.csv {declared}", code=4).stderr
+    run("evaluate m.skops test.csv -l income --public-labels --ledger nowhere.sqlite", code=2)
+    assert not (folder / "nowhere.sqlite").exists()
+
+
 @pytest.mark.parametrize("options", ["", "--stages 2", "--prior cluster --clusters 6", "--prior cluster --stages 2"])
 def test_a_release_directory_alone_gives_the_owners_model(run, run_json, folder, options):
     run(f"train people.parquet -l income -e 1.7 --drop id {options} --save-release rel --to owner.skops")

@@ -46,6 +46,7 @@ from labeldp.accounting.ledger_file import (
     Draft,
     Record,
     Table,
+    fingerprint,
     open_for_writing,
     read_records,
     tampering_error,
@@ -202,6 +203,24 @@ class Ledger:
     def entries(self, label_set: str | None = None) -> tuple[LedgerEntry, ...]:
         """Return the releases of a label set, or of all, oldest first."""
         return select_releases(self._read(), label_set)
+
+    def find_releases(self, label_set: str, *, n_rows: int, row_ids: Iterable[Any] = ()) -> tuple[LedgerEntry, ...]:
+        """Return the releases that may be of these labels: under this name, or of the same rows under another.
+
+        The rows of an entry are the same if its fingerprint, made anew under the entry's own name, is that of these rows:
+        by one of the columns of `row_ids`, or, for an entry that was made without ids, by their number alone. Two tables of
+        one length are then taken for one; a part of the rows is not recognised.
+        """
+        columns = [None, *row_ids]
+        return tuple(
+            entry
+            for entry in self.entries()
+            if entry.label_set == label_set
+            or (
+                entry.n_rows == n_rows
+                and any(fingerprint(entry.label_set, n_rows=n_rows, row_ids=ids) == entry.rows for ids in columns)
+            )
+        )
 
     def budgets(self, label_set: str | None = None) -> tuple[BudgetEntry, ...]:
         """Return every budget that was ever set for a label set, or for any, oldest first."""

@@ -27,11 +27,12 @@ from labeldp.cli.screen import (
     name_label_set,
     open_ledger,
     progress,
+    read_ledger,
     spinner,
     split_names,
     warn_seeded,
 )
-from labeldp.errors import Described, LabelDPError, invalid
+from labeldp.errors import Described, LabelDPError, PrivacyError, invalid
 from labeldp.report.words import percent, promise_facts, promise_rows
 
 if TYPE_CHECKING:
@@ -147,11 +148,14 @@ def evaluate(
     """Score a model on labels of its own.
 
     Scoring on protected labels is a release: the number of right predictions is counted with noise at --epsilon and
-    charged. Labels that are public knowledge are scored exactly, and the answer says that they were declared so.
+    charged. Labels that are public knowledge are scored exactly, and the answer says that they were declared so. With
+    --ledger the declaration is checked: labels that the ledger accounts for, by their name or by their rows, are refused.
 
     [bold]Examples[/bold]
 
       labeldp evaluate model.skops test.parquet --label income --public-labels
+
+      labeldp evaluate model.skops test.parquet -l income --public-labels --ledger spent.sqlite
 
       labeldp evaluate model.skops test.csv -l income --epsilon 0.5 --ledger spent.sqlite
     """
@@ -159,14 +163,16 @@ def evaluate(
         fix = "Either the labels are public, or their protection has a price."
         got = Described("both" if public_labels else "neither")
         raise invalid("evaluate", "labels", "have --public-labels or --epsilon", got=got, fix=fix)
-    if public_labels and (ledger is not None or budget is not None):
-        raise LabelDPError("evaluate: public labels cost nothing. Leave --ledger and --budget out.")
+    if public_labels and budget is not None:
+        raise LabelDPError("evaluate: public labels cost nothing. Leave --budget out.")
     with spinner("scoring"):
         classes, chances, labels = _predict_labelled(model, table, label)
+        name = name_label_set(label_set, table, label)
         if epsilon is None:
+            _refuse_accounted(read_ledger(ledger, owner="evaluate"), table, label, name)
             facts = _score_exactly(classes, chances, labels)
+            facts["ledger"] = None if ledger is None else f"no release of these labels in {ledger.name}"
         else:
-            name = name_label_set(label_set, table, label)
             book = open_ledger(ledger, budget)
             facts = _score_with_noise(classes, chances, labels, epsilon=epsilon, name=name, ledger=book, seed=seed)
     if seed is not None:
@@ -200,6 +206,35 @@ def _predict_labelled(model: Path, table: Path, label: str) -> tuple[Any, Any, A
         raise invalid(label, "label", "have no missing values", got=Described(f"{missing:,} missing"), fix=fix)
     whole = read_columns(source, [*wanted, label])
     return fitted.classes_, fitted.predict_proba(whole.select(wanted)), decode_column(whole[label])
+
+
+def _refuse_accounted(book: Any, table: Path, label: str, name: str) -> None:
+    """Refuse labels that are declared public where the ledger protects them, under this name or another.
+
+    An entry about another column of this very table is about other labels.
+    """
+    if book is None:
+        return
+    import pyarrow as pa
+
+    from labeldp.data import open_table
+    from labeldp.learn.tables import read_columns
+
+    source = open_table(table)
+    whole = read_columns(source, list(source.names))
+    ids = (
+        column.to_pylist()
+        for column in whole.columns
+        if not column.null_count and (pa.types.is_integer(column.type) or pa.types.is_string(column.type))
+    )
+    for entry in book.find_releases(name, n_rows=whole.num_rows, row_ids=ids):
+        column = entry.label_set.rpartition(":")[2]
+        if entry.label_set == name or column == label or column not in source.names:
+            same = "" if entry.label_set == name else f", under the name {entry.label_set!r}: the same rows, or as many"
+            raise PrivacyError(
+                f"evaluate: these labels are accounted for in {book.path.name}, entry {entry.id}{same}. They are protected, "
+                "and no score on them is exact and free. Use --epsilon; if they are other labels, leave --ledger out."
+            )
 
 
 def _score_exactly(classes: Any, chances: Any, labels: Any) -> dict[str, Any]:
@@ -253,6 +288,7 @@ def _show(console: Console, facts: dict[str, Any], promise: Any) -> None:
             ("accuracy", f"{percent(facts['accuracy'])} ({facts['correct']:,} of {facts['rows']:,})"),
             ("log loss", f"{facts['log_loss']:.4f}"),
             ("labels", "declared public by --public-labels: exact, and nothing was charged"),
+            ("ledger", facts["ledger"]),
         ]
     else:
         width = percent(facts["noise_within_95"], up=True)
