@@ -8,9 +8,10 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from labeldp.accounting import fingerprint
+from labeldp.accounting import Ledger, fingerprint
 from labeldp.accounting.ledger_file import CHUNK
 from labeldp.errors import LabelDPError
+from labeldp.guarantee import Guarantee
 
 
 def test_it_is_sixty_four_digits_and_stable():
@@ -84,3 +85,18 @@ def test_ids_that_are_not_integers_or_texts_are_refused(ids, said):
 def test_bad_facts_are_refused(wrong):
     with pytest.raises(LabelDPError, match=f"fingerprint: `{next(iter(wrong))}` must"):
         fingerprint(**{"name": "a", "n_rows": 1, **wrong})
+
+
+def test_a_ledger_finds_the_same_rows_under_any_name(tmp_path):
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    for name, rows in (("a", fingerprint("a", n_rows=3, row_ids=[7, 8, 9])), ("b", fingerprint("b", n_rows=4))):
+        ledger.charge(Guarantee.pure(1.0), label_set=name, rows=rows, n_rows=3 if name == "a" else 4, mechanism="RR")
+
+    def find(name, n_rows, *columns):
+        return [entry.label_set for entry in ledger.find_releases(name, n_rows=n_rows, row_ids=columns)]
+
+    assert find("a", 1) == ["a"]  # by name, whatever the rows
+    assert find("c", 3, ["x", "y", "z"], [7, 8, 9]) == ["a"]  # by ids, in one of the columns
+    assert find("c", 3, [9, 8, 7]) == find("c", 3) == []  # other rows
+    assert find("c", 4, [1, 2, 3, 4]) == ["b"]  # an entry without ids knows the number alone
+    assert find("c", 5) == []

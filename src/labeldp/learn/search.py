@@ -340,7 +340,9 @@ class PrivateSearchCV(ScoredClassifier, BaseEstimator):  # type: ignore[misc]  #
         if model is not None:
             model.guarantee_ = guarantee
             if hasattr(model, "release_"):
-                model.release_ = replace(model.release_, guarantee=guarantee)
+                model.release_ = replace(model.release_, guarantee=guarantee, ledger_entry=self.ledger_entry_)
+            if hasattr(model, "ledger_entry_"):
+                model.ledger_entry_ = self.ledger_entry_
             self.best_estimator_ = model
             for name in ("n_features_in_", "feature_names_in_"):
                 self.__dict__.pop(name, None)

@@ -27,7 +27,7 @@ the label itself, whatever the epsilon of the fits: the guarantee of a fit says 
 *What this cannot see.* `GridSearchCV` and `cross_val_score` call `score` as long as they have no `scoring` of their own; with
 one they call `predict` and compare it with y themselves. `CalibratedClassifierCV` never calls `score`: it fits its calibrator
 on raw y. An estimator has no honest way to tell that such a tool is at work. Labels in a box (`SensitiveLabels`) stop all of
-them: a box cannot be indexed, compared or read, and every learner of labeldp takes it as y.
+them: a box cannot be indexed, compared or read, and every learner of one label per row takes it as y.
 
 Design notes. The warning is given once; `-W error::labeldp.errors.RawLabelWarning` makes it an error, every time. The context
 manager holds for the current thread or task; worker processes of joblib do not inherit it and take the declaration through
