@@ -11,9 +11,10 @@ import math
 import numpy as np
 import pytest
 
-from labeldp.errors import PrivacyError
+from labeldp.errors import LabelDPError, PrivacyError
 from labeldp.random import NoiseKey
 from labeldp.selection import (
+    Histogram,
     large_gap,
     limited_domain,
     noisy_max,
@@ -88,3 +89,46 @@ def test_one_key_makes_one_selection(name):
     CALLS[name]([50, 30, 2], key)
     with pytest.raises(PrivacyError, match="NoiseKey"):
         CALLS[name]([50, 31, 2], key)
+
+
+def test_an_error_does_not_name_what_was_counted():
+    """Which items occur is private, and a log keeps errors: an item that is not on the list is not named.
+
+    Before, the exception said "got 'HIV+'".
+    """
+    with pytest.raises(LabelDPError, match="list every item that is counted") as caught:
+        noisy_max({"HIV+": 1, "flu": 200}, candidates=["flu", "cold"], **ONE)
+    assert "HIV" not in str(caught.value)
+
+
+@pytest.mark.parametrize("counts", [{}, Histogram.from_pairs(np.array([], int), np.array([], int))])
+def test_no_user_at_all_is_answered_like_one_user(counts):
+    """Nobody and one user are neighbours, so that an error for the one and an answer for the other tells them apart.
+
+    Before, an empty mapping or table was refused and {"a": 1} was answered.
+    """
+    for h in (counts, {"a": 1}):
+        found = stable_top_k(h, k_max=3, rng=1, **ONE)
+        assert (found.passed, found.items.size) == (False, 0)
+    assert limited_domain(counts, k=1, rng=1, **ONE).items.size == 0
+    assert top_stable(counts, k=1, rng=1, **ONE).items.size == 0
+    assert propose_test_release(counts, k=1, rng=1, **ONE).items.size == 0
+
+
+def test_what_is_handed_in_beside_the_counts_is_an_assumption():
+    """A regularizer that was made from the counts names the leading rank whatever the noise: 50 of 50 times.
+
+    Nothing can stop that. Before, the guarantee did not say that it stands on the regularizer; now it does, and the same
+    for a list of candidates.
+    """
+    counts = np.array([40, 39, 38, 2, 1])
+    told = 1e6 * (np.arange(1, 5) == 3)  # "there are three leaders", read off the counts
+    found = [large_gap(counts, regularizer=told, rng=KEY.child(i), **ONE) for i in range(50)]
+    assert all(one.k == 3 for one in found)
+    assert any("regularizer" in text for text in found[0].guarantee.assumptions)
+    assert any("regularizer" in text for text in stable_top_k(counts, regularizer=told, **ONE).guarantee.assumptions)
+    listed = top_k_exponential({"a": 5, "b": 2}, k=1, candidates=["a", "b", "c"], **ONE)
+    assert any("list of candidates" in text for text in listed.guarantee.assumptions)
+    # Counts alone, or a weight, are settings like any other.
+    plain = stable_top_k(counts, k=2, regularizer=0.5, **ONE).guarantee.assumptions
+    assert not any("regularizer" in text or "list" in text for text in plain)

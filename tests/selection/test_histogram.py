@@ -177,7 +177,6 @@ CALLS = {
         ([3, np.nan, 2], {}, "`counts` must hold whole numbers, got NaN"),
         ([3, np.inf, 2], {}, "`counts` must be below 2\\^53"),
         ([], {}, "`counts` must be a list of at least one count"),
-        ({}, {}, "`counts` must be a list of at least one count"),
         ([[1, 2]], {}, "`counts` must be a list of at least one count"),
         (["a", "b"], {}, "`counts` must hold whole numbers, got dtype"),
         ([True, False], {}, "`counts` must hold whole numbers, got dtype bool"),

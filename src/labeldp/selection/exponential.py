@@ -93,7 +93,7 @@ def top_k_exponential(
     draw = draw_one_shot if method == "one_shot" else draw_by_peeling
     items = histogram.pick(draw(BitStream(key), histogram.counts, k, scale=scale))
     promise = exponential_guarantee(k=k, scale=scale, neighbours=neighbours)
-    return Selection(items=items, k=k, passed=True, guarantee=promise, seeded=key.seeded)
+    return Selection(items=items, k=k, passed=True, guarantee=histogram.state(promise), seeded=key.seeded)
 
 
 def exponential_scale(*, k: int, epsilon: float, neighbours: str, delta: float = 0.0, queries: int = 1) -> float:
@@ -201,6 +201,7 @@ def limited_domain(
     chosen = order[: stop[0]] if stop.size else order
     promise = limited_domain_guarantee(k=k, scale=scale, neighbours=neighbours, test_delta=share)
     items = histogram.pick(lead[chosen])
+    promise = histogram.state(promise)
     return Selection(items=items, k=k, passed=chosen.size == k, guarantee=promise, seeded=key.seeded)
 
 

@@ -32,9 +32,13 @@ from typing import Any
 import numpy as np
 
 from labeldp.arrays import Array, Int64s
-from labeldp.errors import Described, invalid, nearest
+from labeldp.errors import Described, invalid
+from labeldp.guarantee import Guarantee
 from labeldp.selection.base import Levels, find_levels
 
+#: What a guarantee stands on where the caller hands in more than counts.
+OPEN_LIST = "the list of candidates was made without looking at these counts"
+OPEN_REGULARIZER = "the regularizer was chosen without looking at these counts"
 #: Counts stay below this, so that every count and every gap is exact as a float.
 LARGEST_COUNT = 2**53
 
@@ -68,7 +72,8 @@ class Histogram:
                 raise invalid(owner, "candidates", "name every count", got=got)
             return cls(counts=values, names=names)
         keys = as_names(list(counts.keys()))
-        values = check_counts(owner, list(counts.values()))
+        # No user at all is a neighbour of one user: it is answered, not refused.
+        values = check_counts(owner, list(counts.values())) if counts else np.empty(0, np.int64)
         order = order_by_name(keys, values)
         found = cls(counts=values[order], names=keys[order], public=False)
         return found if candidates is None else found.among(candidates, owner=owner)
@@ -92,8 +97,10 @@ class Histogram:
         values = np.zeros(names.size, np.int64)
         for name, count in zip(own, self.counts.tolist(), strict=True):
             if name not in place:
-                fix = f"Leave it out first, or list it. {nearest(str(name), map(str, place))}"
-                raise invalid(owner, "candidates", "list every item that is counted", got=name, fix=fix)
+                # Which items occur is private: an error that a log keeps must not name one.
+                got = Described("an item that is not listed")
+                fix = "Leave such items out first, or list them; 1 and '1' are different items."
+                raise invalid(owner, "candidates", "list every item that is counted", got=got, fix=fix)
             values[place[name]] = count
         return Histogram(counts=values, names=names)
 
@@ -119,6 +126,12 @@ class Histogram:
         above = np.flatnonzero(self.counts > least)
         ties = np.flatnonzero(self.counts == least)[: k - above.size]
         return np.sort(np.concatenate([above, ties]))
+
+    def state(self, promise: Guarantee, *, regularizer: bool = False) -> Guarantee:
+        """Return the promise with what it takes for granted about a list of candidates, or a regularizer, handed in."""
+        if self.public and self.names is not None:
+            promise = promise.assuming(OPEN_LIST)
+        return promise.assuming(OPEN_REGULARIZER) if regularizer else promise
 
     def __repr__(self) -> str:
         known = f"{self.counts.size} public candidates" if self.public else "candidates not public"
@@ -185,9 +198,11 @@ def count_pairs(owner: str, users: Any, items: Any) -> tuple[Array, Int64s]:
     Works through parts of the users, so that beside the codes of both columns only one part is in memory.
     """
     user_column, item_column = read_column(owner, "users", users), read_column(owner, "items", items)
-    if user_column.size != item_column.size or user_column.size == 0:
+    if user_column.size != item_column.size:
         got = Described(f"{user_column.size} users and {item_column.size} items")
-        raise invalid(owner, "users and items", "be columns of one length, not empty", got=got)
+        raise invalid(owner, "users and items", "be columns of one length", got=got)
+    if user_column.size == 0:
+        return item_column, np.empty(0, np.int64)
     names, item_codes = encode_column(item_column)
     _, user_codes = encode_column(user_column)
     counts = np.zeros(names.size, np.int64)

@@ -131,6 +131,7 @@ def large_gap(
     key = as_key(owner, rng).claim(owner)
     k = choose_rank(BitStream(key), histogram, n, noise=noise, scale=scale, regularizer=scores)
     promise = noisy_max_guarantee(noise, reach, scale=scale, relation=relation)
+    promise = histogram.state(promise, regularizer=regularizer is not None)
     return Selection(items=np.empty(0, np.int64), k=k, passed=True, guarantee=promise, seeded=key.seeded)
 
 
@@ -158,7 +159,7 @@ def noisy_max(
     winner = draw_winner(BitStream(key), histogram.counts, noise=noise, scale=scale)
     promise = noisy_max_guarantee(noise, reach, scale=scale, relation=relation)
     items = histogram.pick(np.array([winner]))
-    return Selection(items=items, k=1, passed=True, guarantee=promise, seeded=key.seeded)
+    return Selection(items=items, k=1, passed=True, guarantee=histogram.state(promise), seeded=key.seeded)
 
 
 def reach_of_gaps(relation: Relation, choices: int) -> Reach:

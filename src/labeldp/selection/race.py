@@ -28,7 +28,7 @@ and |v E'(v) / E(v)| <= 1.45 for both, so that E is right to 1.45 d, and G to 1.
 For v >= 2^-31 the first term is below 1.5 * 2^-34; G lies in (-4, 22), and ln(size) is below 44. If a logarithm errs by
 at most 2^-40, relative to its result or absolutely, all three together err by less than 70 * 2^-40. The sum is below
 2^-32 = `RADIUS`. C libraries and NumPy err by 2^-50 at most, a thousandth of what is allowed here. The quotient is
-taken of the distance to the largest whole number, which is exact, so that it errs by a few 2^-53 of itself: 2^-50 of it
+taken of the distance to one of the whole numbers, which is exact, so that it errs by a few 2^-53 of itself: 2^-50 of it
 is added. Runners with v < 2^-31 (one in 2^30) and quotients beyond the floats skip this and start with more digits.
 
 **More digits** are taken 64 at a time, and the ends of the interval are computed with Python's `decimal`, whose
@@ -68,6 +68,8 @@ RADIUS = 2.0**-32
 PARTS = Decimal(1 << 33)
 #: The same, for each unit of the quotient.
 SLOPE = 2.0**-50
+#: Distances of so many scales err by less than a quarter of `RADIUS`.
+SPREAD = 2.0**16
 #: A distance to the end of (0, 1) below which 64 digits say too little.
 NEAREST = 2.0**-31
 #: Scores at a time: working arrays of 1 MiB, whatever the number of candidates.
@@ -94,9 +96,9 @@ def draw_order(
     places are drawn one after the other without replacement, each in proportion to sizes exp((whole + extra) / scale).
     """
     words = bits.take(whole.size)
-    top = int(whole.max())
-    scores, radius = _approximate_scores(words, whole - top, scale=scale, extra=extra, sizes=sizes)
-    field = _Field(bits=bits, words=words, whole=whole, scale=scale, extra=extra, sizes=sizes, top=top, known={})
+    centre = _find_centre(whole, k, scale)
+    scores, radius = _approximate_scores(words, whole - centre, scale=scale, extra=extra, sizes=sizes)
+    field = _Field(bits=bits, words=words, whole=whole, scale=scale, extra=extra, sizes=sizes, centre=centre, known={})
     for place in np.flatnonzero(np.isinf(radius)).tolist():
         scores[place], radius[place] = field.runner(place).narrow()
     low, high = scores - radius, scores + radius
@@ -149,18 +151,30 @@ def laplace_rate(scale: float) -> Fraction:
     return rate_below(math.nextafter(1 / scale, 0.0))
 
 
+def _find_centre(whole: Int64s, k: int, scale: float) -> int:
+    """Return the whole number from which distances are taken: the errors of a score grow with its distance from it.
+
+    The largest, as a rule. Where counts are spread over more than `SPREAD` scales it is the k-th largest: at most k
+    runners are then far above it, and the many that could be taken for each other are near it.
+    """
+    top = int(whole.max())
+    if k == 1 or top - int(whole.min()) <= SPREAD * scale:
+        return top
+    return int(np.partition(whole, whole.size - k)[whole.size - k])
+
+
 def _approximate_scores(
-    words: Words, behind: Int64s, *, scale: float, extra: Float64s | None, sizes: Int64s | None
+    words: Words, distances: Int64s, *, scale: float, extra: Float64s | None, sizes: Int64s | None
 ) -> tuple[Float64s, Float64s]:
-    """Return scores and how far each may be from the truth; `behind` is the distance to the largest whole number, <= 0."""
-    scores, radius = np.empty(behind.size), np.empty(behind.size)
-    for low in range(0, behind.size, PIECE):
+    """Return scores and how far each may be from the truth; `distances` are those of the whole numbers to the centre."""
+    scores, radius = np.empty(distances.size), np.empty(distances.size)
+    for low in range(0, distances.size, PIECE):
         part = slice(low, low + PIECE)
         upper = words[part] >= HALF
         near = np.ldexp(np.where(upper, ~words[part], words[part]) + 0.5, -WORD_BITS)
         waits = -np.log1p(-near)
         waits[upper] = -np.log(near[upper])
-        distance = behind[part].astype(np.float64)
+        distance = distances[part].astype(np.float64)
         if extra is not None:
             distance += extra[part]
         with np.errstate(over="ignore"):
@@ -184,14 +198,14 @@ class _Field:
     scale: float
     extra: Float64s | None
     sizes: Int64s | None
-    top: int
+    centre: int
     known: dict[int, _Runner]
 
     def runner(self, place: int) -> _Runner:
         """Return the runner at a place."""
         if place not in self.known:
             extra = Fraction(0) if self.extra is None else Fraction(float(self.extra[place]))
-            distance = int(self.whole[place]) - self.top + extra
+            distance = int(self.whole[place]) - self.centre + extra
             size = 1 if self.sizes is None else int(self.sizes[place])
             quotient = distance / Fraction(self.scale)
             self.known[place] = _Runner(bits=self.bits, quotient=quotient, size=size, digits=int(self.words[place]))

@@ -282,7 +282,7 @@ class StablePlan:
             k=proposed if self.k is None else self.k,
             proposed=proposed,
             passed=passed,
-            guarantee=self.guarantee,
+            guarantee=histogram.state(self.guarantee, regularizer=_is_list(regularizer)),
             seeded=key.seeded,
         )
 
@@ -334,6 +334,11 @@ class StablePlan:
     def refine_scale(self, rounds: int) -> float:
         """Return the Gumbel scale b with rounds * (g / b)^2 / 8 <= refine_rho; one part in 10^12 covers rounding."""
         return self.relation.reach * math.sqrt(rounds / (8 * self.refine_rho)) * (1 + 1e-12)
+
+
+def _is_list(regularizer: Regularizer | float | None) -> bool:
+    """Whether the regularizer has a say of its own about each rank; a weight is a setting like any other."""
+    return regularizer is not None and not isinstance(regularizer, (int, float))
 
 
 def stable_plan(
@@ -445,6 +450,7 @@ def propose_test_release(
         promise = gaussian_test_guarantee(relation, sigma=sigma, test_delta=share)
         passed = run_gaussian_test(BitStream(key), histogram.levels.gap_at(k), relation, sigma=sigma, test_delta=share)
     items = histogram.pick(histogram.top(k) if passed else np.empty(0, np.int64))
+    promise = histogram.state(promise)
     return Selection(items=items, k=k, passed=passed, guarantee=promise, seeded=key.seeded)
 
 
@@ -513,6 +519,7 @@ def top_stable(
     found = most - int(above[0]) if above.size else 0
     promise = approximate_guarantee(each, share, **relation.terms())
     items = histogram.pick(histogram.top(found) if found else np.empty(0, np.int64))
+    promise = histogram.state(promise)
     return Selection(items=items, k=found, passed=found > 0, guarantee=promise, seeded=key.seeded)
 
 
