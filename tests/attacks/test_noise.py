@@ -47,18 +47,18 @@ def is_allowed(right: int, *, tries: int, epsilon: float, delta: float = 1e-5) -
 
 @pytest.mark.parametrize("epsilon", [1.0, 0.1])
 @pytest.mark.parametrize("n_classes", [2, 3])
-@pytest.mark.parametrize("target", ["OutputTarget", "LabelTarget"])
-def test_no_bits_of_the_noise_tell_a_label(target: str, n_classes: int, epsilon: float):
+@pytest.mark.parametrize(("target", "tries"), [("OutputTarget", TRIES), ("LabelTarget", 200)])
+def test_no_bits_of_the_noise_tell_a_label(target: str, tries: int, n_classes: int, epsilon: float):
     """Reachable floats, fractions of a step, and likelihood, each against best_guess: 73.1% at epsilon 1, 52.5% at 0.1.
 
-    Before, in 1,000 tries: reachable floats were right 1,000 times for OutputPerturbation in all four settings, and 898 to
-    996 times for the noisy labels of LPNormalSGD. Now the attacks are right as often as likelihood lets them be. A false
+    Before, in 1,000 tries: reachable floats were right 1,000 times for OutputPerturbation in all four settings, and 921 to
+    985 times for the noisy labels of LPNormalSGD. Now the attacks are right as often as likelihood lets them be. A false
     alarm has probability 3e-6 at most.
     """
     attacks = load_benchmark()
     subject = getattr(attacks, target)(n_classes=n_classes, epsilon=epsilon)
-    found = attacks.count_successes(subject, TRIES, np.random.default_rng(1))
-    assert all(is_allowed(right, tries=TRIES, epsilon=epsilon) for right in found.values()), found
+    found = attacks.count_successes(subject, tries, np.random.default_rng(1))
+    assert all(is_allowed(right, tries=tries, epsilon=epsilon) for right in found.values()), found
 
 
 def test_a_twin_that_does_not_round_is_caught():
@@ -164,35 +164,39 @@ def test_a_network_whose_features_are_nan_is_refused_in_a_later_stage():
 
 
 def denormal_rows() -> np.ndarray:
-    """One row of 400 entries whose squares are below the least float, and one that is above it."""
-    row = np.full((1, 400), 1.5e-162)
+    """One row of 40,000 entries whose squares are rounded to nothing, but for one, which is rounded up."""
+    row = np.full((1, 40_000), 1.5e-162)
     row[0, 0] = 1.6e-162
     return row
 
 
 def stored_in_parts() -> scipy.sparse.csr_matrix:
-    """One entry of 20, stored as 400 parts of 1/20, whose norm as a vector is 1."""
-    return scipy.sparse.csr_matrix((np.full(400, 0.05), np.zeros(400, int), np.array([0, 400])), shape=(1, 2))
+    """One entry of 200, stored as 40,000 parts of 1/200, whose norm as a vector is 1."""
+    parts = np.full(40_000, 0.005), np.zeros(40_000, int), np.array([0, 40_000])
+    return scipy.sparse.csr_matrix(parts, shape=(1, 2))
 
 
 @pytest.mark.parametrize(
-    ("X", "clip"), [(denormal_rows(), "unit-norm"), (stored_in_parts(), 1.0)], ids=["denormal", "in parts"]
+    ("X", "clip", "tries"),
+    [(denormal_rows(), "unit-norm", 0), (stored_in_parts(), 1.0, 30)],
+    ids=["denormal", "in parts"],
 )
-def test_no_row_is_longer_than_the_sensitivity_says(X: Any, clip: Any):
-    """Public rows that are clipped to norm 1 and are 14 or 20 times as long: the minimiser moves that much further.
+def test_no_row_is_longer_than_the_sensitivity_says(X: Any, clip: Any, tries: int):
+    """Public rows that are clipped to norm 1 and are more than 100 times as long: the minimiser moves that much further.
 
-    Without noise the two minimisers are as far apart as the sensitivity allows, or nearer; before 12.9 and 18.2 times as
-    far. At epsilon 0.1 likelihood then told the label 60 of 60 times in both; now 52.5% are allowed.
+    Without noise the two minimisers are as far apart as the sensitivity allows, or nearer; before 134 and 198 times as far.
+    At epsilon 0.1 likelihood then told the label 57 and 60 of 60 times; now 52.5% are allowed. (Noise on 40,000 weights
+    takes a second a fit: here the first case is judged by the distance alone.)
     """
-    settings = {"clip": clip, "l2": 1000.0, "classes": [0, 1], "fit_intercept": False, "tolerance": 1e-6}
+    settings = {"clip": clip, "l2": 1e6, "classes": [0, 1], "fit_intercept": False, "tolerance": 1e-6}
     ends = [OutputPerturbation(epsilon=math.inf, random_state=0, **settings).fit(X, [label]) for label in (0, 1)]
     apart = float(np.linalg.norm(ends[0].coef_ - ends[1].coef_))
-    rng, right, tries = np.random.default_rng(4), 0, 30
+    assert apart <= ends[0].sensitivity_
+    rng, right = np.random.default_rng(4), 0
     for secret in rng.integers(2, size=tries).tolist():
         seen = OutputPerturbation(epsilon=0.1, delta=1e-5, **settings).fit(X, [secret]).coef_
         near = [float(((seen - end.coef_) ** 2).sum()) for end in ends]
         right += int(near[1] < near[0]) == secret
-    assert apart <= ends[0].sensitivity_
     assert is_allowed(right, tries=tries, epsilon=0.1), right
 
 

@@ -3,7 +3,7 @@
 | learner | what is released | noise | trusts |
 |---|---|---|---|
 | `LPRRSGD` | every label once, by randomized response | pure epsilon | no one |
-| `LPNormalSGD` | every one-hot label once, with Gaussian noise | (epsilon, delta) | a curator |
+| `LPNormalSGD` | every one-hot label once, with Gaussian noise | (epsilon, delta) | no one |
 | `SufficientStatistics` | the sums of features by class, once | exact discrete noise, pure or (epsilon, delta) | a curator |
 | `OutputPerturbation` | the minimiser of a regularised loss | (epsilon, delta); label or record | a curator |
 | `SimplexERM` | samples from a minimiser on the simplex | pure or (epsilon, delta); label or record | a curator |
