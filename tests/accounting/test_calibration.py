@@ -105,6 +105,16 @@ def test_discrete_sigma_is_right_and_near_the_analytic_one(epsilon, closest, shi
         assert lattice_delta(epsilon, (sigma * (1 - 1e-6)) ** 2, shift) > delta
 
 
+def test_figures_of_the_docs():
+    """docs/proofs.md: sigma at (.1, 1, 4; 1e-5) and sensitivity 1, discrete and continuous."""
+    at = [{"epsilon": epsilon, "delta": 1e-5, "sensitivity": 1.0} for epsilon in (0.1, 1.0, 4.0)]
+    assert [f"{discrete_gaussian_sigma(**setting):.4g}" for setting in at] == ["30.77", "3.74", "1.058"]
+    assert [f"{analytic_gaussian_sigma(**setting):.4g}" for setting in at] == ["30.75", "3.731", "1.081"]
+    through_zcdp = [1 / math.sqrt(2 * zcdp_rho(epsilon=setting["epsilon"], delta=1e-5)) for setting in at]
+    more = [noise / analytic_gaussian_sigma(**setting) for noise, setting in zip(through_zcdp, at, strict=True)]
+    assert [round(ratio, 3) for ratio in more] == [1.105, 1.084, 1.071]
+
+
 @settings(max_examples=10)  # each calibrates twice
 @given(st.floats(1e-2, 20), st.floats(1e-12, 0.1), st.floats(0.1, 100))
 def test_discrete_sigma_meets_the_budget(epsilon, delta, sensitivity):

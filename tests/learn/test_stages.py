@@ -19,9 +19,9 @@ from labeldp.random import NoiseKey
     ("epsilon", "first"), [(0.5, 0.8), (1.0, 0.8), (1.5, 0.75), (2.0, 0.7), (4.0, 0.6), (9.0, 0.6)]
 )
 @pytest.mark.parametrize("count", [2, 3, 4])
-def test_default_shares_are_the_papers(epsilon, first, count):
+def test_default_shares_stand_at_four_epsilons(epsilon, first, count):
     shares = stage_shares(count, epsilon)
-    assert shares[0] == first  # Ghazi et al. 2021, supplement E, and straight lines between
+    assert shares[0] == first  # our values, and straight lines between
     assert len(set(shares[1:])) == 1
     assert abs(sum(shares) - 1) < count * 1e-6  # shares are rounded to six digits
 

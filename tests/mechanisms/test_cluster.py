@@ -95,6 +95,21 @@ def test_event_exceeds_the_papers_claim_and_not_ours():
     assert total <= 2 / sigma + response
 
 
+def test_corollary_2_costs_more_than_two_epsilon():
+    """sigma = 1/epsilon, lambda = 1/(1 + (e^epsilon - 1) tau): 2 epsilon by Theorem 1 as printed, 3 epsilon at most in truth.
+
+    Ten examples, tau = .4, epsilon 1: shares come out as (.4, .6) with a ratio of e^2, since both entries moved, and the label
+    that was counted comes out as the second class with a ratio of e^.76 on top.
+    """
+    epsilon, tau = 1.0, 0.4
+    redraw = 1 / (1 + (math.exp(epsilon) - 1) * tau)
+    few, many = (event_of_the_paper(positives, sigma=1 / epsilon, tau=tau) for positives in (4, 5))
+    histogram = math.log(few / many)
+    assert histogram == pytest.approx(2 * epsilon, rel=1e-9)
+    response = math.log((1 - redraw + redraw * (1 - tau)) / (redraw * (1 - tau)))
+    assert 2.7 * epsilon < histogram + response <= 3 * epsilon
+
+
 def exact_loss(mechanism: ClusterRR, counts: tuple[int, ...], other: tuple[int, ...], *, label: int, new: int) -> float:
     """The largest log-ratio of (channel, output of the changed label), noisy counts enumerated.
 

@@ -1,4 +1,4 @@
-"""Augmentation and presets: images are changed as defined, the paper's settings are the paper's, bad ones are refused."""
+"""Augmentation and presets: images are changed as defined, settings are as documented, bad ones are refused."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_unknown_augmentation_is_refused(wrong):
 # --------------------------------------------------------------------------------------------------------- presets
 
 
-def test_paper_presets_are_the_papers():
+def test_paper_presets_have_the_papers_training_and_our_shares():
     grey = paper_preset("fashion-mnist", epsilon=1.0, stages=2)
     assert (grey.module, grey.stages, grey.temperature, grey.mixup) == ("inception", (0.8, 0.2), 0.6, (16.0, 8.0))
     settings = grey.training

@@ -124,7 +124,7 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
     final_params : dict, optional
         Parameters of the estimator for the last fit: a wider network, more epochs.
     temperature : float, optional
-        Below 1 sharpens a stage's model before it serves as prior. By default the paper's, for this epsilon; 1 for
+        Below 1 sharpens a stage's model before it serves as prior. By default 0.6 at epsilon 1 and 0.5 from 2 on; 1 for
         "em"; and 2/3 for self-training without stages.
     filter_earlier : bool
         Drop labels of earlier stages that the newest model does not rank among its first k (the mean candidates of the
@@ -417,7 +417,7 @@ def _has_no_stage(stages: Any) -> bool:
 
 
 def _decide_shares(epsilon: float, source: Prior, *, alone: bool) -> tuple[float, ...]:
-    """Return the shares for "auto": none, the three parts, or the paper's two where nothing is known."""
+    """Return the shares for "auto": none, the three parts, or two where nothing is known."""
     if isinstance(source, UniformPrior):
         return stage_shares(2 if 0 < epsilon < math.inf else 1, epsilon)
     return () if alone else SHARES

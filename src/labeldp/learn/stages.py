@@ -56,7 +56,9 @@ OWNER = "LabelPrivateClassifier"
 PRIOR_FLOOR = 0.02
 #: A model that rules a label out altogether could contradict what was released; it never quite does.
 LEAST_BELIEF = 1e-12
-#: Share of the first stage and temperature of its model's prior, at these epsilons (Ghazi et al. 2021, supplement E).
+#: Share of the first stage and temperature of its model's prior, at these epsilons. The values are ours. The paper gives one
+#: share, 65% at epsilon 2 (Ghazi et al. 2021, supplement D), and says that a little above 50% and temperatures of at most 1 do
+#: well (E).
 PAPER_EPSILONS = (1.0, 2.0, 4.0, 8.0)
 FIRST_SHARE = (0.8, 0.7, 0.6, 0.6)
 TEMPERATURE = (0.6, 0.5, 0.5, 0.5)
@@ -451,7 +453,7 @@ def read_prior(release: Release) -> PriorTable:
 
 
 def stage_shares(stages: Any, epsilon: float) -> tuple[float, ...]:
-    """Return the share of each stage: as given, or the paper's first share and equal parts of the rest.
+    """Return the share of each stage: as given, or our first share for this epsilon and equal parts of the rest.
 
     >>> stage_shares(1, 1.0), stage_shares(2, 1.0), stage_shares((0.5, 0.3, 0.2), 1.0)
     ((1.0,), (0.8, 0.2), (0.5, 0.3, 0.2))
@@ -472,7 +474,7 @@ def stage_shares(stages: Any, epsilon: float) -> tuple[float, ...]:
 
 
 def interpolate_default(values: tuple[float, ...], epsilon: float) -> float:
-    """Return a default between the epsilons that the paper tuned; constant outside them."""
+    """Return a default between the epsilons of `PAPER_EPSILONS`; constant outside them."""
     return float(np.interp(epsilon, PAPER_EPSILONS, values))
 
 
@@ -567,7 +569,7 @@ def _decide_rounds(learner: Any, *, distil: bool) -> int:
 
 
 def _decide_temperature(learner: Any, epsilon: float, correction: str, *, silent: bool) -> float:
-    """Return the temperature: the paper's for its own loss, none for calibrated beliefs, sharpening where all is belief."""
+    """Return the temperature: ours for the paper's own loss, none for calibrated beliefs, sharpening where all is belief."""
     if learner.temperature is not None:
         return check_positive(OWNER, "temperature", learner.temperature)
     if silent:

@@ -169,6 +169,20 @@ def test_second_moment_of_responses_against_enumeration(n_classes: int, epsilon:
         assert 6 * n_classes / epsilon > 4 * math.sqrt(bound)  # the paper's G / L
 
 
+def test_the_paper_s_gradient_bound_is_nine_times_too_long():
+    """Theorem 9 steps by G = 6 K L / epsilon: 60 L at 10 classes and epsilon 1. No gradient is longer than 11.5 L, and the
+    root of the second moment is at most 6.9 L, with equality where no bound can be better by more than a few percent.
+    """
+    channel = RandomizedResponse(epsilon=1.0, n_classes=10).channel()
+    targets = channel.unbiased_targets(np.arange(10))
+    paper = 6 * 10 / 1.0
+    longest, root = float(np.abs(targets).sum(axis=1).max()), math.sqrt(bound_response_moment(targets, batch_size=1))
+    assert (round(longest, 1), round(root, 1)) == (11.5, 6.9)
+    assert paper > 5 * longest > 8 * root
+    halves = np.where(np.arange(10) % 2 == 0, 1.0, -1.0)[:, None]
+    assert math.sqrt(enumerate_second_moment(channel, halves, 0)) > 0.97 * root
+
+
 def test_steps_are_longer_by_the_variance_bound():
     """Steps of 1 example are D / (G sqrt t): G falls from the longest gradient to the root of the second moment."""
     ratios = []
