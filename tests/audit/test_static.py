@@ -14,7 +14,8 @@ import pytest
 
 import labeldp
 from labeldp.audit import audit
-from labeldp.audit.static import directory_check, ledger_checks, matrix_check, private_check, raw_label_check
+from labeldp.audit.contents import raw_label_check
+from labeldp.audit.static import directory_check, ledger_checks, matrix_check, private_check
 from labeldp.errors import LabelDPError, ReleaseError
 from labeldp.release.files import digest, read_manifest
 from labeldp.testing.broken import DrawsFromAll
@@ -69,7 +70,10 @@ def test_release_directory_passes_whole(release, tmp_path):
     assert set(verdicts(found)) == {
         "intact",
         "no key or stray file",
+        "only what labeldp writes",
         "no raw label column",
+        "outputs possible",
+        "outputs plausible",
         "matrix within guarantee",
         "not seeded",
     }

@@ -6,13 +6,12 @@
 >>> release = privatize(raw, RandomizedResponse(2.0, n_classes=2), rng=0)
 >>> matrix_check(release).passed, private_check(release).passed  # a seed is not private
 (True, False)
->>> looks_raw(release, raw), looks_raw(release, raw[::-1] * 0 + 1)
-(True, False)
 
 Design notes. `matrix_check` enumerates dense matrices and does not ask the channel for its epsilon: a fault in one does
-not hide in the other. `directory_check` reads names alone, so that it is quick for ten million rows. `raw_label_check` can
-tell without the raw labels whether a table still holds them: a column that is the raw labels agrees with the released
-ones as often as the channel says, and a column that has nothing to do with them agrees as often as chance says.
+not hide in the other. `directory_check` reads names and the manifest alone, so that it is quick for ten million rows; what
+stands in the rows and columns is the subject of `labeldp.audit.contents`. A digest is no signature: whoever changes a
+release can seal it again, so nothing here rests on the manifest being unchanged, and everything that it says is compared
+with what labeldp could have written.
 """
 
 from __future__ import annotations
@@ -30,8 +29,9 @@ import numpy.typing as npt
 from labeldp.arrays import Floats
 from labeldp.audit.results import Check
 from labeldp.errors import LabelDPError
+from labeldp.guarantee import Guarantee
 from labeldp.release import Release, load_release
-from labeldp.release.files import Manifest, read_manifest
+from labeldp.release.files import CHANNEL, FIELDS, LABELS, MANIFEST, PRIOR, Manifest, read_manifest
 
 if TYPE_CHECKING:
     from labeldp.accounting import Ledger, LedgerEntry
@@ -43,16 +43,21 @@ MOST_MATRICES = 512
 ROUNDING = 8 * 2.0**-53
 #: Names under which no value belongs into a release.
 SECRET_WORDS = ("seed", "key", "secret", "rng", "raw", "true_label", "password", "token")
-#: Rows looked at, evenly spaced: at this many, a share is known to 0.2 %; fewer where classes are so many that the table
-#: of rows by classes would be larger than the second number.
-MOST_ROWS, MOST_CELLS = 50_000, 5_000_000
-#: Standard deviations: a copy of the raw labels is farther than this from its expectation once in 16,000 times; an
-#: unrelated column is farther than the second from its own once in 500 million.
-NEAR, FAR = 4.0, 6.0
+#: The longest text of a manifest that is not a name: a mechanism's words, an assumption.
+MOST_TEXT = 4000
+#: What kind of value the plain fields of a manifest are.
+KINDS = {
+    **dict.fromkeys(("made_by", "created", "label_set", "mechanism"), str),
+    **dict.fromkeys(("version", "n_examples", "start"), int),
+    **dict.fromkeys(("seeded", "private"), bool),
+}
+#: What closes the chain of a ledger.
+HASH = re.compile("[0-9a-f]{64}")
+#: Who made a release and when, as labeldp writes it.
+MADE_BY = re.compile(r"labeldp [0-9A-Za-z.+]{1,40}")
+CREATED = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\+00:00)?")
 #: What the ledger's words for a mechanism end in where a run can be taken up again: its random name.
 RUN = re.compile(", run [0-9a-f]{16}$")
-#: Columns that labeldp adds to a table begin so.
-OWN = "_labeldp_"
 
 
 def matrix_check(release: Release) -> Check:
@@ -100,22 +105,74 @@ def private_check(release: Release) -> Check:
 
 
 def directory_check(directory: str | os.PathLike[str]) -> Check:
-    """Check that a release directory holds the files that its manifest names and nothing under a secret's name.
+    """Check that a release directory holds the files that a release has, and nothing under a secret's name.
 
-    Looked at: the names of files and folders, every key of the manifest, the keys of Parquet metadata, and the columns of
-    a release that has no table's own columns. A manifest that cannot be read, or was changed, raises `ReleaseError`.
+    Looked at: the names of files and folders, links and attributes of files, every key and text of the manifest, the keys
+    of Parquet metadata, and the columns of a release that has no table's own columns. A file is known if a release has one
+    of its kind: that the manifest names it is not enough. A manifest that cannot be read, or was changed, raises
+    `ReleaseError`.
     """
     root = Path(directory)
     manifest = read_manifest(root)
-    known = set(manifest.checksums)
+    labels = [str(name) for name in manifest.content.get("label_files", [LABELS])]
+    known = {*labels, CHANNEL, PRIOR, MANIFEST} & set(manifest.checksums)
     folders = {parent.as_posix() for name in known for parent in PurePosixPath(name).parents}
     found_here = {(path.relative_to(root).as_posix(), path.is_dir()) for path in root.rglob("*")}
     strangers = sorted(name for name, is_folder in found_here if name not in (folders if is_folder else known))
     names = sorted({*_find_keys(manifest.content), *_find_columns(manifest)} - {"seeded"})
     secrets = [name for name in names if _is_secret(name)]
     found = [f"file {name!r}" for name in strangers] + [f"value {name!r}" for name in secrets]
+    found += [f"file {name!r} twice" for name in sorted({name for name in labels if labels.count(name) > 1})]
+    found += [*_find_links(root), *_find_additions(manifest)]
     detail = "unexpected: " + ", ".join(found[:8]) if found else f"{len(known)} files, all named in the manifest"
     return Check(name="no key or stray file", passed=not found, detail=detail)
+
+
+def _find_links(root: Path) -> Iterable[str]:
+    """Yield files that lie elsewhere, and files with attributes of a user's."""
+    for path in [root, *sorted(root.rglob("*"))]:
+        name = path.relative_to(root).as_posix()
+        if path.is_symlink():
+            yield f"a link, {name!r}"
+        elif hasattr(os, "listxattr"):
+            try:
+                own = [one for one in os.listxattr(path) if one.startswith("user.")]
+            except OSError:  # a file system without attributes
+                own = []
+            yield from (f"attribute {one!r} of {name!r}" for one in own)
+
+
+def _find_additions(manifest: Manifest) -> Iterable[str]:
+    """Yield what a manifest says that labeldp does not write."""
+    content = manifest.content
+    yield from (f"value {name!r} in the manifest" for name in sorted(set(content) - set(FIELDS)))
+    wrong = sorted(name for name, kind in KINDS.items() if type(content.get(name)) is not kind)
+    if wrong or content["private"] == content["seeded"]:
+        yield f"a value of another kind in the manifest, {(wrong or ['private'])[0]!r}"
+    number, known = content.get("ledger_entry"), content.get("ledger_hash")
+    if not (number is None or 0 < number < 1 << 63) or not (known is None or (number and HASH.fullmatch(known))):
+        yield "an entry of a ledger that no ledger has"
+    if Guarantee.from_json(content["guarantee"]).to_json() != content["guarantee"]:
+        yield "a guarantee with more in it than a guarantee has"
+    if any(set(facts) != {"sha256", "bytes"} for facts in content["files"].values()):
+        yield "more about a file than its checksum and size"
+    if not MADE_BY.fullmatch(str(content["made_by"])) or not CREATED.fullmatch(str(content["created"])):
+        yield "a maker or a time that labeldp does not write"
+    texts = [*_find_texts({name: content[name] for name in ("mechanism", "label_set", "guarantee", "channel")})]
+    if any(len(text) > MOST_TEXT or not text.isprintable() for text in texts):
+        yield "a text that is too long, or that does not show all it holds"
+
+
+def _find_texts(value: Any) -> Iterable[str]:
+    """Yield every text of nested JSON."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for inner in value.values():
+            yield from _find_texts(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _find_texts(inner)
 
 
 def _is_secret(name: str) -> bool:
@@ -206,60 +263,3 @@ def load_check(directory: str | os.PathLike[str]) -> tuple[Check, Release | None
     except LabelDPError as error:
         return Check(name="intact", passed=False, detail=str(error)), None
     return Check(name="intact", passed=True, detail=f"{len(release):,} labels, every checksum holds"), release
-
-
-def raw_label_check(directory: str | os.PathLike[str], release: Release) -> Check:
-    """Check that no other column of a released table behaves as the raw labels would (`looks_raw`).
-
-    Up to `MOST_ROWS` rows are compared, evenly spaced. Columns that labeldp adds itself are passed over.
-    """
-    name = "no raw label column"
-    if release.label_column is None or not release.channel.outputs_are_labels:
-        return Check(name=name, passed=True, detail="the release has no other columns")
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    step = max(1, -(-len(release) // min(MOST_ROWS, max(1, MOST_CELLS // release.n_classes))))
-    rows = np.arange(0, len(release), step)
-    part = release.take(rows)
-    suspects, looked = [], 0
-    paths = read_manifest(directory).label_files
-    for column in pq.read_schema(paths[0]).names:
-        if column == release.label_column or column.startswith(OWN):
-            continue
-        pieces = (pq.ParquetFile(path).read(columns=[column])[column] for path in paths)
-        values = pa.chunked_array([chunk for piece in pieces for chunk in piece.chunks]).take(rows).to_numpy()
-        looked += 1
-        codes = _encode(values, part.classes)
-        if codes is not None and looks_raw(part, codes):
-            suspects.append(column)
-    detail = (
-        f"behaves as the raw labels: {suspects}" if suspects else f"{looked} other columns, none behaves as they would"
-    )
-    return Check(name=name, passed=not suspects, detail=detail)
-
-
-def looks_raw(release: Release, codes: npt.NDArray[Any]) -> bool:
-    """Whether a column, as codes, agrees with the released labels as the raw ones would and as unrelated ones would not.
-
-    A copy of the raw labels agrees on as many rows as the channel says in expectation, up to `NEAR` standard deviations;
-    an unrelated column on as many as the two columns' frequencies say, and the count must be `FAR` from that.
-    """
-    n, k = len(release), release.n_classes
-    agree = int((codes == release.codes).sum())
-    own = np.zeros((n, k), np.float32)
-    own[np.arange(n), codes] = 1.0
-    chance = np.asarray(release.channel.expected_accuracy(own), np.float64)
-    share = np.bincount(codes, minlength=k) / n @ (np.bincount(release.codes, minlength=k) / n)
-    spread = max(float((chance * (1 - chance)).sum()), 1.0) ** 0.5
-    unrelated = max(float(n * share * (1 - share)), 1.0) ** 0.5
-    return bool(abs(agree - chance.sum()) <= NEAR * spread and abs(agree - n * share) > FAR * unrelated)
-
-
-def _encode(values: npt.NDArray[Any], classes: tuple[Any, ...]) -> npt.NDArray[np.int64] | None:
-    """Return a column as class codes if all its values are classes, in their own type or as text, and two occur."""
-    kinds, inverse = np.unique(values.astype(str), return_inverse=True)
-    place = {str(name): code for code, name in enumerate(classes)}
-    if len(kinds) < 2 or not set(kinds.tolist()) <= set(place):
-        return None
-    return np.array([place[kind] for kind in kinds.tolist()], np.int64)[inverse]

@@ -31,17 +31,11 @@ import numpy as np
 from labeldp.arrays import Int64s
 from labeldp.audit.canary import Train, canary_audit
 from labeldp.audit.channel import ChannelAudit, Run, channel_audit, observed_audit
+from labeldp.audit.contents import columns_check, plausible_check, raw_label_check, support_check
 from labeldp.audit.inference import accuracy_audit, attack_release
 from labeldp.audit.results import Audit, Check, Progress, bound_check, check_confidence, claimed_epsilon
-from labeldp.audit.static import (
-    directory_check,
-    ledger_checks,
-    load_check,
-    matrix_check,
-    private_check,
-    raw_label_check,
-)
-from labeldp.errors import Described, PrivacyError, invalid
+from labeldp.audit.static import directory_check, ledger_checks, load_check, matrix_check, private_check
+from labeldp.errors import Described, LabelDPError, PrivacyError, invalid
 from labeldp.guarantee import Guarantee
 from labeldp.release import Release, SensitiveLabels
 from labeldp.validate import check_integer
@@ -198,7 +192,22 @@ def _check_directory(root: Path) -> tuple[tuple[Check, ...], Release | None]:
     intact, release = load_check(root)
     if release is None:
         return (intact,), None
-    return (intact, directory_check(root), raw_label_check(root, release)), release
+    checks = (
+        _settle("no key or stray file", lambda: directory_check(root)),
+        _settle("only what labeldp writes", lambda: columns_check(root, release)),
+        _settle("no raw label column", lambda: raw_label_check(root, release)),
+    )
+    return (intact, *checks), release
+
+
+def _settle(name: str, ask: Callable[[], Check]) -> Check:
+    """Return the answer to a check; a release that makes the check itself fail has failed it."""
+    try:
+        return ask()
+    except (LabelDPError, LookupError, TypeError, ValueError, AttributeError, ArithmeticError, OSError) as error:
+        return Check(name=name, passed=False, detail=f"could not be read: {type(error).__name__}: {error}"[:500])
+    except NotImplementedError as error:  # Arrow's word for a type that it cannot handle
+        return Check(name=name, passed=False, detail=f"could not be read: {error}"[:500])
 
 
 def _audit_release(
@@ -213,14 +222,21 @@ def _audit_release(
 ) -> Audit:
     """Return the audit of one release: what was read, and what its owner's labels show."""
     name = "the release" if isinstance(subject, Release) else Path(subject).name
-    read = [*checks, matrix_check(release), private_check(release)]
+    place = None if isinstance(subject, Release) else Path(subject)
+    possible = _settle("outputs possible", lambda: support_check(release))
+    plausible = _settle("outputs plausible", lambda: plausible_check(release, place))
+    read = [*checks, possible, plausible, matrix_check(release), private_check(release)]
     if ledger is not None:
         read += ledger_checks(ledger, [(name, release)])
     claims = {**_list_claims(release.guarantee, 0.0), "mechanism": release.mechanism, "label_set": release.label_set}
     if labels is None:
         return Audit(claims=claims, checks=tuple(read), confidence=confidence)
+    truth = _check_labels(labels, release)
+    if not possible.passed:
+        # No posterior and no bound is defined for an output that the channel cannot give; the check above has failed.
+        return Audit(claims=claims, checks=tuple(read), confidence=confidence)
     rows = slice(None, None, max(1, -(-len(release) // MOST_ATTACKED)))
-    part, truth = release.take(rows), np.asarray(labels)[rows]
+    part, truth = release.take(rows), truth[rows]
     found = observed_audit(part, truth, confidence=confidence, seed=seed)
     # The attacker knows how common each class is: the prior under which the bound is tightest.
     shares = np.bincount(truth, minlength=release.n_classes) / len(truth)
@@ -232,6 +248,18 @@ def _audit_release(
         lower_bound=found.lower_bound,
         measures={"attack": asdict(attack), "event": found.event},
     )
+
+
+def _check_labels(labels: Any, release: Release) -> Int64s:
+    """Return the owner's raw labels as codes, one for each row of the release; refuse anything else."""
+    truth = np.asarray(labels)
+    if truth.shape != (len(release),) or truth.dtype.kind not in "iu":
+        got = Described(f"an array of shape {truth.shape} and dtype {truth.dtype}")
+        raise invalid("audit", "labels", f"be {len(release)} integer codes", got=got, fix="Use the release's classes.")
+    if len(truth) and not (int(truth.min()) >= 0 and int(truth.max()) < release.n_classes):
+        got = Described(f"{int(truth.min())} .. {int(truth.max())}")
+        raise invalid("audit", "labels", f"be codes in [0, {release.n_classes - 1}]", got=got)
+    return truth.astype(np.int64)
 
 
 def door_audit(

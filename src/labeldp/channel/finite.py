@@ -59,7 +59,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from labeldp.arrays import Array, Floats, Int32s, Ints, Words
+from labeldp.arrays import Array, Bools, Floats, Int32s, Ints, Words
 from labeldp.errors import Described, invalid
 from labeldp.validate import check_integer
 
@@ -209,6 +209,31 @@ class FiniteChannel(abc.ABC):
         for low, high in self._spans(len(codes)):
             out[low:high] = self._joint(low, high, np.broadcast_to(one, (high - low, len(one))), codes[low:high])
         return out
+
+    def possible(self, observed: Any) -> Bools:
+        """Return, for each example, whether some label gives its output a probability above 0 (n,).
+
+        Where epsilon is finite that is every label or none. Whatever a channel drew is possible under it, so that one
+        `False` shows that something else made the output.
+        """
+        codes = self._check_observed(observed)
+        rows = self.example_arrays().get("row")
+        if rows is None and self.n_examples is not None:
+            out = np.empty(len(codes), np.bool_)
+            one = np.ones(self.n_classes)
+            for low, high in self._spans(len(codes)):
+                joint = self._joint(low, high, np.broadcast_to(one, (high - low, len(one))), codes[low:high])
+                out[low:high] = joint.any(axis=1)
+            return out
+        # Few rows serve many examples: each pair of a row and an output is asked about once.
+        pairs = codes if rows is None else rows.astype(np.int64) * self.n_outputs + codes
+        first = np.full(int(pairs.max(initial=-1)) + 1, -1, np.int64)
+        first[pairs[::-1]] = np.arange(len(pairs))[::-1]
+        asked = first[first >= 0]
+        known = np.zeros(len(first), np.bool_)
+        known[pairs[asked]] = self.take(asked).likelihood(codes[asked]).any(axis=1) if len(asked) else False
+        answer: Bools = known[pairs]
+        return answer
 
     def unbiased_targets(self, observed: Any) -> Floats:
         """Return c (n, K) with sum_y c[y] loss[y] = `unbiased(loss, observed)`: signed soft targets that sum to one."""

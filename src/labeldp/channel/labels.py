@@ -357,6 +357,13 @@ class CandidateChannel(Channel, kind="candidates"):
         """The threshold for keeping a label, by the size of its candidate set: what `draw` compares words with."""
         return keep_thresholds(self._odds, self.sizes, self._n_classes)
 
+    def possible(self, observed: Any) -> Bools:
+        """Return, for each example, whether its output is in its candidate set."""
+        codes = self._check_observed(observed)
+        bits = self._members[np.arange(len(codes)), codes >> 3]
+        answer: Bools = (bits >> (codes & 7).astype(np.uint8) & 1).astype(np.bool_)
+        return answer
+
     def header(self) -> dict[str, Any]:
         """The few facts that are not arrays; odds as text, since JSON has no infinity."""
         return {"kind": "candidates", "n_classes": self._n_classes, "odds": repr(self._odds)}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from labeldp.cli.screen import AsJson, answer, escape, progress, read_ledger
-from labeldp.errors import Described, invalid, nearest
+from labeldp.errors import Described, LabelDPError, invalid, nearest
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -121,7 +121,11 @@ def _read_codes(target: str, table: Path | None, label: str | None) -> Any:
     from labeldp.release import load_release
     from labeldp.release.labels import as_plain, look_up
 
-    codes = look_up(as_plain(column(table, label)), load_release(target).classes)
+    try:
+        classes = load_release(target).classes
+    except LabelDPError:  # the audit says what is wrong with the release
+        return None
+    codes = look_up(as_plain(column(table, label)), classes)
     if codes is None:
         fix = "Pass the table that was released."
         raise invalid("audit", "--label", "hold classes of the release only", got=Described("others too"), fix=fix)

@@ -237,7 +237,7 @@ def _write_answers(model: Any, data: VoteData, labels: list[str], path: Path) ->
     import pyarrow as pa
 
     from labeldp.data import write_table
-    from labeldp.release.files import RESERVED
+    from labeldp.release.columns import RESERVED
 
     rows = data.public.take(pa.array(model.answered_))
     columns = model.answers_.reshape(len(model.answered_), -1).T

@@ -32,9 +32,8 @@ they hold what is public, and are given the key at each call. The number of batc
 the table's length. Row groups have the same rows whatever the batches, and one chunk each: the bytes of a file are a
 function of its rows. The writer is the caller's thread: it reports progress, and an interrupt there stops the others.
 
-**Schema.** That of a release is the input's, with nothing in it that speaks of raw labels. Types, order and names are kept.
-Free-form metadata may say anything about the labels (a rate, a count, a list of rows), so of the table's only pandas'
-description of types stays, and the label's own is dropped. Statistics and dictionaries in the file are made anew, from the
+**Schema.** That of a release is the input's, with nothing in it that speaks of raw labels. Types, order and names are kept,
+free-form metadata is not (`labeldp.release.columns`). Statistics and dictionaries in the file are made anew, from the
 released labels, when it is written.
 """
 
@@ -68,13 +67,12 @@ from labeldp.mechanisms import Mechanism
 from labeldp.priors import Reader
 from labeldp.random import NoiseKey
 from labeldp.release import Release
+from labeldp.release.columns import RESERVED, clean_field, clean_metadata, example_columns
 from labeldp.release.door import draw_part
 from labeldp.release.files import (
     GROUP_ROWS,
     MANIFEST,
-    RESERVED,
     LabelsStream,
-    example_columns,
     file_facts,
     finish_release,
     flush,
@@ -197,7 +195,14 @@ def _write_all(job: Job, *, ledger_entry: int | None) -> float:
     new = job.engine.write(writer, missing, key=job.key, progress=job.progress)
     done: list[Written] = sorted([*new, *(one for one in there if one is not None)], key=lambda one: one.number)
     names = {one.name: one.facts for one in done}
-    finish_release(head, job.staging.release, label_files=names, n_examples=job.rows.count)
+    finish_release(
+        head,
+        job.staging.release,
+        label_files=names,
+        n_examples=job.rows.count,
+        features=[name for name in job.rows.source.schema.names if name != job.rows.label],
+        stages=None if response.stage is None else TABLE_STAGES,
+    )
     return math.fsum(one.accuracy for one in done) / job.rows.count
 
 
@@ -261,6 +266,8 @@ def _say_what_is_left(job: Job, entry: int | None, *, kept: bool, lost: str) -> 
 
 
 JOB, KEY = "job.json", "key.json"
+#: Where a table's labels are drawn in stages, there are two (`labeldp.priors.LearnedPrior`).
+TABLE_STAGES = 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -590,7 +597,7 @@ class Randomizer:
 
 
 def make_schema(schema: Any, *, label: str, extras: Mapping[str, Any], keep_label: bool = True) -> Any:
-    """Return the input's schema without metadata about labels, and the reserved columns behind it.
+    """Return the input's schema without free-form metadata, and the reserved columns behind it.
 
     Where outputs are not labels (`keep_label` is False) the label column is left out: one of `extras` holds the outputs.
 
@@ -600,9 +607,9 @@ def make_schema(schema: Any, *, label: str, extras: Mapping[str, Any], keep_labe
     _labeldp_row: int32 not null
     """
     kept = [field for field in schema if keep_label or field.name != label]
-    fields = [field.remove_metadata() if field.name == label else field for field in kept]
+    fields = [clean_field(field) for field in kept]
     added = [pa.field(RESERVED + name, dtype, nullable=False) for name, dtype in extras.items()]
-    return pa.schema([*fields, *added], metadata=_keep_pandas(schema.metadata, label))
+    return pa.schema([*fields, *added], metadata=clean_metadata(schema.metadata, columns=schema.names, label=label))
 
 
 def make_column(codes: Any, *, dtype: Any, classes: Sequence[Any]) -> Any:
@@ -612,16 +619,3 @@ def make_column(codes: Any, *, dtype: Any, classes: Sequence[Any]) -> Any:
         indices = pa.array(codes).cast(dtype.index_type)
         return pa.DictionaryArray.from_arrays(indices, values, ordered=dtype.ordered)
     return values.take(pa.array(codes))
-
-
-def _keep_pandas(metadata: Mapping[bytes, bytes] | None, label: str) -> dict[bytes, bytes] | None:
-    """Return pandas' description of the columns' types, without a data frame's free-form attributes."""
-    try:
-        described = json.loads((metadata or {})[b"pandas"])
-        described.pop("attributes", None)
-        for column in described["columns"]:
-            if label in (column.get("name"), column.get("field_name")):
-                column["metadata"] = None
-    except (KeyError, TypeError, ValueError, AttributeError):
-        return None
-    return {b"pandas": json.dumps(described).encode()}

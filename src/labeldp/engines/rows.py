@@ -61,8 +61,9 @@ from labeldp.priors.base import (
 from labeldp.priors.cluster import MOST_CLUSTERS
 from labeldp.random import NoiseKey
 from labeldp.release import SensitiveLabels
+from labeldp.release.columns import RESERVED
 from labeldp.release.door import draw_part
-from labeldp.release.files import LABELS, LABELS_FOLDER, RESERVED, check_plain_classes
+from labeldp.release.files import LABELS, LABELS_FOLDER, check_plain_classes
 from labeldp.release.measurement import StreamedCounts
 from labeldp.validate import check_integer, check_probability_rows
 

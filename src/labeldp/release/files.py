@@ -1,6 +1,7 @@
 """Releases on disk: one writer, one reader. A directory of Parquet and JSON, written at once or not at all.
 
-    release.json     format, guarantee, channel header, classes, SHA-256 of every other file and of itself
+    release.json     format, guarantee, channel header, classes, the names of a table's other columns ("features"), the
+                     number of stages, SHA-256 of every other file and of itself
     labels.parquet   a row per example: the released label, and its channel row or candidate set where they differ;
                      a table's release also holds its other columns, and the manifest names its "label_column";
                      a table of several files has them under labels/, and the manifest lists its "label_files" in order
@@ -46,7 +47,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -56,6 +56,7 @@ from labeldp.accounting import note_entry, recall_entry
 from labeldp.channel import FiniteChannel, build_channel
 from labeldp.errors import Described, LabelDPError, PrivacyError, ReleaseError, invalid
 from labeldp.guarantee import Guarantee
+from labeldp.release.columns import EXTRAS, RESERVED, as_array, as_column, clean_field, example_columns
 from labeldp.release.labels import decode_labels
 from labeldp.release.release import Release
 from labeldp.validate import code_dtype
@@ -69,9 +70,12 @@ LABELS_FOLDER = "labels"
 CHANNEL = "channel.parquet"
 PRIOR = "prior.parquet"
 
-#: Columns of labels.parquet that are not the label, and what they begin with beside the columns of a user's table.
-EXTRAS = ("output", "row", "candidates", "stage", "prior_row")
-RESERVED = "_labeldp_"
+#: Everything that a manifest says; the last four only where they apply.
+FIELDS = (
+    *("format", "version", "made_by", "created", "n_examples", "start", "label_set", "classes", "mechanism", "seeded"),
+    *("private", "ledger_entry", "ledger_hash", "guarantee", "channel", "files", "sha256"),
+    *("label_files", "label_column", "features", "stages"),
+)
 COMPRESSION = "zstd"
 #: Rows of a row group of a table's release: some 40 MB at 20 columns of 8 bytes, whatever the batches are.
 GROUP_ROWS = 2**18
@@ -104,7 +108,14 @@ def save_release(
         else:
             write_parquet(_label_table(release, features), partial / LABELS)
             facts = file_facts(partial / LABELS)
-        finish_release(release, partial, label_files={LABELS: facts}, n_examples=len(release))
+        finish_release(
+            release,
+            partial,
+            label_files={LABELS: facts},
+            n_examples=len(release),
+            features=None if features is None else names,
+            stages=None if release.stage is None else int(release.stage.max(initial=0)) + 1,
+        )
 
 
 def check_saving(directory: Any, *, classes: tuple[Hashable, ...], columns: Sequence[str] = (), owner: str) -> None:
@@ -118,12 +129,20 @@ def check_saving(directory: Any, *, classes: tuple[Hashable, ...], columns: Sequ
 
 
 def finish_release(
-    release: Release, place: Any, *, label_files: Mapping[str, Mapping[str, Any]], n_examples: int
+    release: Release,
+    place: Any,
+    *,
+    label_files: Mapping[str, Mapping[str, Any]],
+    n_examples: int,
+    features: Sequence[str] | None = None,
+    stages: int | None = None,
 ) -> None:
     """Write what examples share, and the manifest last: from here on the directory is a release.
 
     `label_files` are the files of labels that are there already, in the order of the rows, with their facts (`file_facts`);
-    `release` may be one without examples, where those were written batch by batch.
+    `release` may be one without examples, where those were written batch by batch. `features` are the names of a table's
+    other columns and `stages` is the number of stages, where there are any: with them whoever checks the release knows
+    every column that belongs there, and what it may hold.
     """
     files: dict[str, Any] = {name: dict(facts) for name, facts in label_files.items()}
     rows = release.channel.row_arrays()
@@ -138,6 +157,9 @@ def finish_release(
         manifest["label_files"] = list(label_files)
     if release.label_column is not None:
         manifest["label_column"] = release.label_column
+        manifest["features"] = list(features or ())
+    if stages is not None:
+        manifest["stages"] = stages
     manifest["sha256"] = digest(manifest)
     with (place / MANIFEST).open("w", encoding="utf-8") as handle:
         json.dump(manifest, handle, indent=1, allow_nan=False)
@@ -322,33 +344,6 @@ def flush(handle: Any) -> None:
         os.fsync(handle.fileno())
 
 
-def as_column(array: npt.NDArray[Any]) -> pa.Array:
-    """Return a vector as it is, bytes as fixed-size binary and other matrices as fixed-size lists."""
-    if array.ndim == 1:
-        return pa.array(array)
-    flat = np.ascontiguousarray(array)
-    if flat.dtype == np.uint8:
-        width = pa.binary(flat.shape[1])
-        return pa.FixedSizeBinaryArray.from_buffers(width, len(flat), [None, pa.py_buffer(flat)])
-    return pa.FixedSizeListArray.from_arrays(pa.array(flat.reshape(-1)), flat.shape[1])
-
-
-def example_columns(
-    channel: FiniteChannel, *, stage: npt.NDArray[Any] | None = None, prior_index: npt.NDArray[Any] | None = None
-) -> dict[str, pa.Array]:
-    """Return what differs from example to example besides the label, as columns: `EXTRAS` says under which names.
-
-    Group numbers have 32 bits on disk: there are never more groups than that.
-    """
-    found = {**channel.example_arrays(), "stage": stage, "prior_row": prior_index}
-    narrow = {
-        name: array.astype(np.int32) if array.dtype == np.int64 else array
-        for name, array in found.items()
-        if array is not None
-    }
-    return {name: as_column(array) for name, array in narrow.items()}
-
-
 def _label_table(release: Release, features: Any) -> pa.Table:
     """Return the features, if there are any, the released labels, and what differs from example to example."""
     columns = {} if features is None else {name: features[name] for name in features.column_names}
@@ -359,7 +354,8 @@ def _label_table(release: Release, features: Any) -> pa.Table:
     else:
         extras = {"output": pa.array(release.codes), **extras}
     mark = "" if features is None else RESERVED
-    return pa.table({**columns, **{mark + name: column for name, column in extras.items()}})
+    table = pa.table({**columns, **{mark + name: column for name, column in extras.items()}})
+    return pa.Table.from_arrays(table.columns, schema=pa.schema([clean_field(field) for field in table.schema]))
 
 
 def _stream_labels(release: Release, features: Any, partial: Any) -> dict[str, Any]:
@@ -407,23 +403,6 @@ def load_release(directory: str | os.PathLike[str]) -> Release:
         raise ReleaseError(
             f"load_release: {root} is not a readable release: {error}. Ask its owner for it again."
         ) from error
-
-
-def _as_array(column: pa.ChunkedArray) -> npt.NDArray[Any]:
-    """Return what `as_column` stored."""
-    whole = column.combine_chunks()
-    if isinstance(whole, pa.ChunkedArray):
-        whole = pa.concat_arrays(whole.chunks) if whole.num_chunks else pa.array([], whole.type)
-    if pa.types.is_fixed_size_binary(whole.type):
-        width = whole.type.byte_width
-        data = np.frombuffer(whole.buffers()[1], np.uint8)
-        return data[whole.offset * width : (whole.offset + len(whole)) * width].reshape(len(whole), width)
-    if pa.types.is_fixed_size_list(whole.type):
-        whole, shape = whole.flatten(), (len(whole), whole.type.list_size)
-        matrix: npt.NDArray[Any] = whole.to_numpy(zero_copy_only=False).reshape(shape)
-        return matrix
-    array: npt.NDArray[Any] = whole.to_numpy(zero_copy_only=False)
-    return array
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -539,9 +518,9 @@ def _assemble(described: Manifest) -> Release:
         created=str(manifest["created"]),
         ledger_entry=recall_entry(manifest),
         label_column=described.label_column,
-        stage=_as_array(table["stage"]) if "stage" in table.column_names else None,
-        prior=_as_array(pq.read_table(root / PRIOR)["prior"]) if PRIOR in manifest["files"] else None,
-        prior_index=_as_array(table["prior_row"]) if "prior_row" in table.column_names else None,
+        stage=as_array(table["stage"]) if "stage" in table.column_names else None,
+        prior=as_array(pq.read_table(root / PRIOR)["prior"]) if PRIOR in manifest["files"] else None,
+        prior_index=as_array(table["prior_row"]) if "prior_row" in table.column_names else None,
     )
 
 
@@ -560,14 +539,14 @@ def _read_labels(path: Path, label_column: str | None) -> pa.Table:
 def _codes(table: pa.Table, classes: tuple[Hashable, ...], channel: FiniteChannel) -> npt.NDArray[Any]:
     dtype = code_dtype(channel.n_outputs)
     if not channel.outputs_are_labels:
-        return _as_array(table["output"]).astype(dtype)
+        return as_array(table["output"]).astype(dtype)
     values = table["label"]
     if pa.types.is_dictionary(values.type):
         values = values.cast(values.type.value_type)
     codes = pc.index_in(values, value_set=pa.array(list(classes)).cast(values.type))
     if codes.null_count:
         raise ReleaseError("load_release: a released label is not among the classes. Ask its owner for it again.")
-    return _as_array(codes).astype(dtype)
+    return as_array(codes).astype(dtype)
 
 
 def _channel(header: dict[str, Any], table: pa.Table, rows: pa.Table | None) -> FiniteChannel:
@@ -577,9 +556,9 @@ def _channel(header: dict[str, Any], table: pa.Table, rows: pa.Table | None) -> 
         raise ReleaseError(f"load_release: unknown kind of channel {kind!r}. Upgrade labeldp to read newer releases.")
     if rows is None and kind != "candidates":
         raise ReleaseError("load_release: the channel's rows are missing. Ask the release's owner for it again.")
-    shared = {} if rows is None else {name: _as_array(rows[name]) for name in rows.column_names}
+    shared = {} if rows is None else {name: as_array(rows[name]) for name in rows.column_names}
     names = [name for name in ("candidates", "row") if name in table.column_names]
-    return build_channel(header, rows=shared, examples={name: _as_array(table[name]) for name in names})
+    return build_channel(header, rows=shared, examples={name: as_array(table[name]) for name in names})
 
 
 def check_new(path: str | os.PathLike[str], *, owner: str) -> Path:
