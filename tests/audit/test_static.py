@@ -145,7 +145,7 @@ def test_a_release_of_several_files_is_read_whole(tmp_path):
     privatize_table(tmp_path / "parts", label="y", to=tmp_path / "out", epsilon=2.0, classes=[0, 1])
     found = audit(tmp_path / "out")
     assert [check.name for check in found.checks if not check.passed] == ["no raw label column"]
-    assert "['copy']" in next(check.detail for check in found.checks if not check.passed)
+    assert "'copy'" in next(check.detail for check in found.checks if not check.passed)
     (tmp_path / "out" / "labels" / "key.bin").write_bytes(b"x")
     assert "labels/key.bin" in directory_check(tmp_path / "out").detail
 

@@ -32,25 +32,39 @@ simultaneous over all events without dividing the level among them.
 
 References: Clopper & Pearson 1934; Ding et al. 2018 (events chosen on one half of the draws, tested on the other).
 
-Design notes. `channel_audit` looks at three families of events. *Law*: which output comes out. *Lag*: whether an output
-agrees with that of the example a fixed distance away. *Call*: whether it agrees with that of the example at the same
-place in another call. The last two see noise that is used twice: the companion then gives the noise away, and with it
-the label. Labels are drawn by the auditor, anew for each call, so one call serves every family: uniformly where events
-are chosen, and from the labels of the chosen events where those are judged. Each family chooses its event and tests it at
-its own part of the level: noise that is used once per call makes the law look odd in a way that does not come back, and
-must not hide the agreement that does.
+Design notes. `channel_audit` looks at five families of events. *Law*: which output comes out. *Place*: the same, among the
+first or the last rows, in a part of the call, in rows that come back at a period, in a call of few rows, or where the
+labels are sorted or take turns. *Lag*: whether an output agrees with that of the example a fixed distance away. *Call*:
+whether it agrees with that of the example at the same place in another call. *Pair*: which output comes out, where it is
+known what came out for a companion: an example some distance away, its mirror image in the call, or one of another call.
+Noise that is used twice, or turned round and used again (u and 1 - u), gives itself away by the companion's answer, and with
+it the label. The distances of pairs are found, not listed: the residuals of the first half of the calls (was the
+label's commonest output given; which output, less its mean for the label) are correlated with themselves at every distance
+by a Fourier transform, and the largest correlations are candidates. Periods are found by folding. Since they are found on
+the first half and judged on the second, the search costs no confidence.
+
+Labels are drawn by the auditor, anew for each call, so one call serves every family: uniformly where events are chosen,
+and from the labels of the chosen events where those are judged. Each family chooses its event and tests it at its own part
+of the level: noise that is used once per call makes the law look odd in a way that does not come back, and must not hide
+the agreement that does.
+
+What it cannot see. Noise that repeats after more rows than one call has (`ChannelAudit.rows`, a sixteenth of the draws), or
+in another process; companions that lie at no fixed distance; a mechanism that leaks for one input in a million, for a
+label pattern or a number of rows that is not tried, at a time, on a machine, or that knows that it is audited: whoever
+writes the mechanism can always hide a switch from whoever only calls it. Read the code too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from labeldp.arrays import Int64s
+from labeldp.arrays import Floats, Int64s
 from labeldp.audit.results import (
     Check,
     Progress,
@@ -67,12 +81,27 @@ from labeldp.validate import check_delta, check_integer
 Run = Callable[[Int64s], Any]
 
 #: Calls of `run`: half to choose the event on, half to judge it, in pairs for the family `call`. Several, since noise that
-#: is drawn once for a whole call must show in both halves; few, since distances longer than half a call are not seen.
+#: is drawn once for a whole call must show in both halves; few, since distances longer than a call are not seen. In each half
+#: the labels of one call are sorted, and those of another take turns.
 CALLS = 16
+SORTED, TURNS = -2, -1
+#: Besides, in each half: short calls of this many rows (two for each label, if that is more), every other one sorted.
+SHORT_CALLS, SHORT_ROWS = 16, 64
 #: Distances at which noise might repeat: every small one, and the powers of two that batches and buffers have.
 LAGS = (*range(1, 65), *(1 << power for power in range(7, 17)))
 #: How the level is divided: most of it where a wrong epsilon shows; noise that is used twice shows at any level.
-PARTS = {"law": 0.9, "call": 0.05, "lag": 0.05}
+PARTS = {"law": 0.8, "place": 0.05, "call": 0.05, "lag": 0.05, "pair": 0.05}
+#: Distances of companions that are always tried, and how many more are taken from each kind of residual.
+PAIR_LAGS = (1, 2, 3, 4, 8, 16, 32, 64)
+FOUND_LAGS, FOUND_SHIFTS, FOUND_PERIODS = 4, 2, 4
+#: Ends of a call, in rows, and parts of it, that are looked at by themselves.
+ENDS, BLOCKS = (10, 100, 1000), 8
+#: Periods at which rows are folded onto each other.
+PERIODS = (*range(2, 65), *(1 << power for power in range(7, 15)), 100, 200, 250, 500, 1000, 2000, 2500, 5000, 10000)
+#: Companions are told apart by label and output where these are so few; else by whether their output was the usual one.
+MOST_COMPANIONS = 36
+#: Pairs at a distance that must be there for it to be looked at, in one call.
+LEAST_PAIRS = 16
 #: Fewer draws than this for each label and call tell nothing.
 LEAST_DRAWS = 10
 #: The commonest channel rows that are looked at; rare ones have too few examples to tell anything.
@@ -97,7 +126,8 @@ class ChannelAudit:
     """A lower bound on epsilon at `delta`, and the event that gave it.
 
     With probability `confidence` at least, the mechanism's epsilon is `lower_bound` or more, or its examples are not
-    randomized independently of each other, which breaks the claim too. `rejected`: the bound exceeds the claim.
+    randomized independently of each other, which breaks the claim too. `rejected`: the bound exceeds the claim. `rows` is
+    the length of a call: noise that comes back later than that is not seen.
     """
 
     lower_bound: float
@@ -106,6 +136,7 @@ class ChannelAudit:
     claimed: float | None
     event: str
     n_draws: int
+    rows: int = 0
 
     @property
     def rejected(self) -> bool:
@@ -115,6 +146,10 @@ class ChannelAudit:
     def check(self) -> Check:
         """Return the audit as one check."""
         detail = f"at confidence {self.confidence:g}, delta {self.delta:g}, {self.n_draws:,} draws: {self.event}"
+        if not self.rejected and self.rows:
+            detail += (
+                f"; not seen: noise that repeats after more than {self.rows:,} rows, a switch on an input not tried"
+            )
         return bound_check("channel", self.lower_bound, self.claimed, detail=detail)
 
 
@@ -135,7 +170,8 @@ def channel_audit(
     Parameters
     ----------
     run : callable
-        Takes integer labels 0 .. n_classes - 1 and returns one output for each; called 16 times, with fresh noise.
+        Takes integer labels 0 .. n_classes - 1 and returns one output for each; called 16 times, with fresh noise, and 32
+        times with few labels.
     n_classes : int
         K.
     n_draws : int
@@ -169,22 +205,29 @@ def channel_audit(
     share = check_delta("channel_audit", delta)
     epsilon = claimed_epsilon("channel_audit", claimed, share)
     rng = np.random.default_rng(seed)
-    labels = _draw_labels(rng, set(), (CALLS // 2, size), k)
-    values, outputs = _number_outputs(_call(run, labels, done=0, n_jobs=n_jobs, progress=progress))
-    shape = (1, k, len(values) + 1)  # a cell for outputs that the first half of the calls did not show
-    families = _count_families(labels, outputs, shape=shape)
+    shapes = (CALLS // 2, size), (SHORT_CALLS, min(size, max(SHORT_ROWS, 2 * k)))
+    ask = partial(_call, run, n_jobs=n_jobs, progress=progress)
+    labels = _arrange(_draw_labels(rng, set(), shapes[0], k), _draw_labels(rng, set(), shapes[1], k), k)
+    long, short = (ask(part, done=done) for part, done in zip(labels, (0, CALLS // 2), strict=True))
+    values = np.unique(np.concatenate([long.ravel(), short.ravel()]))
+    first = Calls(labels, tuple(_number_known(values, part) for part in (long, short)), n_outputs=len(values) + 1)
+    search = _search(first, k)
+    families = _count_families(first, search, k)
     chosen = {
         name: best_event(family.counts, delta=share, level=PARTS[name] * (1.0 - sure))
         for name, family in families.items()
     }
-    labels = _draw_telling_labels(rng, chosen, (CALLS // 2, size), k)
-    outputs = _number_known(values, _call(run, labels, done=CALLS // 2, n_jobs=n_jobs, progress=progress))
-    judged_on = _count_families(labels, outputs, shape=shape)
+    law, rest = _telling_labels(chosen, first, k)
+    labels = _arrange(_draw_telling_labels(rng, law, rest, shapes[0], k), _draw_labels(rng, rest, shapes[1], k), k)
+    done = CALLS // 2 + SHORT_CALLS
+    long, short = (ask(part, done=done + more) for part, more in zip(labels, (0, CALLS // 2), strict=True))
+    second = Calls(labels, tuple(_number_known(values, part) for part in (long, short)), n_outputs=len(values) + 1)
+    judged_on = _count_families(second, search, k)
     bound, event = max(
         _judge(chosen[name], judged_on[name], delta=share, level=PARTS[name] * (1.0 - sure)) for name in PARTS
     )
     return ChannelAudit(
-        lower_bound=bound, confidence=sure, delta=share, claimed=epsilon, event=event, n_draws=CALLS * size
+        lower_bound=bound, confidence=sure, delta=share, claimed=epsilon, event=event, n_draws=CALLS * size, rows=size
     )
 
 
@@ -242,14 +285,8 @@ def _call(run: Run, labels: Int64s, *, done: int, n_jobs: int, progress: Progres
     for outputs in calls:
         found.append(_check_outputs(outputs, labels.shape[1]))
         if progress is not None:
-            progress(done + len(found), CALLS)
+            progress(done + len(found), CALLS + 2 * SHORT_CALLS)
     return np.array(found)
-
-
-def _number_outputs(outputs: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], Int64s]:
-    """Return the different outputs, sorted, and the number of each."""
-    values, numbers = np.unique(outputs, return_inverse=True)
-    return values, numbers.reshape(outputs.shape)
 
 
 def _number_known(values: npt.NDArray[Any], outputs: npt.NDArray[Any]) -> Int64s:
@@ -258,21 +295,35 @@ def _number_known(values: npt.NDArray[Any], outputs: npt.NDArray[Any]) -> Int64s
     return np.where(values[place] == outputs, place, len(values))
 
 
-def _draw_telling_labels(rng: np.random.Generator, chosen: dict[str, Event], shape: tuple[int, int], k: int) -> Int64s:
-    """Return labels for the second half of the calls: half of these for the event of the law, half for the other two.
+def _telling_labels(chosen: dict[str, Event], calls: Calls, k: int) -> tuple[set[int], set[int]]:
+    """Return the labels of the law's event, and those of the other families' events with their companions'.
 
-    Only labels of a chosen event, and of its companions (the context), tell anything about it. The choice looked at
-    earlier calls alone.
+    Only these tell anything about the events. The choice looked at earlier calls alone.
     """
-    law = {chosen["law"].one, chosen["law"].other}
-    rest = {label for name in ("call", "lag") for label in _event_labels(chosen[name], k)}
+    rest = {label for name in PARTS if name != "law" for label in (chosen[name].one, chosen[name].other)}
+    rest |= {chosen[name].context % k for name in ("call", "lag")}  # the companion's labels, once for each distance
+    rest |= _companion_labels(chosen["pair"].context, calls, k)
+    return {chosen["law"].one, chosen["law"].other}, rest
+
+
+def _draw_telling_labels(
+    rng: np.random.Generator, law: set[int], rest: set[int], shape: tuple[int, int], k: int
+) -> Int64s:
+    """Return labels for the second half of the calls: half of these for the event of the law, half for the others."""
     half = (shape[0] // 2, shape[1])
     return np.concatenate([_draw_labels(rng, labels, half, k) for labels in (law, rest)])
 
 
-def _event_labels(event: Event, k: int) -> tuple[int, int, int]:
-    """Return the labels in an event of agreement; contexts are the companion's labels, once for each distance."""
-    return event.context % k, event.one, event.other
+def _arrange(long: Int64s, short: Int64s, k: int) -> tuple[Int64s, Int64s]:
+    """Return the labels of one half of the calls: one long call sorted, one in turns, every other short one sorted.
+
+    The first rows, which hold every label, stay.
+    """
+    long[SORTED, k:].sort()
+    kinds = np.unique(long[TURNS, k:])
+    long[TURNS, k:] = np.resize(kinds, long.shape[1] - k) if len(kinds) else long[TURNS, k:]
+    short[::2, k:].sort(axis=1)
+    return long, short
 
 
 def _draw_labels(rng: np.random.Generator, labels: set[int], shape: tuple[int, int], k: int) -> Int64s:
@@ -302,30 +353,167 @@ def _judge(chosen: Event, judged_on: Family, *, delta: float, level: float) -> t
     return event.bound, f"{judged_on.name(event.context)}, label {event.one} against {event.other}"
 
 
-def _count_families(labels: Int64s, outputs: Int64s, *, shape: tuple[int, int, int]) -> dict[str, Family]:
-    """Return the counts of the three families, from some calls."""
-    law = count_cells(None, labels.ravel(), outputs.ravel(), shape=shape)
-    call = _count_agreement(tuple(part[half::2].ravel() for part in (labels, outputs) for half in (0, 1)), shape[1])
+class Calls:
+    """Labels and numbered outputs of some calls: of the long ones, and of the short ones."""
+
+    def __init__(self, labels: tuple[Int64s, Int64s], outputs: tuple[Int64s, ...], *, n_outputs: int) -> None:
+        self.labels, self.short_labels = labels
+        self.outputs, self.short_outputs = outputs
+        self.n_outputs = n_outputs
+
+
+class Search(NamedTuple):
+    """What the first half of the calls suggests: the usual output of each label, distances, shifts between calls, periods."""
+
+    usual: Int64s
+    lags: tuple[int, ...]
+    shifts: tuple[int, ...]
+    periods: tuple[tuple[int, int], ...]
+
+
+def _search(calls: Calls, k: int) -> Search:
+    """Look for distances at which residuals agree or disagree, and for periods at which labels stay as they are.
+
+    Nothing here is a test: what is found is judged on other calls.
+    """
+    labels, outputs = calls.labels, calls.outputs
+    size = labels.shape[1]
+    law = count_cells(None, labels.ravel(), outputs.ravel(), shape=(1, k, calls.n_outputs))[0]
+    total = np.maximum(law.sum(axis=1), 1)
+    usual = law.argmax(axis=1)
+    kept = (outputs == usual[labels]) - (law[np.arange(k), usual] / total)[labels]
+    which = outputs - (law @ np.arange(calls.n_outputs) / total)[labels]
+    lags: dict[int, None] = dict.fromkeys(lag for lag in PAIR_LAGS if lag + LEAST_PAIRS <= size)
+    shifts: dict[int, None] = {0: None}
+    for residual in (kept, which):
+        waves = np.fft.rfft(residual, 2 * size, axis=1)
+        own = np.fft.irfft((waves * waves.conj()).real.sum(axis=0), 2 * size)[:size]
+        across = np.fft.irfft((waves[1::2] * waves[::2].conj()).sum(axis=0), 2 * size)
+        pairs = size - np.arange(size)
+        near = np.where((np.arange(size) > 0) & (pairs >= LEAST_PAIRS), np.abs(own) / np.sqrt(pairs), 0.0)
+        lags |= dict.fromkeys(np.argsort(-near)[:FOUND_LAGS].tolist())
+        offset = np.concatenate([np.arange(size), np.arange(-size, 0)])
+        there = size - np.abs(offset)
+        far = np.where(there >= LEAST_PAIRS, np.abs(across) / np.sqrt(np.maximum(there, 1)), 0.0)
+        shifts |= dict.fromkeys(offset[np.argsort(-far)[:FOUND_SHIFTS]].tolist())
+    lags.pop(0, None)
+    return Search(usual, tuple(lags), tuple(shifts), _find_periods(kept.sum(axis=0)))
+
+
+def _find_periods(residual: Floats) -> tuple[tuple[int, int], ...]:
+    """Return the periods and offsets at which the residuals, added up over calls, are farthest from 0."""
+    found = []
+    for period in PERIODS:
+        whole = len(residual) // period * period
+        if whole > period:
+            folded = np.abs(residual[:whole].reshape(-1, period).sum(axis=0)) / (whole / period) ** 0.5
+            at = int(folded.argmax())
+            found.append((float(folded[at]), period, at))
+    return tuple((period, at) for _, period, at in sorted(found, reverse=True)[:FOUND_PERIODS])
+
+
+def _count_families(calls: Calls, search: Search, k: int) -> dict[str, Family]:
+    """Return the counts of the five families, from some calls."""
+    labels, outputs = calls.labels, calls.outputs
+    law = count_cells(None, labels.ravel(), outputs.ravel(), shape=(1, k, calls.n_outputs))
+    call = _count_agreement(tuple(part[half::2].ravel() for part in (labels, outputs) for half in (0, 1)), k)
     lags = {
-        f"agreement at distance {lag}": _count_agreement(rows, shape[1]) for lag, rows in _pair_at_lags(labels, outputs)
+        f"agreement at distance {lag}": _count_agreement(_pair_at_lag(calls, lag), k)
+        for lag in LAGS
+        if 2 * lag <= labels.shape[1]
     }
+    places = dict(_count_places(calls, search, k))
+    pairs = {name: _count_pairs(rows, search, calls.n_outputs, k) for name, rows in _pair_all(calls, search)}
     return {
         "law": Family(names=("which output comes out",), counts=law),
+        "place": Family(names=tuple(places), counts=np.concatenate([*places.values()])),
         "call": Family(names=("agreement with the same place in another call",), counts=call),
         "lag": Family(names=tuple(lags), counts=np.concatenate([*lags.values()])),
+        "pair": Family(names=tuple(pairs), counts=np.concatenate([*pairs.values()])),
     }
 
 
-def _pair_at_lags(labels: Int64s, outputs: Int64s) -> Iterator[tuple[int, Sequence[Int64s]]]:
-    """Yield (lag, (target labels, companion labels, target outputs, companion outputs)).
+def _count_places(calls: Calls, search: Search, k: int) -> Iterator[tuple[str, Int64s]]:
+    """Yield what comes out in some rows of a call, and in calls of their own kind."""
+    size = calls.labels.shape[1]
+    rows: dict[str, Any] = {}
+    for end in ENDS:
+        if 2 * end <= size:
+            rows[f"the first {end} rows of a call"] = slice(0, end)
+            rows[f"the last {end} rows of a call"] = slice(size - end, size)
+    for block in range(BLOCKS):
+        rows[f"part {block + 1} of {BLOCKS} of a call"] = slice(block * size // BLOCKS, (block + 1) * size // BLOCKS)
+    for period, at in search.periods:
+        rows[f"every {period}th row from {at}"] = slice(at, None, period)
+    chosen = {name: (calls.labels[:, part], calls.outputs[:, part]) for name, part in rows.items()}
+    for name, at in {"a call with sorted labels": SORTED, "a call whose labels take turns": TURNS}.items():
+        chosen[name] = calls.labels[at], calls.outputs[at]
+    for name, at in {"a short call with sorted labels": 0, "a short call": 1}.items():
+        chosen[name] = calls.short_labels[at::2], calls.short_outputs[at::2]
+    for name, (y, o) in chosen.items():
+        yield name, count_cells(None, y.ravel(), o.ravel(), shape=(1, k, calls.n_outputs))
 
-    For lag L each call is cut into blocks of 2 L, and example i of a first half is paired with i + L: disjoint pairs.
+
+def _pair_all(calls: Calls, search: Search) -> Iterator[tuple[str, Sequence[Int64s]]]:
+    """Yield every kind of companion: (target labels, companion labels, target outputs, companion outputs)."""
+    size = calls.labels.shape[1]
+    for lag in search.lags:
+        yield f"beside the answer at distance {lag}", _pair_at_lag(calls, lag)
+    middle = size // 2
+    mirrored = [
+        part[:, half]
+        for part in (calls.labels, calls.outputs)
+        for half in (slice(middle), slice(None, -middle - 1, -1))
+    ]
+    yield "beside the answer at the mirrored place", tuple(part.ravel() for part in mirrored)
+    for shift in search.shifts:
+        here, there = slice(max(0, -shift), size - max(0, shift)), slice(max(0, shift), size - max(0, -shift))
+        pairs = [
+            part[half::2, rows] for part in (calls.labels, calls.outputs) for half, rows in ((0, here), (1, there))
+        ]
+        yield f"beside the answer {shift} rows on in another call", tuple(part.ravel() for part in pairs)
+
+
+def _pair_at_lag(calls: Calls, lag: int) -> Sequence[Int64s]:
+    """Return (target labels, companion labels, target outputs, companion outputs) of disjoint pairs at a distance.
+
+    Each call is cut into blocks of 2 lag, and example i of a first half is paired with i + lag; so is what is left over.
     """
-    for lag in LAGS:
-        whole = labels.shape[1] // (2 * lag) * 2 * lag
-        if whole:
-            y, o = (part[:, :whole].reshape(-1, 2, lag) for part in (labels, outputs))
-            yield lag, tuple(part[:, half].ravel() for part in (y, o) for half in (0, 1))
+    size = calls.labels.shape[1]
+    whole = size // (2 * lag) * 2 * lag
+    left = max(0, size - whole - lag)
+    found = []
+    for part in (calls.labels, calls.outputs):
+        blocks = part[:, :whole].reshape(-1, 2, lag)
+        for half in (0, 1):
+            start = whole + half * lag
+            found.append(np.concatenate([blocks[:, half].ravel(), part[:, start : start + left].ravel()]))
+    return tuple(found)
+
+
+def _companion_kinds(n_outputs: int, k: int) -> int:
+    """Return how many kinds of companions are told apart."""
+    return 2 + (k * n_outputs if k * n_outputs <= MOST_COMPANIONS else 0)
+
+
+def _companion_labels(context: int, calls: Calls, k: int) -> set[int]:
+    """Return the companion's label in an event of pairs, if the event says it."""
+    kind = context % _companion_kinds(calls.n_outputs, k)
+    return set() if kind < 2 else {(kind - 2) // calls.n_outputs}
+
+
+def _count_pairs(rows: Sequence[Int64s], search: Search, n_outputs: int, k: int) -> Int64s:
+    """Return counts (kind of companion, target's label, target's output).
+
+    Kinds: its output was not the usual one of its label, or was; then, where they are few, each label and output.
+    """
+    target, companion, output, other = rows
+    usual = (other == search.usual[companion]).astype(np.int64)
+    counts = count_cells(usual, target, output, shape=(2, k, n_outputs))
+    if _companion_kinds(n_outputs, k) == 2:
+        return counts
+    each = count_cells(companion * n_outputs + other, target, output, shape=(k * n_outputs, k, n_outputs))
+    return np.concatenate([counts, each])
 
 
 def _count_agreement(rows: Sequence[Int64s], k: int) -> Int64s:

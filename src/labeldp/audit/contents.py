@@ -170,11 +170,12 @@ def plausible_check(release: Release, directory: str | os.PathLike[str] | None =
         looked += 1
         for output, (most, least) in bounds.items():
             found = np.bincount(codes[part.codes == output], minlength=size)
-            tail = _tail(found, total, np.bincount(codes, most, size), np.bincount(codes, least, size))
+            above, below = (np.asarray(np.bincount(codes, one, size), np.float64) for one in (most, least))
+            tail = _tail(found, total, above, below)
             at = int(tail.argmin())
             if tail[at] < worst:
                 share = found[at] / total[at]
-                limits = [float(np.bincount(codes, one, size)[at] / total[at]) for one in (least, most)]
+                limits = [float(one[at] / total[at]) for one in (below, above)]
                 worst = float(tail[at])
                 what = (
                     f"output {output} is {share:.3g} of {int(total[at]):,} rows ({grouping.name}), where any labels give "

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 
 from labeldp.arrays import Int64s
 from labeldp.audit.canary import Train, canary_audit
@@ -35,7 +36,7 @@ from labeldp.audit.contents import columns_check, plausible_check, raw_label_che
 from labeldp.audit.inference import accuracy_audit, attack_release
 from labeldp.audit.results import Audit, Check, Progress, bound_check, check_confidence, claimed_epsilon
 from labeldp.audit.static import directory_check, ledger_checks, load_check, matrix_check, private_check
-from labeldp.errors import Described, LabelDPError, PrivacyError, invalid
+from labeldp.errors import Described, PrivacyError, invalid
 from labeldp.guarantee import Guarantee
 from labeldp.release import Release, SensitiveLabels
 from labeldp.validate import check_integer
@@ -204,10 +205,8 @@ def _settle(name: str, ask: Callable[[], Check]) -> Check:
     """Return the answer to a check; a release that makes the check itself fail has failed it."""
     try:
         return ask()
-    except (LabelDPError, LookupError, TypeError, ValueError, AttributeError, ArithmeticError, OSError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, OSError, pa.ArrowException) as error:
         return Check(name=name, passed=False, detail=f"could not be read: {type(error).__name__}: {error}"[:500])
-    except NotImplementedError as error:  # Arrow's word for a type that it cannot handle
-        return Check(name=name, passed=False, detail=f"could not be read: {error}"[:500])
 
 
 def _audit_release(
