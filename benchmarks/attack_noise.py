@@ -1,4 +1,4 @@
-"""Attacks on Gaussian noise: PYTHONPATH=src python benchmarks/attack_noise.py > benchmarks/results/attack_noise.md.
+"""Attacks on Gaussian noise: PYTHONPATH=src python benchmarks/attack_noise.py [--tries 10000].
 
 The attacker knows the features, the other labels, the code and every public number. A fair coin chooses between two labels
 of one example; she sees the release and says which it was. Three attacks, each falling back on the last where it sees
@@ -10,7 +10,8 @@ nothing:
 - *likelihood*: which candidate is nearer. For Gaussian noise of the stated sigma nothing does better.
 
 The promise allows (e^epsilon + delta) / (1 + e^epsilon) of right guesses. LPNormalSGD is attacked at its noisy labels, of
-which its model is a function: whoever sees the model sees less. Takes about two minutes. With PYTHONPATH at the sources of
+which its model is a function: whoever sees the model sees less. Takes about two minutes of one core
+for 1,000 tries. With PYTHONPATH at the sources of
 an older version it attacks that one.
 """
 

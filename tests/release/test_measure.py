@@ -241,3 +241,5 @@ def test_a_query_that_does_not_fit_is_refused_before_it_is_charged(query: Query,
 def test_whole_numbers_beyond_64_bits_are_refused_not_wrapped():
     with pytest.raises(LabelDPError, match="below"):
         LabelSums(scores=[0, 1], weights=np.array([2**63 + 1, 1], np.uint64))
+    with pytest.raises(LabelDPError, match="numbered from 0"):
+        LabelCounts(groups=np.array([2**63 + 5, 0], np.uint64))

@@ -77,6 +77,13 @@ class CorrectCount(Query):
 
     predicted: Any
 
+    def check_size(self, n_examples: int) -> None:
+        """One prediction per label, of each model."""
+        found = np.atleast_2d(self.predicted).shape[1]
+        if found != n_examples:
+            got = Described(f"{found} for {n_examples} labels")
+            raise invalid("CorrectCount", "predicted", "have one prediction per label", got=got)
+
     def sensitivity(self, *, n_classes: int) -> Sensitivity:
         """One replaced label makes at most one prediction of each model right or wrong."""
         table = np.atleast_2d(self.predicted)
@@ -87,10 +94,8 @@ class CorrectCount(Query):
 
     def exact(self, codes: npt.NDArray[Any], *, n_classes: int) -> npt.NDArray[np.int64]:
         """Count."""
+        self.check_size(len(codes))
         table = np.atleast_2d(self.predicted)
-        if table.shape[1] != len(codes):
-            got = Described(f"{table.shape[1]} for {len(codes)} labels")
-            raise invalid("CorrectCount", "predicted", "have one prediction per label", got=got)
         return np.asarray(np.count_nonzero(table == codes, axis=1), np.int64)
 
 

@@ -428,7 +428,7 @@ def check_groups(owner: str, groups: Any, n_groups: int | None) -> npt.NDArray[n
         got = Described(f"an array of shape {array.shape} and dtype {array.dtype}")
         raise invalid(owner, "groups", "be integers, one per label", got=got)
     most = None if n_groups is None else check_integer(owner, "n_groups", n_groups, least=1) - 1
-    if int(array.min()) < 0 or (most is not None and int(array.max()) > most):
+    if int(array.min()) < 0 or int(array.max()) > (MOST_TOTAL if most is None else most):
         got = Described(f"{int(array.min())} .. {int(array.max())}")
         raise invalid(owner, "groups", "be numbered from 0, below n_groups", got=got)
     return array.astype(np.int64, copy=False)
