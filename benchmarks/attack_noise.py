@@ -10,9 +10,8 @@ nothing:
 - *likelihood*: which candidate is nearer. For Gaussian noise of the stated sigma nothing does better.
 
 The promise allows (e^epsilon + delta) / (1 + e^epsilon) of right guesses. LPNormalSGD is attacked at its noisy labels, of
-which its model is a function: whoever sees the model sees less. Takes about two minutes of one core
-for 1,000 tries. With PYTHONPATH at the sources of
-an older version it attacks that one.
+which its model is a function: whoever sees the model sees less. Takes about two minutes of
+one core for 1,000 tries. With PYTHONPATH at the sources of an older version it attacks that one.
 """
 
 from __future__ import annotations
