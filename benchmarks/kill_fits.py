@@ -2,17 +2,18 @@
 
     python benchmarks/kill_fits.py [--kills 200] [--seed 0] [--slow 0.005] [--at times|steps] [--write]
 
-A run measures a histogram and draws two stages, charged to a ledger. It is killed, its directory is copied (what a thief
-could have read), and it is started again, up to three kills in a row, until it is let finish. Half of the runs seal their
-key with a passphrase, half have none. Each fsync takes `--slow` seconds longer, so that most kills fall into one. With
-`--at times` a kill comes at a uniform moment of an undisturbed run's time; with `--at steps` it is the k-th fsync or rename
-itself that is the last thing the process does, k = 1, 2, ...: every boundary between two of them.
+benchmarks/results/kill_fits.json has both: `--write`, and `--at steps --write`.
+
+A run measures a histogram and draws two stages, charged to a ledger. It is killed, a thief reads its directory, and it is
+started again, up to three kills in a row, until it is let finish. Half of the runs seal their key with a passphrase, half
+have none. Each fsync takes `--slow` seconds longer, so that most kills fall into one. With `--at times` a kill comes at a
+uniform moment of an undisturbed run's time; with `--at steps` the k-th fsync or rename is the last thing that the process
+does, k = 1, 2, ...: every boundary between two of them.
 
 The thief reads every file, with `load_release` and without: hidden folders, half-written tables, arrays. All draws of a piece
 (the histogram, a stage) that she finds are compared, byte for byte. Never may there be more different draws of a piece than
 charges that cover it; with a passphrase there is one charge and one draw. In the end there is no hidden folder, no key, and
-nobody else may open the directory. Anything else ends the script with exit code 1. `--write` keeps the outcome in
-benchmarks/results/kill_fits.json.
+nobody else may open the directory. Anything else ends the script with exit code 1.
 """
 
 from __future__ import annotations
@@ -210,6 +211,7 @@ def main() -> None:
                 return in_child(victim, kill_after=chance.uniform(0, 1.1 * duration[sealed]))
 
             def stepping() -> None:
+                slow_down(asked.slow)
                 die_at(asked.first + step // 2 + 7 * again)
                 fit(home, sealed=sealed)
 
@@ -221,16 +223,11 @@ def main() -> None:
             shutil.rmtree(home, ignore_errors=True)
         kills, runs, step = kills + hits, runs + 1, step + 1
         outcomes[f"{'sealed' if sealed else 'in memory'}: {charges} charges, {draws} draws"] += 1
-    summary = {
-        "kills": kills,
-        "runs": runs,
-        "slow": asked.slow,
-        "at": asked.at,
-        "outcomes": dict(sorted(outcomes.items())),
-    }
+    summary = {"kills": kills, "runs": runs, "slow": asked.slow, "outcomes": dict(sorted(outcomes.items()))}
     print(json.dumps(summary, indent=1))
     if asked.write:
-        RESULTS.write_text(json.dumps(summary, indent=1) + "\n")
+        known = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+        RESULTS.write_text(json.dumps({**known, asked.at: summary}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import copy
 import hashlib
 import pickle
 import threading
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -216,3 +217,67 @@ def test_a_bad_number_of_threads_is_refused(named, monkeypatch):
     monkeypatch.setenv("LABELDP_THREADS", named)
     with pytest.raises(LabelDPError, match="LABELDP_THREADS"):
         thread_count()
+
+
+# What was drawn from a key
+
+
+def refused(draw: Callable[[], object]) -> bool:
+    try:
+        draw()
+    except PrivacyError:
+        return True
+    return False
+
+
+def test_no_block_is_handed_out_twice() -> None:
+    """Against a set of blocks, in 2,000 requests of random spans on two streams: refused exactly where one was taken."""
+    key, taken, rng = NoiseKey.from_os(), set[tuple[int, int]](), np.random.default_rng(5)
+    for start, count, stream in zip(
+        rng.integers(5_000, size=2_000).tolist(),
+        rng.integers(0, 6, size=2_000).tolist(),
+        rng.integers(2, size=2_000).tolist(),
+        strict=True,
+    ):
+        wanted = {(stream, block) for block in range(start, start + count)}
+        again = refused(lambda s=start, c=count, t=stream: key.words(start=s, count=c, stream=t))
+        assert again == bool(wanted & taken)
+        taken |= set() if again else wanted
+
+
+def test_a_stream_of_bits_is_read_once() -> None:
+    key = NoiseKey.from_os()
+    BitStream(key).take(3)
+    assert refused(lambda: BitStream(key).take(1))
+    BitStream(key, stream=2).take(1)
+    BitStream(key.child("a")).take(1)
+    assert refused(lambda: BitStream(key.child("a")).take(1))
+
+
+def test_a_whole_claim_covers_children_and_leaves_siblings() -> None:
+    key = NoiseKey.from_os()
+    twin = key.child("job").claim_all()
+    assert np.array_equal(twin.child("x").words(start=0, count=2), twin.child("x").words(start=0, count=2))
+    for draw in (
+        lambda: key.child("job").words(start=0, count=1),
+        lambda: key.child("job", "x").words(start=0, count=1),
+        lambda: key.child("job").claim_all(),
+        key.claim_all,
+        lambda: NoiseKey(twin.reveal(), seeded=False).words(start=0, count=1),
+    ):
+        assert refused(draw)
+    key.child("other").claim_all()
+    key.words(start=0, count=1)
+
+
+def test_a_used_key_is_not_claimed_whole() -> None:
+    key = NoiseKey.from_os()
+    key.child("a", "b").words(start=0, count=1)
+    assert refused(key.claim_all)
+    assert refused(key.child("a").claim_all)
+    key.child("b").claim_all()
+
+
+def test_the_argument_is_called_by_its_name() -> None:
+    with pytest.raises(LabelDPError, match="Learner: `random_state` must be None"):
+        as_key("Learner", "seed", name="random_state")

@@ -222,6 +222,7 @@ class NoiseKey:
         """
         if self._claims is not None:
             self._claims.take_whole(self._path)
+            self.reveal()  # the twin's bytes may travel: whoever makes a key of them here finds it taken
         return self._make(self._secret, seeded=self.seeded, claims=None)
 
     def _take(self, start: int, count: int, stream: int) -> None:

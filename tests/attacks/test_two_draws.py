@@ -176,6 +176,31 @@ def test_a_name_that_is_edited_is_charged(tmp_path: Path) -> None:
     assert charges(ledger) == 3
 
 
+def test_a_table_whose_label_changed_is_not_taken_up(tmp_path: Path) -> None:
+    """The job of a table has its key kept too: on the commit before it went on with other labels, under the same noise."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from labeldp.engines import privatize_table
+
+    def run(labels: Any, **options: Any) -> Any:
+        pq.write_table(pa.table({"a": X[:, 0], "y": labels}), tmp_path / "t.parquet")
+        place, names = tmp_path / "t.parquet", {"label": "y", "classes": range(CLASSES), "epsilon": 1.0}
+        return privatize_table(place, to=tmp_path / "out", keep_unfinished=True, batch_rows=500, **names, **options)
+
+    def stop(done: int, _: int) -> None:
+        if done > 1_000:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(Y, progress=stop)
+    (job,) = tmp_path.glob(".out.partial-*")
+    with pytest.raises(LabelDPError, match="`resume` must be the same job as before"):
+        run(np.where(np.arange(N) == 7, (Y + 1) % CLASSES, Y), resume=job)
+    run(Y, resume=job)
+    assert (tmp_path / "out").is_dir()
+
+
 # ---------------------------------------------------------------------------------------------------------------- copies
 
 

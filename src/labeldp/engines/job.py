@@ -22,7 +22,8 @@ release.json last, without which no reader takes a folder for a release.
 
 **Keys.** A job claims its whole key (`NoiseKey.claim_all`), so that nothing else is drawn from it, and may then draw a row as
 often as it must: a task that runs twice, a stage that is learned from and then written. It is the same row, by the same
-channel, so it is the same draw. `labeldp.release.unfinished` seals the key; the box is removed when the job ends. A carried
+channel, so it is the same draw. A job that may be taken up again reads the label column once more and notes its mark, a MAC
+under the key: a table whose labels have changed is refused. `labeldp.release.unfinished` seals the key; the box is removed when the job ends. A carried
 key pickles, on purpose, and shows nothing: schedulers and workers print the arguments of tasks that fail.
 
 **Drawing.** A `Response` says how a batch is answered, a `Randomizer` puts released labels in the place of raw ones, and a
@@ -40,6 +41,7 @@ released labels, when it is written.
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import itertools
 import json
@@ -79,7 +81,7 @@ from labeldp.release.files import (
     flush_directory,
 )
 from labeldp.release.labels import Budget
-from labeldp.release.unfinished import check_passphrase, seal, unseal
+from labeldp.release.unfinished import check_passphrase, mark, mark_labels, seal, unseal
 from labeldp.validate import code_dtype
 
 #: Keys of unfinished jobs that this process keeps, by the job's name: in memory, and nowhere else.
@@ -156,15 +158,29 @@ def find_key(staging: Staging, passphrase: str | None) -> NoiseKey:
 def _begin(job: Job) -> None:
     """Note what the job is, and seal its key; a job that is taken up must be the same."""
     noted = job.staging.get(JOB)
+    labels = _mark_labels(job) if job.keep else None
     if noted is None:
         if job.passphrase is not None:
             box = seal(job.key, check_passphrase(job.passphrase, owner=OWNER), about=job.staging.job.encode())
             job.staging.put(KEY, box)
-        job.staging.put(JOB, {"format": "labeldp job", "identity": job.identity(), **note_entry(None)})
-    elif noted["identity"] != job.identity():
+        job.staging.put(
+            JOB, {"format": "labeldp job", "identity": job.identity(), "labels": labels, **note_entry(None)}
+        )
+    elif noted["identity"] != job.identity() or noted.get("labels") != labels:
         got = Described("another table, label, budget or prior")
         fix = "Give the options of the first run, on the same table; or throw it away (--discard)."
         raise invalid(OWNER, "resume", "be the same job as before", got=got, fix=fix)
+
+
+def _mark_labels(job: Job) -> str:
+    """Return a mark of all labels under the job's key: the same noise on other labels would show where they differ."""
+    each = functools.partial(_mark_piece, key=CarriedKey.of(job.key), size=job.size)
+    found = dict(job.engine.each(each, job.rows.pieces()))
+    return mark(job.key, *(found[number].encode() for number in range(len(found))))
+
+
+def _mark_piece(piece: Rows, *, key: CarriedKey, size: int) -> str:
+    return mark_labels(key.key(), map(piece.labels, piece.batches(columns=[piece.label], size=size)))
 
 
 def _charge_once(job: Job) -> int | None:

@@ -143,7 +143,7 @@ def privatize_table(
         machine (by default, one a core).
     keep_unfinished : bool
         Whether a job that fails after its charge stays in its hidden folder, and its key in this process's memory, so that
-        `resume` can take it up. Otherwise nothing stays.
+        `resume` can take it up, if the labels are the same. Otherwise nothing stays.
     passphrase : str, optional
         Seals the key in the hidden folder until the job ends, so that another process can take it up; it implies
         `keep_unfinished`. Whoever has that folder and the passphrase can undo the noise.

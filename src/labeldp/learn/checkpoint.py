@@ -428,7 +428,7 @@ class Journal:
             self._run = _held[self._name] = _Run(self._name, key, held["draws"], box)
 
     def _name_run(self, key: NoiseKey) -> str:
-        return mark_labels(key, self._labels, json.dumps(self._facts, sort_keys=True).encode(), self._split)
+        return mark_labels(key, [self._labels], json.dumps(self._facts, sort_keys=True).encode(), self._split)
 
     def _run_file(self) -> Path:
         return self._root / f"run-{self._number}.json"

@@ -31,6 +31,7 @@ import hmac
 import json
 import os
 import secrets
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -105,23 +106,29 @@ def unseal(box: dict[str, Any], passphrase: str, *, about: bytes, owner: str) ->
     return NoiseKey.carried(plain[1:], seeded=bool(plain[0]))
 
 
-def mark_labels(key: NoiseKey, labels: SensitiveLabels, *about: bytes) -> str:
-    """Return 32 hex digits that only this key makes of these labels and of what else they are released by.
+def mark_labels(key: NoiseKey, batches: Iterable[SensitiveLabels], *about: bytes) -> str:
+    """Return 32 hex digits that only this key makes of these labels, in this order, and of what they are released by.
 
     An HMAC under the key: it tells nothing to whoever has not the key. Labels that differ in one place, or another
-    setting in `about`, have another mark.
+    setting in `about`, have another mark; how the labels are cut into batches makes no difference.
     """
-    codes = np.ascontiguousarray(codes_of(labels).astype("<i8"))
-    return mark(key, codes.tobytes(), *about)
+    made = hmac.new(_mark_secret(key), digestmod=hashlib.sha256)
+    for labels in batches:
+        made.update(np.ascontiguousarray(codes_of(labels).astype("<i8")).tobytes())
+    return mark(key, made.digest(), *about)
 
 
 def mark(key: NoiseKey, *parts: bytes) -> str:
     """Return 32 hex digits, an HMAC-SHA256 of the parts under a child of the key that draws nothing."""
-    made = hmac.new(NoiseKey.carried(key.reveal(), seeded=key.seeded).child("mark").reveal(), digestmod=hashlib.sha256)
+    made = hmac.new(_mark_secret(key), digestmod=hashlib.sha256)
     for part in parts:
         made.update(len(part).to_bytes(8, "big"))
         made.update(part)
     return made.hexdigest()[:32]
+
+
+def _mark_secret(key: NoiseKey) -> bytes:
+    return NoiseKey.carried(key.reveal(), seeded=key.seeded).child("mark").reveal()
 
 
 def write_private(path: Path, value: dict[str, Any]) -> None:
