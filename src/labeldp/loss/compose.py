@@ -62,8 +62,9 @@ Items = tuple[tuple[Loss, int], ...]
 TAIL = 1e-18
 #: Binomial powers of more parts than this are taken on the grid instead.
 MOST_ATOMS = 1_000_000
-#: Different discrete Gaussian parts that are convolved exactly; of more of them only the dominating Gaussians compose.
-MOST_EXACT = 8
+#: Discrete Gaussian parts, different ones and all of them, that are convolved exactly; of more only the dominating Gaussians
+#: compose. Convolving takes some tens of milliseconds for each different part and each doubling of its count.
+MOST_EXACT, MOST_COUNTED = 8, 64
 #: No privacy at all.
 NOTHING = Pure(worst=math.inf)
 
@@ -291,8 +292,13 @@ def convolve_parts(items: Items) -> DiscreteLoss | None:
     losses is likely to (`likely_reach`), and convolved. Cached: epsilon and delta of one value ask again and again.
     """
     probe = np.array([0.0])
-    discrete = [loss for loss, _ in items if isinstance(loss, DiscreteGaussian)]
-    if len(discrete) > MOST_EXACT or not all(loss.pairs for loss in discrete):
+    discrete = [(loss, count) for loss, count in items if isinstance(loss, DiscreteGaussian)]
+    if discrete and (
+        len(discrete) > MOST_EXACT
+        or sum(count for _, count in discrete) > MOST_COUNTED
+        or all(loss.is_nearly_gaussian for loss, _ in discrete)
+        or not all(loss.pairs for loss, _ in discrete)
+    ):
         return None
     if any(isinstance(loss, (ZCDP, RDP)) or loss.profile(probe) is None for loss, _ in items):
         return None

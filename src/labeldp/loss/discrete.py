@@ -167,11 +167,14 @@ class DiscreteGaussian(Loss):
         fits = 0 < self.square <= MOST_SQUARE and self.variance * self.square <= REACH**2
         return sum_pairs(self.variance, self.square) if fits else ()
 
+    @property
+    def is_nearly_gaussian(self) -> bool:
+        """Whether the Gaussian that dominates it has a mu of at most half a percent more than continuous noise has."""
+        return self.gaussian.mu**2 <= 1.01 * self.square / self.variance
+
     def _dominating(self) -> list[Loss]:
         """The bounds to compare where there are no exact sums; zCDP only where the Gaussian is far from it."""
-        worse = self.gaussian
-        near = worse.mu**2 <= 1.05 * self.square / self.variance
-        return [worse] if near else [worse, self.zcdp]
+        return [self.gaussian] if self.is_nearly_gaussian else [self.gaussian, self.zcdp]
 
 
 def dominating_mu(variance: float, square: int) -> float:

@@ -34,7 +34,8 @@ the continuous one. Every answer is a function of such noisy counts:
 How many queries pass depends on the data, so at most `n_answers` are answered and the promise is made for that many:
 T a / (2 s1^2) + A a / s^2. On every path the executed steps cost at most that. At a fixed order, by induction from the
 last step backwards, the expectation of the likelihood ratio's power is at most the exponential of the largest sum over
-paths, so that it bounds the divergence of the whole. What a run happened to spend less is not shown as a guarantee: it
+paths, so that it bounds the divergence of the whole. (That is why the promise is zCDP and not the exact profile of the noise,
+which is 7 to 10% tighter: profiles compose in an order that is fixed beforehand.) What a run happened to spend less is not shown as a guarantee: it
 is a number about the votes.
 
 *StableTopK*, for sets of labels. With g = 2 (replace), Gumbel scale b for the choice of how many labels lead and sigma for
