@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from labeldp.errors import LabelDPError, PrivacyError
-from labeldp.guarantee import Guarantee, Trust, Unit, format_up
+from labeldp.guarantee import SEEDED, Guarantee, Trust, Unit, did_not_see, format_up
 
 E = math.e
 EXAMPLES = [
@@ -33,7 +33,10 @@ def test_the_first_call():
     assert promise.unit == "label"
     assert promise.unit is Unit.LABEL
     assert promise.trust == Trust.NO_ONE
-    assert str(promise) == "epsilon = 1 (pure), one label replaced; trusts no one"
+    assert str(promise).splitlines() == [
+        "epsilon = 1 at delta = 0 (pure), one label replaced; trusts no one",
+        "  whoever holds the raw labels has seen them: the promise is about what was released",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -47,13 +50,28 @@ def test_the_first_call():
         ),
         (
             Guarantee.pure(0.1, unit=Unit.RECORD_ADD_REMOVE).times(3),
-            "epsilon = 0.300001 (pure), one record added or removed; trusts no one",  # 3 * 0.1 > 0.3, rounded up
+            "epsilon = 0.300001 at delta = 0 (pure), one record added or removed; trusts no one",  # 3 * 0.1 > 0.3, rounded up
         ),
-        (Guarantee.pure(2.0, trust=Trust.PEERS), "epsilon = 2 (pure), one label replaced; trusts her peers"),
+        (
+            Guarantee.pure(2.0, trust=Trust.PEERS),
+            "epsilon = 2 at delta = 0 (pure), one label replaced; trusts her peers",
+        ),
     ],
 )
 def test_text_shows_cost_unit_and_trust(guarantee, text):
-    assert str(guarantee) == text
+    assert guarantee.headline == str(guarantee).splitlines()[0] == text
+
+
+def test_text_shows_all_that_it_stands_on():
+    promise = Guarantee.pure(1.0, trust=Trust.CURATOR, assumptions=(SEEDED, *did_not_see("prior")))
+    assert str(promise).splitlines()[1:] == [
+        "  assumes: no one knows or can guess the seed from which the noise was made; the release is not private otherwise",
+        "  assumes: the prior did not see these labels",
+    ]
+    assert promise.seeded
+    assert promise.then(Guarantee.pure(1.0)).seeded
+    assert Guarantee.from_json(promise.to_json()).seeded
+    assert not Guarantee.pure(1.0).seeded
 
 
 def test_text_rounds_up():

@@ -296,9 +296,10 @@ def _reading_section(rows: Sequence[DemoRow]) -> Section:
         title="How to read it",
         blocks=(
             (
-                "Randomized response: each label is kept or replaced at random before anyone sees it. Two stages: most labels "
-                "are released so; a model trained on them says which labels are likely for the rest, which are then randomized "
-                "among the likely ones only. Neither needs anyone's trust."
+                "Randomized response: each label is kept or replaced at random, which its owner could do before anyone sees "
+                "it. Two stages: most labels are released so; a model trained on them says which labels are likely for the "
+                "rest, which are then randomized among the likely ones only. Neither needs a trusted party; whoever holds the "
+                "data from which a release was made has seen its labels."
             ),
             (
                 "Cluster prior: the features are clustered, a curator who sees the labels publishes a noisy histogram per "

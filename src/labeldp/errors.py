@@ -5,14 +5,17 @@ Every message says who refuses, which argument, what it must be, what it was, an
 >>> str(invalid("RandomizedResponse", "epsilon", "be >= 0", got=-1.0, fix="Use math.inf for no privacy."))
 'RandomizedResponse: `epsilon` must be >= 0, got -1.0. Use math.inf for no privacy.'
 
-Raw labels are sensitive: a message may name one offending value and how often it occurs, never the labels in bulk.
-`Described` is for values that must not, or need not, be shown as they are: its text is written by the caller.
+Raw labels are sensitive, and messages end up in logs: none shows a label, or how often one occurs. It says which row to look
+at. What holds many values (a list, an array, a column) is shown by its type and its size alone: labels may have been given
+where something else was expected. `Described` is for values that must not, or need not, be shown as they are: its text is
+written by the caller. An error of another library whose message may quote data is replaced, `from None`: a chain of
+exceptions prints the inner message too.
 """
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sized
 
 #: A value is shown in at most this many characters.
 LONGEST_SHOWN = 80
@@ -56,7 +59,8 @@ def invalid(
     must : str
         What it must do or be: "be >= 0", "have one entry per class".
     got : object
-        The value, shown by its repr in at most 80 characters; `Described` text is shown as it is.
+        The value, shown by its repr in at most 80 characters, or by its type and size if it holds many; `Described` text
+        is shown as it is.
     fix : str
         A sentence that says what to do instead.
     kind : type
@@ -80,9 +84,23 @@ def shorten(value: object) -> str:
     '3 rows of 10'
     >>> shorten("x" * 200)[-3:]
     '...'
+    >>> shorten(["ill", "well"])
+    'a list of 2'
     """
-    text = str(value) if isinstance(value, Described) else repr(value)
+    if isinstance(value, Described):
+        text = str(value)
+    elif isinstance(value, Sized) and not isinstance(value, (str, bytes)):
+        text = _describe_many(value)
+    else:
+        text = repr(value)
     return text if len(text) <= LONGEST_SHOWN else text[: LONGEST_SHOWN - 3] + "..."
+
+
+def _describe_many(value: Sized) -> str:
+    """Return the type of what holds many values, and how many: it may be a column of labels in the wrong place."""
+    kind, shape = type(value).__name__, getattr(value, "shape", None)
+    article = "an" if kind[:1].lower() in "aeiou" else "a"
+    return f"{article} {kind} of shape {shape}" if shape is not None else f"{article} {kind} of {len(value)}"
 
 
 class ChargedAgainWarning(UserWarning):

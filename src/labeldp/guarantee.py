@@ -1,11 +1,13 @@
 """What is promised, about what, and whom the owner of a label must trust for it.
 
->>> promise = Guarantee.pure(1.0)
+>>> promise = Guarantee.pure(1.0, assumptions=did_not_see("prior"))
 >>> print(promise)
-epsilon = 1 (pure), one label replaced; trusts no one
+epsilon = 1 at delta = 0 (pure), one label replaced; trusts no one
+  whoever holds the raw labels has seen them: the promise is about what was released
+  assumes: the prior did not see these labels
 >>> histogram = Guarantee.gaussian(sigma=10.0, sensitivity=1.5, trust=Trust.CURATOR).named("histogram")
->>> print(histogram.then(promise.named("response")))
-epsilon = 1.51788 at delta = 1e-05 (composed), one label replaced; trusts a curator
+>>> histogram.then(promise.named("response")).headline
+'epsilon = 1.51788 at delta = 1e-05 (composed), one label replaced; trusts a curator'
 
 (epsilon, delta)-DP: for every event and every two neighbouring data sets, Pr[event] <= e^epsilon Pr'[event] + delta.
 The `unit` says which data sets are neighbours. What that means to someone who guesses a label is `advantage_bound`, how
@@ -19,6 +21,10 @@ References: Dwork & Roth 2014; Bun & Steinke 2016; Mironov 2017; Balle & Wang 20
 Design notes. A `Guarantee` is a plain value. Two are equal when they promise the same: loss, unit, trust and
 assumptions; the name and the parts are for display. Compositions keep their parts (see `labeldp.loss.compose`), so a
 loop, a count and a ledger replayed from disk give equal guarantees and the same numbers. Numbers round up, in text too.
+
+What a promise stands on is part of it: `assumptions` compose, are saved and are printed with it. That noise came from a
+seed is one of them (`SEEDED`), and so is that what was handed in beside the labels did not see them (`did_not_see`).
+`str` gives all of it, on a line each; `headline` is the first line, for tables and for a repr.
 """
 
 from __future__ import annotations
@@ -32,7 +38,7 @@ from enum import Enum, Flag
 from fractions import Fraction
 from typing import Any
 
-from labeldp.errors import BudgetError, PrivacyError, invalid, nearest
+from labeldp.errors import BudgetError, Described, PrivacyError, invalid, nearest
 from labeldp.loss import (
     RDP,
     ZCDP,
@@ -51,6 +57,20 @@ from labeldp.validate import check_delta, check_epsilon, check_integer, check_po
 
 #: The delta at which a guarantee without a pure epsilon is shown.
 SHOWN_DELTA = 1e-5
+#: What a promise stands on whose noise can be made again.
+SEEDED = "no one knows or can guess the seed from which the noise was made; the release is not private otherwise"
+
+
+def did_not_see(*things: str) -> tuple[str, ...]:
+    """Return what is assumed of each thing that its user handed in beside the labels: a prior, a grouping, features.
+
+    A prior that was made from the labels themselves gives them away whatever the noise, and no code can tell. So it is
+    said wherever one is handed in.
+
+    >>> did_not_see("prior", "grouping")
+    ('the prior did not see these labels', 'the grouping did not see these labels')
+    """
+    return tuple(f"the {thing} did not see these labels" for thing in things)
 
 
 class Unit(str, Enum):
@@ -95,6 +115,8 @@ class Trust(Flag):
         return tuple(member for member in _TRUST_WORDS if member in self)
 
 
+#: What a promise that needs no curator does not say: labels could have been randomized by their owners, not that they were.
+HOLDER_HAS_SEEN = "whoever holds the raw labels has seen them: the promise is about what was released"
 _TRUST_WORDS = {Trust.CURATOR: "a curator", Trust.PEERS: "her peers"}
 
 
@@ -338,13 +360,25 @@ class Guarantee:
             parts=tuple((part["name"], cls.from_json(part["guarantee"])) for part in data.get("parts", ())),
         )
 
-    def __str__(self) -> str:
+    @property
+    def seeded(self) -> bool:
+        """Whether the noise came from a seed: whoever knows it can take the noise away."""
+        return SEEDED in self.assumptions
+
+    @property
+    def headline(self) -> str:
+        """The promise on one line: what it costs, which change it hides and whom it trusts, without its assumptions."""
         return f"{self._cost()}, {self.unit.sentence}; trusts {self.trust.words}"
+
+    def __str__(self) -> str:
+        """Return the headline, what a promise without a curator does not cover, and each assumption, on a line each."""
+        notes = [] if Trust.CURATOR in self.trust else [HOLDER_HAS_SEEN]
+        return "\n  ".join([self.headline, *notes, *(f"assumes: {text}" for text in self.assumptions)])
 
     def _cost(self) -> str:
         worst = self.epsilon()
         if math.isfinite(worst):
-            return f"epsilon = {format_up(worst)} (pure)"
+            return f"epsilon = {format_up(worst)} at delta = 0 (pure)"
         slack = f", slack = {format_up(self.loss.slack)}" if self.loss.slack else ""
         epsilon = format_up(self.epsilon(SHOWN_DELTA))
         return f"epsilon = {epsilon} at delta = {SHOWN_DELTA:g} ({self.loss.kind}{slack})"
@@ -364,7 +398,14 @@ def _combine(guarantees: list[Guarantee], rule: Any) -> Guarantee:
     units = sorted({guarantee.unit.value for guarantee in guarantees})
     if len(units) > 1:
         fix = "A promise about labels says nothing about records: state both in one unit first."
-        raise invalid("Guarantee", "unit", "be the same in a composition", got=units, fix=fix, kind=PrivacyError)
+        raise invalid(
+            "Guarantee",
+            "unit",
+            "be the same in a composition",
+            got=Described(" and ".join(units)),
+            fix=fix,
+            kind=PrivacyError,
+        )
     trust = Trust.NO_ONE
     for guarantee in guarantees:
         trust |= guarantee.trust
@@ -404,7 +445,9 @@ def _check_json_fields(data: Any) -> None:
     got = set(data) if isinstance(data, dict) else set()
     if not {"loss", "unit", "trust"} <= got or not got <= fields:
         must = f"be an object with the fields {', '.join(sorted(fields))}"
-        raise invalid("Guarantee.from_json", "data", must, got=sorted(got) if got else data)
+        raise invalid(
+            "Guarantee.from_json", "data", must, got=Described(", ".join(sorted(map(str, got)))) if got else data
+        )
 
 
 def format_up(value: float) -> str:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import math
 import operator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -127,6 +128,24 @@ def as_float_matrix(owner: str, name: str, rows: Any) -> Floats:
     if array.dtype not in (np.float32, np.float64):
         array = array.astype(np.float64)
     return np.ascontiguousarray(array)
+
+
+def check_not_alone(owner: str, name: str, counts: Any, *, find_row: Callable[[int], int]) -> None:
+    """Refuse a list of classes, read off labels, with a class that one row alone has.
+
+    The list becomes public with a release, whatever the noise. Without that row the class would not be on it: whoever
+    knows the other labels would know hers for certain. The message says which row it is, and not which class.
+
+    `counts` says how often each class occurs, and `find_row(j)` is asked for the position of the row that has class j.
+    """
+    alone = np.flatnonzero(np.asarray(counts) == 1)
+    if alone.size:
+        got = Described(f"one that row {find_row(int(alone[0])):,} alone has (rows count from 0)")
+        fix = (
+            "The list of classes becomes public and would give that row away: merge its class into another one, or pass "
+            "classes= (--classes), the full list, if everyone knows which classes there are."
+        )
+        raise invalid(owner, name, "have each class more than once where the classes are read off", got=got, fix=fix)
 
 
 def code_dtype(n_codes: int) -> np.dtype[Any]:

@@ -69,7 +69,7 @@ def test_missing_labels_say_how_many(write: Callable[..., Path], table: pa.Table
 
 def test_a_label_seen_once(write: Callable[..., Path], table: pa.Table) -> None:
     path = write(replaced(table, "level", pa.array(["odd", *table["level"].to_pylist()[1:]])))
-    refused(path, r"more than once, got 'odd' seen once")
+    refused(path, r"more than once .*, got one that row 0 alone has")
     done = privatize_table(
         path, label="level", to=path.parent / "listed", epsilon=1.0, classes=["high", "low", "middle", "odd"]
     )
@@ -85,7 +85,7 @@ def test_a_quantity_is_to_be_binned(path: Path) -> None:
 
 
 def test_a_value_outside_the_listed_classes(path: Path) -> None:
-    refused(path, r"hold only listed classes, got 'middle'", classes=["high", "low"])
+    refused(path, r"hold only listed classes, got another value in row \d+ \(rows", classes=["high", "low"])
 
 
 def test_classes_of_another_type(path: Path) -> None:
@@ -216,7 +216,7 @@ class TestCalls:
 
 
 def test_a_release_of_labels_alone_has_no_features(tmp_path: Path) -> None:
-    privatize([0, 1], labeldp.RandomizedResponse(1.0)).save(tmp_path / "labels")
+    privatize([0, 1] * 2, labeldp.RandomizedResponse(1.0)).save(tmp_path / "labels")
     with pytest.raises(LabelDPError, match=r"hold a table with its features, got labels alone"):
         open_released_table(tmp_path / "labels")
 

@@ -254,7 +254,7 @@ class TestBadInput:
         table = pa.table({"x": np.zeros(ROWS), "label": ["a", "odd"] * (ROWS // 2)})
         pq.write_table(table, parts / "part-37.parquet")
         how = {"engine": "dask", "client": inside} if engine == "dask" else {}
-        self.refused(parts, r"got 'odd' outside `classes` in part-37\.parquet", classes=["a", "b", "c"], **how)
+        self.refused(parts, r"got another value in row 1 of part-37\.parquet", classes=["a", "b", "c"], **how)
 
     def test_files_without_rows_are_kept(self, parts: Path, inside: Any) -> None:
         empty = pq.read_table(parts / "part-05.parquet").slice(0, 0)
@@ -311,7 +311,7 @@ class TestBadInput:
         for name in ("no", "yes"):
             (tmp_path / "in" / f"label={name}").mkdir(parents=True)
             pq.write_table(pa.table({"label": [name] * 9}), tmp_path / "in" / f"label={name}" / "part.parquet")
-        self.refused(tmp_path / "in", r"`label` must not be in the names of folders, got 'label=no/part\.parquet'")
+        self.refused(tmp_path / "in", r"`label` must not be in the names of folders, got label=\.\.\.")
 
     @pytest.mark.parametrize(
         ("options", "message"),

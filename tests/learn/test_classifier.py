@@ -20,6 +20,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.svm import LinearSVC
 
 from labeldp.errors import LabelDPError
+from labeldp.guarantee import SEEDED, Trust, did_not_see
 from labeldp.learn import LabelPrivateClassifier, SoftmaxRegression
 from labeldp.release import SensitiveLabels
 from labeldp.release.labels import CLASSES_READ_OFF
@@ -161,8 +162,10 @@ def test_labels_come_in_any_kind(problem, kind):
 def test_classes_that_are_given_need_no_assumption(problem):
     read = LabelPrivateClassifier(random_state=0).fit(problem.X, problem.y)
     given = LabelPrivateClassifier(random_state=0, classes=[2, 0, 1, 7]).fit(problem.X, problem.y)
-    assert read.guarantee_.assumptions == (CLASSES_READ_OFF,)
-    assert given.guarantee_.assumptions == ()
+    known = {SEEDED, *did_not_see("features")}
+    assert set(read.guarantee_.assumptions) == {CLASSES_READ_OFF, *known}
+    assert set(given.guarantee_.assumptions) == known
+    assert (read.guarantee_.trust, given.guarantee_.trust) == (Trust.CURATOR, Trust.NO_ONE)
     assert given.classes_.tolist() == [2, 0, 1, 7]
     assert given.predict_proba(problem.X).shape == (600, 4)
 
@@ -180,7 +183,7 @@ def test_classes_that_are_given_need_no_assumption(problem):
         ({"temperature": 0.0}, None, "`temperature` must be finite and > 0"),
         ({"correction": "both"}, None, "`correction` must be one of 'auto'"),
         ({"random_state": "x"}, None, "must be None, an int or a numpy.random.Generator"),
-        ({"classes": [0, 1]}, None, "must be among the classes, got 2"),
+        ({"classes": [0, 1]}, None, "must be among the classes, got another one in row"),
         ({}, np.zeros(600, int), "`y` must have two classes or more, got 1 class. Pass classes="),
         (
             {},

@@ -13,7 +13,7 @@ from labeldp import ClusterPrior, ClusterRR, OptimalResponse, RandomizedResponse
 from labeldp.accounting import Ledger
 from labeldp.channel import MatrixChannel
 from labeldp.errors import LabelDPError, PrivacyError
-from labeldp.guarantee import Guarantee, Trust
+from labeldp.guarantee import SEEDED, Guarantee, Trust, did_not_see
 from labeldp.learn import LabelPrivateClassifier
 from labeldp.mechanisms import MeanInformation, Mechanism
 
@@ -102,7 +102,7 @@ def test_trust_and_assumptions_of_the_mechanism_are_stated(problem):
     model = LabelPrivateClassifier(epsilon=2.0, mechanism=Pairs(1.0, Trust.CURATOR), classes=range(3), random_state=0)
     model.fit(problem.X, problem.y)
     assert model.guarantee_.trust is Trust.CURATOR
-    assert model.guarantee_.assumptions == ("pairs are public",)
+    assert set(model.guarantee_.assumptions) == {"pairs are public", SEEDED, *did_not_see("features")}
 
 
 def test_more_distinct_priors_than_a_mechanism_takes_are_rounded(problem):

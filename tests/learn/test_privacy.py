@@ -11,13 +11,10 @@ from sklearn.exceptions import NotFittedError
 
 from labeldp import ClusterPrior, Ledger, ModelPrior, PublicPrior, UniformPrior
 from labeldp.errors import BudgetError, LabelDPError, PrivacyError
-from labeldp.guarantee import Guarantee, Trust
+from labeldp.guarantee import SEEDED, Guarantee, Trust, did_not_see
 from labeldp.learn import LabelPrivateClassifier, SoftmaxRegression
 from labeldp.priors import Prior, PriorTable
 from labeldp.release import SensitiveLabels, privatize
-from labeldp.release.labels import CLASSES_READ_OFF
-
-SURPRISE = "the prior did not see these labels"
 
 
 @pytest.mark.parametrize("stages", [1, 2, 3])
@@ -84,7 +81,7 @@ def test_the_split_does_not_look_at_labels(problem):
 def test_the_promise_is_what_was_asked_for(problem, epsilon, stages):
     model = LabelPrivateClassifier(epsilon=epsilon, stages=stages, classes=[0, 1, 2], random_state=0)
     model.fit(problem.X, problem.y)
-    assert model.guarantee_ == Guarantee.pure(epsilon)
+    assert model.guarantee_ == Guarantee.pure(epsilon, assumptions=(SEEDED, *did_not_see("features")))
     assert model.guarantee_.epsilon() == epsilon
     assert model.guarantee_ is model.release_.guarantee
     assert model.release_.channel.epsilon <= epsilon
@@ -112,17 +109,17 @@ def test_trust_and_assumptions_are_the_priors(problem, problem_of):
     table = np.array([0.5, 0.3, 0.2])
 
     def promise(prior):
-        return LabelPrivateClassifier(prior=prior, random_state=0).fit(problem.X, problem.y).guarantee_
+        return LabelPrivateClassifier(prior=prior, classes=range(3)).fit(problem.X, problem.y).guarantee_
 
     for prior in (None, UniformPrior()):
         assert promise(prior).trust == Trust.NO_ONE
-        assert promise(prior).assumptions == (CLASSES_READ_OFF,)
+        assert promise(prior).assumptions == did_not_see("features")
     assert promise(ClusterPrior()).trust == Trust.CURATOR
-    assert promise(ClusterPrior()).assumptions == (CLASSES_READ_OFF,)
+    assert promise(ClusterPrior()).assumptions == did_not_see("features")
     for prior in (PublicPrior(table), PublicPrior(elsewhere), ModelPrior(elsewhere)):
         assert promise(prior).trust == Trust.NO_ONE
         assert promise(prior).epsilon() == 1.0
-        assert promise(prior).assumptions == (CLASSES_READ_OFF, SURPRISE)
+        assert promise(prior).assumptions == did_not_see("features", "prior")
 
 
 def test_a_model_that_saw_the_labels_is_paid_for(problem):
@@ -133,7 +130,7 @@ def test_a_model_that_saw_the_labels_is_paid_for(problem):
     promise = second.fit(problem.X, problem.y).guarantee_
     assert 1.0 - 1e-12 <= promise.epsilon() <= 1.0  # rounding only takes away
     assert promise.trust == Trust.CURATOR
-    assert promise.assumptions == ("the moon is round",)
+    assert set(promise.assumptions) == {"the moon is round", SEEDED, *did_not_see("features")}
     assert second.release_.channel.epsilon <= dict(promise.parts)["response"].epsilon() <= 0.6
     with pytest.raises(LabelDPError, match=r"`epsilon` must exceed the prior's cost 0\.4"):
         second.set_params(epsilon=0.3).fit(problem.X, problem.y)

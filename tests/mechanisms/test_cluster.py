@@ -375,7 +375,7 @@ def test_door_catches_a_mechanism_that_overspends(twin: Greedy, words: str):
             "an example in every cluster, got no example in cluster 1 of 5",
         ),
         (lambda: labeldp.privatize(LABELS, ClusterRR(1.0), groups=GROUPS + 0.5), "`groups` must be integers"),
-        (lambda: labeldp.privatize([0, 1], ClusterRR(1.0), groups=[0, 1 << 40]), "without gaps"),
+        (lambda: labeldp.privatize([False, True], ClusterRR(1.0), groups=[0, 1 << 40]), "without gaps"),
         (lambda: labeldp.privatize([0, 0, 0], ClusterRR(1.0), groups=[0, 0, 0]), "n_classes"),
         (lambda: labeldp.ClusterPrior(n_clusters=9).count(1.0, 5), "`n_clusters` must be an integer in"),
     ],

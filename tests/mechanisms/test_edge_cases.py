@@ -236,7 +236,10 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: privatize(np.array([0, 1, 2]), W, prior=np.array([PRIOR, PRIOR]), groups=[0, 1]),
         "`groups` must have one row per label, got 2 for 3 labels",
     ),
-    "label outside": (lambda: privatize(np.array([0, 3]), W, prior=PRIOR), "`labels` must be among the classes, got 3"),
+    "label outside": (
+        lambda: privatize(np.array([0, 3]), W, prior=PRIOR),
+        "`labels` must be among the classes, got another one in row 1",
+    ),
 }
 
 

@@ -32,6 +32,7 @@ from labeldp.release.measurement import choose_noise
 ALARM = 1e-7
 GROUPS = 20_000
 LABELS = [0, 1, 2, 2]
+BOXED = SensitiveLabels(LABELS, n_classes=3)
 
 
 def many_counts(**budget: Any) -> npt.NDArray[np.int64]:
@@ -78,7 +79,7 @@ def test_noise_with_a_delta_is_discrete_gaussian_of_the_stated_variance() -> Non
 
 
 def test_no_noise_and_no_promise_at_infinite_epsilon() -> None:
-    answer = measure(LABELS, LabelCounts(), epsilon=math.inf)
+    answer = measure(BOXED, LabelCounts(), epsilon=math.inf)
     assert answer.value.tolist() == [[1, 1, 2]]
     assert answer.noise == "no noise"
     assert answer.guarantee.epsilon() == math.inf
@@ -86,7 +87,7 @@ def test_no_noise_and_no_promise_at_infinite_epsilon() -> None:
 
 
 def test_a_statistic_that_no_label_moves_is_free_and_exact() -> None:
-    answer = measure(LABELS, LabelSums(scores=[7, 7, 7]), epsilon=0.1)
+    answer = measure(BOXED, LabelSums(scores=[7, 7, 7]), epsilon=0.1)
     assert (answer.value.tolist(), answer.guarantee.epsilon(), answer.noise) == ([28], 0.0, "no noise")
 
 
@@ -129,7 +130,11 @@ def test_the_stated_loss_is_that_of_the_drawn_variance(epsilon: float, delta: fl
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.05, 1e-9), (8.0, 1e-5)])
 def test_noise_of_a_stage_is_dominated_by_its_promise(epsilon: float, delta: float, l2: float) -> None:
     """Five stages measured `within` their parts cost no more than the five promises do, at every delta."""
-    part = Budget(owner="test", labels=SensitiveLabels([0, 1])).share(epsilon, delta, stages=5, name="count").part
+    part = (
+        Budget(owner="test", labels=SensitiveLabels([0, 1], n_classes=2))
+        .share(epsilon, delta, stages=5, name="count")
+        .part
+    )
     noise = choose_noise(Sensitivity(l2, l2), part.epsilon(delta), delta, within=part)
     assert noise.guarantee.epsilon(delta) <= part.epsilon(delta)
     five = noise.guarantee.times(5)
@@ -140,15 +145,15 @@ def test_noise_of_a_stage_is_dominated_by_its_promise(epsilon: float, delta: flo
 
 def test_a_promise_of_another_kind_is_refused() -> None:
     with pytest.raises(LabelDPError, match="`within` must be a Gaussian promise"):
-        measure(LABELS, LabelCounts(), epsilon=1.0, delta=1e-5, within=Guarantee.pure(1.0))
+        measure(BOXED, LabelCounts(), epsilon=1.0, delta=1e-5, within=Guarantee.pure(1.0))
 
 
 def test_seeds_repeat_and_are_marked() -> None:
-    one, again = (measure(LABELS, LabelCounts(), epsilon=0.1, rng=4) for _ in range(2))
+    one, again = (measure(BOXED, LabelCounts(), epsilon=0.1, rng=4) for _ in range(2))
     assert one.value.tolist() == again.value.tolist()
     assert one.seeded
     assert "SEEDED: not private" in repr(one)
-    fresh = measure(LABELS, LabelCounts(), epsilon=0.1)
+    fresh = measure(BOXED, LabelCounts(), epsilon=0.1)
     assert not fresh.seeded
     assert "SEEDED" not in repr(fresh)
 
@@ -163,7 +168,7 @@ def test_the_two_leaves_draw_from_different_words_of_one_key(monkeypatch: pytest
         return seen[-1]
 
     monkeypatch.setattr(NoiseKey, "words", spied)
-    measure(LABELS, LabelCounts(), epsilon=1.0, rng=1)
+    measure(BOXED, LabelCounts(), epsilon=1.0, rng=1)
     counted, seen = seen, []
     labeldp.privatize(LABELS, labeldp.RandomizedResponse(1.0, n_classes=3), rng=1)
     assert len(counted) > 0
@@ -173,7 +178,9 @@ def test_the_two_leaves_draw_from_different_words_of_one_key(monkeypatch: pytest
 
 def test_the_ledger_is_told_query_noise_and_rows(recorder: Callable[..., Any]) -> None:
     ledger = recorder()
-    answer = measure(SensitiveLabels(LABELS, name="opinion"), LabelCounts(), epsilon=0.5, ledger=ledger, rng=1)
+    answer = measure(
+        SensitiveLabels(LABELS, n_classes=3, name="opinion"), LabelCounts(), epsilon=0.5, ledger=ledger, rng=1
+    )
     (charge,) = ledger.charges
     assert charge["mechanism"] == f"LabelCounts, {answer.noise}"
     assert charge["mechanism"].startswith("LabelCounts, discrete Laplace, rate 0.2")  # just below 0.5 / 2
@@ -201,14 +208,14 @@ def test_bad_budgets_are_refused_before_anything_is_charged(
 ) -> None:
     ledger = recorder()
     with pytest.raises(LabelDPError, match=message):
-        measure(LABELS, LabelCounts(), ledger=ledger, **budget)
+        measure(BOXED, LabelCounts(), ledger=ledger, **budget)
     assert ledger.charges == []
 
 
 @pytest.mark.parametrize("query", ["counts", LabelCounts, None])
 def test_something_that_is_no_query(query: Any) -> None:
     with pytest.raises(LabelDPError, match=r"^measure: `query` must be a query, got"):
-        measure(LABELS, query, epsilon=1.0)
+        measure(BOXED, query, epsilon=1.0)
 
 
 def test_the_spread_that_is_told_is_the_standard_deviation_of_the_law():

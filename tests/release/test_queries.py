@@ -163,4 +163,4 @@ def test_bad_queries(make: Any, message: str) -> None:
 )
 def test_queries_that_do_not_fit_the_labels(query: Query, message: str) -> None:
     with pytest.raises(LabelDPError, match=message):
-        measure(SensitiveLabels([0, 1, 2]), query, epsilon=1.0)
+        measure(SensitiveLabels([0, 1, 2], n_classes=3), query, epsilon=1.0)

@@ -74,7 +74,7 @@ def test_nothing_in_the_house_scores_raw_labels_by_itself():
 
 def test_labels_in_a_box_are_refused():
     with pytest.raises(LabelDPError, match="score_privately"):
-        check_raw_labels("Learner", SensitiveLabels([0, 1]), declared=True)
+        check_raw_labels("Learner", SensitiveLabels([0, 1], n_classes=2), declared=True)
 
 
 def test_the_warning_points_at_the_line_that_scores(tmp_path):

@@ -81,14 +81,14 @@ def test_every_kind_of_label_survives(classes: tuple[Any, ...], tmp_path: Path) 
 
 @pytest.mark.parametrize(("rng", "seeded"), [(None, False), (1, True)])
 def test_seeded_survives(rng: Any, seeded: bool, tmp_path: Path) -> None:
-    privatize([0, 1], RR(1.0), rng=rng).save(tmp_path / "out")
+    privatize([0, 1], RR(1.0, n_classes=2), rng=rng).save(tmp_path / "out")
     assert load_release(tmp_path / "out").seeded is seeded
     manifest = json.loads((tmp_path / "out" / MANIFEST).read_text())
     assert (manifest["seeded"], manifest["private"]) == (seeded, not seeded)
 
 
 def test_facts_survive(tmp_path: Path, recorder: Callable[..., Any]) -> None:
-    labels = SensitiveLabels(["a", "b"], name="opinion \u00e9")
+    labels = SensitiveLabels(["a", "b"] * 2, name="opinion \u00e9")
     release = privatize(labels, RR(1.0), start=1 << 40, ledger=recorder())
     release.save(str(tmp_path / "out"))  # a path as text will do
     loaded = load_release(str(tmp_path / "out"))
@@ -182,7 +182,7 @@ print(events[:-2], [event for event, _ in events[-2:]])
 
 def test_loading_runs_nothing(tmp_path: Path, repository: Path) -> None:
     """Python's audit hooks see every exec, import and unpickling; a second load has none. `eval` shows they listen."""
-    privatize(["a", "b"], RR(1.0), rng=1).save(tmp_path / "out")
+    privatize(["a", "b"] * 2, RR(1.0), rng=1).save(tmp_path / "out")
     done = subprocess.run(
         [sys.executable, "-c", LOADING, str(tmp_path / "out")],
         env={"PYTHONPATH": str(repository / "src"), "PATH": ""},
@@ -236,7 +236,7 @@ def test_no_key_is_written(tmp_path: Path) -> None:
 
 
 def test_an_existing_directory_is_refused_and_left_alone(tmp_path: Path) -> None:
-    release = privatize([0, 1], RR(1.0))
+    release = privatize([0, 1], RR(1.0, n_classes=2))
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "mine.txt").write_text("keep me")
     (tmp_path / "file").write_text("keep me too")
@@ -252,7 +252,7 @@ def test_an_existing_directory_is_refused_and_left_alone(tmp_path: Path) -> None
 
 def test_a_missing_parent_is_refused(tmp_path: Path) -> None:
     with pytest.raises(LabelDPError, match=r"`directory` must have a parent directory, got .* Create it first"):
-        privatize([0, 1], RR(1.0)).save(tmp_path / "no" / "such")
+        privatize([0, 1], RR(1.0, n_classes=2)).save(tmp_path / "no" / "such")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -69,7 +69,7 @@ def test_a_full_disk_leaves_nothing_behind(
 
 
 def test_an_interrupt_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    release = privatize([0, 1], labeldp.RandomizedResponse(1.0))
+    release = privatize([0, 1], labeldp.RandomizedResponse(1.0, n_classes=2))
 
     def interrupted(*arguments: Any, **named: Any) -> None:
         raise KeyboardInterrupt
@@ -82,7 +82,7 @@ def test_an_interrupt_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.
 
 def test_a_directory_that_cannot_be_flushed_is_no_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Some file systems refuse to flush a directory; the release is there, and saying otherwise would be wrong."""
-    release = privatize([0, 1], labeldp.RandomizedResponse(1.0))
+    release = privatize([0, 1], labeldp.RandomizedResponse(1.0, n_classes=2))
     real = os.open
 
     def no_directories(path: Any, flags: int, *rest: Any, **named: Any) -> int:

@@ -13,7 +13,7 @@ from scipy.stats import kstest
 
 from labeldp.accounting import Ledger, analytic_gaussian_sigma
 from labeldp.errors import BudgetError, LabelDPError, PrivacyError
-from labeldp.guarantee import Guarantee, Trust, Unit
+from labeldp.guarantee import SEEDED, Guarantee, Trust, Unit
 from labeldp.random import BitStream, NoiseKey
 from labeldp.release import SensitiveLabels
 from labeldp.release.vectors import (
@@ -66,7 +66,7 @@ def test_noise_is_normal_with_the_calibrated_sigma_and_others_are_caught():
     draws can tell.
     """
     query = Shares(copies=10_000)
-    measured = measure_vector([0, 1], query, epsilon=1.0, delta=1e-5, rng=3)
+    measured = measure_vector([False, True], query, epsilon=1.0, delta=1e-5, rng=3)
     noise = (measured.value - 0.5) / measured.sigma
     assert kstest(noise, "norm").pvalue > 1e-6
     assert kstest(noise * 2 / 3, "norm").pvalue < 1e-6
@@ -130,7 +130,7 @@ def test_rounding_never_moves_neighbours_further_than_the_sensitivity_that_is_me
 def test_answers_beyond_the_bounds_are_brought_back_and_do_not_fail():
     """An error would tell of labels: infinite and huge entries come back as 2^52 steps with noise."""
     for value in (math.inf, -math.inf, 1e300):
-        measured = measure_vector([0, 1], Shares(value=value), epsilon=1.0, delta=1e-5, rng=0)
+        measured = measure_vector([False, True], Shares(value=value), epsilon=1.0, delta=1e-5, rng=0)
         np.testing.assert_allclose(measured.value, math.copysign(2.0**52 * measured.step, value), rtol=1e-9)
 
 
@@ -140,10 +140,10 @@ def test_guarantee_meets_the_budget_and_names_trust_but_no_floating_point():
     assert measured.guarantee.epsilon(1e-6) <= 0.3
     assert measured.guarantee.epsilon(1e-6) > 0.2999
     assert measured.guarantee.trust is Trust.CURATOR
-    assert measured.guarantee.assumptions == ()
+    assert measured.guarantee.assumptions == (SEEDED,)
     assert measured.seeded
     assert "SEEDED" in repr(measured)
-    read_off = measure_vector([0, 1, 1], Shares(), epsilon=0.3, delta=1e-6)
+    read_off = measure_vector([0, 1, 1, 0], Shares(), epsilon=0.3, delta=1e-6)
     assert any("read off" in text for text in read_off.guarantee.assumptions)
     assert not read_off.seeded
 
@@ -163,17 +163,17 @@ def test_unit_trust_and_assumptions_are_the_query_s_own():
 
 
 def test_secure_noise_differs_and_seeds_repeat():
-    one, two = (measure_vector([0, 1], Shares(), epsilon=1.0, delta=1e-5).value for _ in range(2))
+    one, two = (measure_vector([False, True], Shares(), epsilon=1.0, delta=1e-5).value for _ in range(2))
     assert not np.array_equal(one, two)
-    three, four = (measure_vector([0, 1], Shares(), epsilon=1.0, delta=1e-5, rng=7).value for _ in range(2))
+    three, four = (measure_vector([False, True], Shares(), epsilon=1.0, delta=1e-5, rng=7).value for _ in range(2))
     assert np.array_equal(three, four)
 
 
 def test_a_secure_key_serves_one_vector_and_one_procedure():
     key = NoiseKey.from_os()
-    measure_vector([0, 1], Shares(), epsilon=1.0, delta=1e-5, rng=key)
+    measure_vector([False, True], Shares(), epsilon=1.0, delta=1e-5, rng=key)
     with pytest.raises(PrivacyError, match="before"):
-        measure_vector([0, 1], Shares(), epsilon=1.0, delta=1e-5, rng=key)
+        measure_vector([False, True], Shares(), epsilon=1.0, delta=1e-5, rng=key)
     other = NoiseKey.from_os()
     curate([1, 0], FirstLabel(), rng=other)
     with pytest.raises(PrivacyError, match="before"):
@@ -181,7 +181,7 @@ def test_a_secure_key_serves_one_vector_and_one_procedure():
 
 
 def test_infinite_epsilon_adds_nothing_and_promises_nothing():
-    measured = measure_vector([0, 1, 1, 1], Shares(), epsilon=math.inf, delta=1e-5)
+    measured = measure_vector([False, True, True, True], Shares(), epsilon=math.inf, delta=1e-5)
     assert measured.value.tolist() == [0.25, 0.75]
     assert measured.guarantee.epsilon(0.5) == math.inf
 
@@ -208,7 +208,7 @@ def test_what_no_label_can_move_is_free():
 def test_bad_budgets_are_refused_before_labels_are_touched(budget: dict[str, float], match: str):
     query = Shares()
     with pytest.raises(LabelDPError, match=match):
-        measure_vector([0, 1], query, **budget)
+        measure_vector([False, True], query, **budget)
     assert query.calls == 0
 
 
@@ -220,14 +220,14 @@ def test_sensitivities_that_no_float_grid_serves_are_refused(reach: float):
 
     query = Extreme()
     with pytest.raises(LabelDPError, match="sensitivity"):
-        measure_vector([0, 1], query, epsilon=1.0, delta=1e-5)
+        measure_vector([False, True], query, epsilon=1.0, delta=1e-5)
     assert query.calls == 0
 
 
 def test_the_ledger_is_charged_first_and_refuses_over_budget(tmp_path: Any):
     ledger = Ledger(tmp_path / "ledger")
     query = Shares()
-    measured = measure_vector([0, 1, 1], query, epsilon=1.0, delta=1e-5, ledger=ledger, rng=0)
+    measured = measure_vector([False, True, True], query, epsilon=1.0, delta=1e-5, ledger=ledger, rng=0)
     assert measured.ledger_entry is not None
     assert query.calls == 1
     assert "Shares, discrete Gaussian" in ledger.entries()[0].mechanism
@@ -235,12 +235,12 @@ def test_the_ledger_is_charged_first_and_refuses_over_budget(tmp_path: Any):
 
 def test_something_else_and_answers_that_are_not_numbers_are_refused_after_the_charge(tmp_path: Any):
     with pytest.raises(LabelDPError, match="query for a vector"):
-        measure_vector([0, 1], "mean", epsilon=1.0, delta=1e-5)  # type: ignore[arg-type]
+        measure_vector([False, True], "mean", epsilon=1.0, delta=1e-5)  # type: ignore[arg-type]
     with pytest.raises(LabelDPError, match="be a procedure"):
-        curate([0, 1], "mean")  # type: ignore[arg-type]
+        curate([False, True], "mean")  # type: ignore[arg-type]
     ledger = Ledger(tmp_path / "ledger")
     with pytest.raises(PrivacyError, match="its query is wrong"):
-        measure_vector([0, 1], Shares(value=math.nan), epsilon=1.0, delta=1e-5, ledger=ledger)
+        measure_vector([False, True], Shares(value=math.nan), epsilon=1.0, delta=1e-5, ledger=ledger)
     assert len(ledger.entries()) == 1
 
     class Short(Shares):
@@ -248,7 +248,7 @@ def test_something_else_and_answers_that_are_not_numbers_are_refused_after_the_c
             return 1
 
     with pytest.raises(PrivacyError, match="its query is wrong"):
-        measure_vector([0, 1], Short(), epsilon=1.0, delta=1e-5)
+        measure_vector([False, True], Short(), epsilon=1.0, delta=1e-5)
 
 
 def test_curate_runs_a_procedure_under_its_own_guarantee():
@@ -275,7 +275,7 @@ def test_uniforms_stay_inside_and_normals_are_finite():
 def test_a_budget_that_is_spent_refuses(recorded_budget: Any):
     ledger, query = recorded_budget
     with pytest.raises(BudgetError):
-        measure_vector([0, 1, 1], query, epsilon=5.0, delta=1e-5, ledger=ledger, rng=0)
+        measure_vector([False, True, True], query, epsilon=5.0, delta=1e-5, ledger=ledger, rng=0)
     assert query.calls == 0
 
 

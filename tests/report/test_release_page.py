@@ -53,7 +53,9 @@ def test_it_says_what_from_whom_and_how_well(saved):
     for said in (
         "400 labels",
         "one label replaced",
-        "From everyone, whoever collected the labels included",
+        "could have randomized it before anyone else saw it. Whoever holds the file from which it was made has seen the labels",
+        "Delta 0: the promise has no exception",
+        "Noise from a secret key of the operating system",
         "at most 73.2%",  # E / (E + 1) at epsilon 1
         "factor of at most 2.71829",  # e, rounded up
         "beats chance by at most 46.3%",  # tanh(1 / 2)
@@ -85,7 +87,7 @@ def test_a_curator_stages_and_a_prior_are_named(tmp_path):
     model.fit(X, np.where(X[:, 0] > 0, "yes", "no"))
     model.release_.save(tmp_path / "r")
     text = words(release_page(tmp_path / "r"))
-    assert "From everyone but the curator" in text
+    assert "The curator who made it has seen the labels and must be trusted" in text
     assert "Rows per stage" in text
     assert "flipped, if the prior is right" in text
 

@@ -62,14 +62,36 @@ def test_the_ends_are_said_plainly():
 
 @pytest.mark.parametrize(
     ("trust", "said"),
-    [(Trust.NO_ONE, "whoever collected the labels included"), (Trust.CURATOR, "From everyone but the curator")],
+    [
+        (
+            Trust.NO_ONE,
+            "could have randomized it before anyone else saw it. Whoever holds the file from which it was made has",
+        ),
+        (Trust.CURATOR, "The curator who made it has seen the labels and must be trusted"),
+        (Trust.PEERS, "Where each peer ran her own part, her label was flipped before anyone else saw it"),
+        (Trust.PEERS | Trust.CURATOR, "A curator has seen labels too"),
+    ],
 )
 def test_whom_a_promise_trusts_is_said(trust, said):
     assert said in from_whom(Guarantee.pure(1.0, trust=trust))
 
 
+def test_a_release_does_not_say_that_labels_were_randomized_before_anyone_saw_them():
+    """It was made from a file, and knows nothing of who can read it."""
+    assert "was randomized" not in from_whom(Guarantee.pure(1.0))
+    assert "were randomized" not in from_whom(Guarantee.pure(1.0))
+
+
 def test_rows_end_with_parts_and_assumptions():
     promise = Guarantee.pure(1.0).named("counts").then(Guarantee.pure(0.5).named("labels")).assuming("it does not rain")
     rows = promise_rows(promise)
-    assert [name for name, _ in rows] == ["promise", "in words", "advantage", "made of", "made of", "assumes"]
+    assert [name for name, _ in rows] == [
+        "promise",
+        "in words",
+        "advantage",
+        "from whom",
+        "made of",
+        "made of",
+        "assumes",
+    ]
     assert rows[-1] == ("assumes", "it does not rain")

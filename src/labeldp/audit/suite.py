@@ -185,7 +185,7 @@ def _make_audit(subject: Randomizer | Pipeline, found: Any) -> Audit:
 def _list_claims(claimed: Any, delta: float) -> dict[str, Any]:
     """Return what is claimed, as plain values by name."""
     facts: dict[str, Any] = {"epsilon": claimed_epsilon("audit", claimed, delta), "delta": delta}
-    return {**facts, "guarantee": str(claimed)} if isinstance(claimed, Guarantee) else facts
+    return {**facts, "guarantee": claimed.headline} if isinstance(claimed, Guarantee) else facts
 
 
 def _check_directory(root: Path) -> tuple[tuple[Check, ...], Release | None]:
@@ -298,7 +298,7 @@ def door_audit(
     each = 1.0 - (1.0 - sure) / (2 if claimed_accuracy is None else 3)
     claim = mechanism.guarantee
     refusal, first = _release_all(door, mechanism, k, prior)
-    claims = {"epsilon": claim.epsilon(), "delta": 0.0, "guarantee": str(claim), "mechanism": repr(mechanism)}
+    claims = {"epsilon": claim.epsilon(), "delta": 0.0, "guarantee": claim.headline, "mechanism": repr(mechanism)}
     if first is None:
         return Audit(claims=claims, checks=(refusal,), confidence=sure)
     runs = {"fresh noise": _run_afresh, "in pieces": _run_in_pieces}

@@ -95,7 +95,7 @@ def _entry_facts(entry: Any) -> dict[str, Any]:
         "delta": delta,
         "shown": cost_text(epsilon, delta),
         "trust": entry.guarantee.trust.words,
-        "guarantee": str(entry.guarantee),
+        "guarantee": entry.guarantee.headline,
         "mechanism": entry.mechanism,
         "seeded": entry.seeded,
     }

@@ -94,7 +94,8 @@ def classify_error(error: Exception) -> tuple[int, str]:
     """Return the exit code for an error, and its message on one line.
 
     3: the budget refuses. 4: a damaged file, or one whose promise cannot be trusted. 2: bad input, or a file that the system
-    does not let us read or write. 1: anything else, which is a fault of ours and is said to be one.
+    does not let us read or write. 1: anything else, which is a fault of ours and is said to be one, by its type alone: what
+    it says may quote data.
     """
     text = " ".join(str(error).split())
     if isinstance(error, BudgetError):
@@ -107,7 +108,7 @@ def classify_error(error: Exception) -> tuple[int, str]:
         where = f": {error.filename}" if error.filename else ""
         return BAD_INPUT, f"{error.strerror}{where}"
     hint = "" if _settings["debug"] else " This is a fault of labeldp; run `labeldp --debug ...` to see where."
-    return UNEXPECTED, f"{type(error).__name__}: {text}.{hint}"
+    return UNEXPECTED, f"{type(error).__name__}.{hint}"
 
 
 def output() -> Console:

@@ -208,7 +208,7 @@ def _charge_and_select(
     from labeldp.release import labels
 
     empty = dataclasses.replace(histogram, counts=np.zeros_like(histogram.counts))
-    promise = asked.select(empty, 0).guarantee
+    promise = asked.select(empty, None).guarantee
     items = _Items(label_set, int(histogram.counts.size) if histogram.public else 0)
     budget = labels.Budget(owner="top-k", labels=items, ledger=book, seeded=seed is not None)
     mechanism = f"top-k({asked.method.value}, k = {asked.k or 'chosen'}, {asked.neighbours})"
@@ -227,6 +227,7 @@ class _Items:
     name: str
     n_classes: int
     classes_read_off: bool = False
+    beside: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return self.n_classes

@@ -1,6 +1,14 @@
 """A look over the label column and the row ids before anything is spent: whether a table can be released at all.
 
->>> profile = LabelProfile(column="ill", dtype="string", numeric=False, rows=5, missing=1, counts={"no": 2, "yes": 2})
+>>> profile = LabelProfile(
+...     column="ill",
+...     dtype="string",
+...     numeric=False,
+...     rows=5,
+...     missing=1,
+...     counts={"no": 2, "yes": 2},
+...     first={"no": 0, "yes": 1},
+... )
 >>> profile
 LabelProfile(column='ill', dtype='string', numeric=False, rows=5, missing=1, complete=True)
 >>> check_label(profile)
@@ -11,9 +19,11 @@ labeldp.errors.LabelDPError: ill: `label` must have no missing values, got 1 mis
 ('no', 'yes')
 
 Design notes. *Labels.* The profile is the owner's and is not private: it holds exact counts of raw labels. It is never
-saved with a release, and its repr hides the counts. One pass over one column; at most `MOST_COUNTED` values are held. The
+saved with a release, and its repr hides them. One pass over one column; at most `MOST_COUNTED` values are held. The
 set of classes becomes public with a release, whatever the noise: that is why a value that one row alone has is refused
-unless its owner lists it as a class that was known beforehand.
+unless its owner lists it as a class that was known beforehand (`check_not_alone`, as for labels in memory). No message
+shows a value or how often it occurs, since messages end up in logs: it says which row to look at. How many labels are
+missing is said: which rows have a label at all is not what is hidden.
 
 *Row ids.* They must differ: the ledger knows a label set by them, and a row given twice is released twice. At most
 `IDS_AT_ONCE` ids are in memory: a longer table is read several times, each pass taking the ids of one residue of a hash.
@@ -24,7 +34,7 @@ one more pass, so that a collision is never reported as a duplicate.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -35,8 +45,8 @@ import pyarrow.compute as pc
 
 from labeldp.arrays import Int64s
 from labeldp.data.tables import TableSource
-from labeldp.errors import Described, invalid, shorten
-from labeldp.validate import check_choice
+from labeldp.errors import Described, LabelDPError, invalid
+from labeldp.validate import check_choice, check_not_alone
 
 #: Counting stops past this many values: more are not classes, and a table of ids must not fill the memory.
 MOST_COUNTED = 10_000
@@ -55,7 +65,10 @@ ID_ROWS = 2**18
 
 @dataclass(frozen=True, kw_only=True)
 class LabelProfile:
-    """What one pass over a label column found. `complete` is False when values past `MOST_COUNTED` went uncounted."""
+    """What one pass over a label column found: how often each value occurs, and the first row that has it.
+
+    `complete` is False when values past `MOST_COUNTED` went uncounted.
+    """
 
     column: str
     dtype: str
@@ -63,6 +76,7 @@ class LabelProfile:
     rows: int
     missing: int
     counts: Mapping[Any, int] = field(repr=False)
+    first: Mapping[Any, int] = field(repr=False)
     complete: bool = True
 
     @property
@@ -80,13 +94,15 @@ def label_profile(source: TableSource, label: str) -> LabelProfile:
     dtype = _check_value_type(source, label)
     rows = missing = 0
     counts: Counter[Any] = Counter()
+    first: dict[Any, int] = {}
     for batch in source.batches(columns=[label], batch_rows=PROFILE_ROWS):
         values = batch.column(0)
-        rows += len(values)
         absent = pc.is_null(values, nan_is_null=True)
         missing += pc.sum(absent).as_py() or 0
         if len(counts) <= MOST_COUNTED:
-            _add_counts(counts, values.filter(pc.invert(absent)))
+            present = pc.indices_nonzero(pc.invert(absent))
+            _add_counts(counts, first, values.take(present), positions=present.to_numpy() + rows)
+        rows += len(values)
     return LabelProfile(
         column=label,
         dtype=str(dtype),
@@ -94,6 +110,7 @@ def label_profile(source: TableSource, label: str) -> LabelProfile:
         rows=rows,
         missing=missing,
         counts=dict(counts.most_common(MOST_COUNTED + 1)),
+        first=first,
         complete=len(counts) <= MOST_COUNTED,
     )
 
@@ -107,6 +124,7 @@ def join_profiles(first: LabelProfile, second: LabelProfile) -> LabelProfile:
         rows=first.rows + second.rows,
         missing=first.missing + second.missing,
         counts=dict(counts.most_common(MOST_COUNTED + 1)),
+        first={**{value: first.rows + row for value, row in second.first.items()}, **first.first},
         complete=first.complete and second.complete and len(counts) <= MOST_COUNTED,
     )
 
@@ -134,8 +152,11 @@ def check_label(
         return _check_listed(profile, classes)
     _check_many(profile)
     _check_constant(profile)
-    _check_lonely(profile)
-    return tuple(sorted(profile.counts))
+    values = list(profile.counts)
+    check_not_alone(
+        profile.column, "label", list(profile.counts.values()), find_row=lambda place: profile.first[values[place]]
+    )
+    return tuple(sorted(values))
 
 
 def _check_value_type(source: TableSource, label: str) -> Any:
@@ -148,12 +169,23 @@ def _check_value_type(source: TableSource, label: str) -> Any:
     return inner
 
 
-def _add_counts(counts: Counter[Any], values: Any) -> None:
-    """Add the counts of one batch, up to one value more than are counted."""
+def _add_counts(counts: Counter[Any], first: dict[Any, int], values: Any, *, positions: Int64s) -> None:
+    """Add the counts of one batch and the rows where its new values are first seen, up to one value more than are counted."""
+    new = []
     for pair in pc.value_counts(values):
-        counts[pair["values"].as_py()] += pair["counts"].as_py()
+        value = pair["values"].as_py()
+        if value not in counts:
+            new.append(value)
+        counts[value] += pair["counts"].as_py()
         if len(counts) > MOST_COUNTED:
-            return
+            break
+    # `value_counts` lists values as they first occur, and so does the encoding: one sort finds where.
+    if new:
+        plain = values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
+        encoded = plain.dictionary_encode()
+        places = np.unique(encoded.indices.to_numpy(), return_index=True)[1]
+        at = dict(zip(encoded.dictionary.to_pylist(), positions[places].tolist(), strict=True))
+        first.update({value: at[value] for value in new})
 
 
 def _check_missing(profile: LabelProfile, missing: str) -> None:
@@ -176,10 +208,17 @@ def _check_listed(profile: LabelProfile, classes: Sequence[Any]) -> tuple[Any, .
         raise invalid(profile.column, "classes", "be two or more different values", got=got)
     others = [value for value in profile.counts if value not in known]
     if others or not profile.complete:
-        got = Described(f"{_give_example(others)} outside `classes`")
-        fix = "List it too (--classes), or merge it into another class."
-        raise invalid(profile.column, "label", "hold only listed classes", got=got, fix=fix)
+        raise outside_list(profile, known)
     return listed
+
+
+def outside_list(profile: LabelProfile, known: Container[Any], *, where: str = "") -> LabelDPError:
+    """Return the error for a column that holds a value outside the list; it says in which row, and not which value."""
+    rows = [row for value, row in profile.first.items() if value not in known]
+    place = f"in row {min(rows):,}{where} (rows count from 0)" if rows else f"past the rows that were looked at{where}"
+    got = Described(f"another value {place}")
+    fix = "List it too (--classes), or merge it into another class; the value is not shown."
+    return invalid(profile.column, "label", "hold only listed classes", got=got, fix=fix)
 
 
 def _check_many(profile: LabelProfile) -> None:
@@ -200,26 +239,6 @@ def _check_constant(profile: LabelProfile) -> None:
     if profile.n_values == 1:
         fix = "There is nothing to hide or to learn; list the other possible classes with --classes if there are any."
         raise invalid(profile.column, "label", "have two values or more", got=Described("one value only"), fix=fix)
-
-
-def _check_lonely(profile: LabelProfile) -> None:
-    """Refuse a value that one row alone has."""
-    lonely = [value for value, count in profile.counts.items() if count == 1]
-    if lonely:
-        got = Described(f"{_give_example(lonely)} seen once")
-        fix = (
-            "The list of classes is public, so a value that one row alone has would stand out: merge it into another "
-            "class, or list it with --classes if everyone knows that it exists."
-        )
-        raise invalid(profile.column, "label", "have each value more than once", got=got, fix=fix)
-
-
-def _give_example(values: list[Any]) -> str:
-    """Return one value as an example, and how many there are: labels are never shown in bulk."""
-    # The message is shortened at 80 characters: a long value must not push the rest of it out.
-    example = shorten(values[0]) if values else "a value past those counted"
-    example = example if len(example) <= 24 else example[:21] + "..."
-    return f"{example}" if len(values) < 2 else f"{len(values):,} values, such as {example},"
 
 
 def check_row_ids(source: TableSource, column: str) -> None:

@@ -44,6 +44,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -321,7 +322,10 @@ def _is_parquet(part: Place) -> bool:
 
 @contextmanager
 def _explain_damage(part: Place) -> Iterator[None]:
-    """Turn what Arrow raises on a file that is cut short, damaged or of another kind into our one shape."""
+    """Turn what Arrow raises on a file that is cut short, damaged or of another kind into our one shape.
+
+    Arrow quotes the value, or the whole row, that it could not read: it may be a label. Only where it is, is said.
+    """
     try:
         yield
     except LabelDPError:
@@ -331,8 +335,27 @@ def _explain_damage(part: Place) -> Iterator[None]:
         fix = "Write it again; it is damaged, cut short or of another format."
         if "conversion error" in str(error):
             fix = "Its type was guessed from the first rows; name it: open_table(path, types={column: 'string'})."
-        detail = Described(str(error).splitlines()[0])
-        raise invalid("open_table", part.name, f"be readable {kind}", got=detail, fix=fix) from error
+        detail = Described(_locate_damage(error))
+        raise invalid("open_table", part.name, f"be readable {kind}", got=detail, fix=fix) from None
+
+
+def _locate_damage(error: Exception) -> str:
+    """Return what kind of fault Arrow found, and in which column and row, without a value of the table.
+
+    >>> _locate_damage(pa.ArrowInvalid("In CSV column #1: Row #7: CSV conversion error to int64: invalid value 'ill'"))
+    'a value that is not of type int64, in column 2, row 7'
+    """
+    text = str(error)
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    wanted = re.search(r"conversion error to ([\w\[\], ]+)", text)
+    what = f"a value that is not of type {wanted[1]}" if wanted else "something else"
+    counted = re.search(r"Expected (\d+) columns, got (\d+)", text)
+    what = f"{counted[2]} columns where {counted[1]} were expected" if counted else what
+    column, row = re.search(r"column #(\d+)", text), re.search(r"[Rr]ow #(\d+)", text)
+    places = [f"column {int(column[1]) + 1}"] if column else []
+    places += [f"row {row[1]}"] if row else []
+    return f"{what}, in {', '.join(places)}" if places else what
 
 
 def _check_target(target: Path) -> None:

@@ -185,7 +185,7 @@ def _run(shared: tuple[Callable[[Any], Any], dict[str, str]], item: Any) -> Any:
     except LabelDPError as error:
         return _Failed(kind=type(error), message=str(error))
     except (OSError, pa.ArrowException) as error:
-        what = getattr(error, "strerror", None) or str(error)
+        what = getattr(error, "strerror", None) or type(error).__name__  # Arrow's own words may quote a row
         return _Failed(kind=LabelDPError, message=f"{OWNER}: could not write on worker {_here()}: {what}.")
 
 
@@ -265,9 +265,9 @@ def _translate_errors() -> Iterator[None]:
     except (FutureCancelledError, OSError, TimeoutError) as error:
         what = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise LabelDPError(f"{OWNER}: the scheduler is gone, or out of reach ({what}). Start it again.") from error
-    except Exception as error:
-        what = str(error).splitlines()[0] if str(error) else ""
-        raise LabelDPError(f"{OWNER}: a worker failed: {type(error).__name__}: {what}. See its log.") from error
+    except Exception as error:  # noqa: BLE001 - all that a worker may raise
+        # What it says may quote a row, and would be printed by a chain of exceptions too.
+        raise LabelDPError(f"{OWNER}: a worker failed: {type(error).__name__}. See its log.") from None
 
 
 SETTINGS = {

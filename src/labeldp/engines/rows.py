@@ -44,10 +44,17 @@ import pyarrow.compute as pc
 from labeldp.accounting import fingerprint
 from labeldp.accounting.ledger_file import CHUNK, add_bytes, check_identity, encode_ids
 from labeldp.arrays import Float64s, Floats, Int64s
-from labeldp.data.label_column import LabelProfile, check_label, check_row_ids, join_profiles, label_profile
+from labeldp.data.label_column import (
+    LabelProfile,
+    check_label,
+    check_row_ids,
+    join_profiles,
+    label_profile,
+    outside_list,
+)
 from labeldp.data.tables import TableSource, below, row_groups
 from labeldp.engines.engine import Engine, prefetch
-from labeldp.errors import Described, LabelDPError, invalid, shorten
+from labeldp.errors import Described, LabelDPError, invalid
 from labeldp.guarantee import Guarantee
 from labeldp.priors.base import (
     CHUNK_ROWS,
@@ -82,7 +89,8 @@ class Rows:
 
     A piece of a table is rows too: `first` is then the position of its first row among all. `name` is what a ledger calls
     the labels, and `row_ids` the column that it knows the rows by, if there is one. `classes_read_off` says whether the
-    list of classes was read off the column, `drop` whether rows without a label are left out.
+    list of classes was read off the column, `drop` whether rows without a label are left out, and `beside` what is
+    released with the labels as it is.
     """
 
     source: TableSource
@@ -94,6 +102,7 @@ class Rows:
     drop: bool
     classes_read_off: bool
     name: str
+    beside: tuple[str, ...] = ("other columns",)
     row_ids: str | None = None
     first: int = 0
 
@@ -266,11 +275,8 @@ def _check_files(spans: Sequence[Span], profiles: Sequence[LabelProfile], listed
     """Name the file where a value outside the list is; that there is one, the check of the whole will say as well."""
     known = set(listed or ())
     for span, profile in zip(spans, profiles, strict=True):
-        others = [value for value in profile.counts if value not in known]
-        if listed is not None and len(spans) > 1 and others:
-            got = Described(f"{shorten(others[0])[:24]} outside `classes` in {span.file}")
-            fix = "List it too (--classes), or merge it into another class."
-            raise invalid(profile.column, "label", "hold only listed classes", got=got, fix=fix)
+        if listed is not None and len(spans) > 1 and any(value not in known for value in profile.counts):
+            raise outside_list(profile, known, where=f" of {span.file}")
 
 
 def _check_partitions(source: TableSource, label: str) -> None:
@@ -278,7 +284,7 @@ def _check_partitions(source: TableSource, label: str) -> None:
     for part in source.parts:
         if any(name.partition("=")[0] == label and "=" in name for name in below(part, source.path).split("/")):
             fix = "The names of folders are released as they are: write the table again in other folders."
-            raise invalid(OWNER, "label", "not be in the names of folders", got=below(part, source.path), fix=fix)
+            raise invalid(OWNER, "label", "not be in the names of folders", got=Described(f"{label}=..."), fix=fix)
 
 
 def check_ids(source: TableSource, row_ids: str | None, label: str) -> str | None:

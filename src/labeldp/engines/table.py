@@ -189,7 +189,8 @@ def privatize_table(
         rows = replace(
             rows, name=label if label_set is None else str(label_set), row_ids=check_ids(table, row_ids, label)
         )
-        budget = Budget(owner=OWNER, labels=rows, ledger=ledger, seeded=key.seeded)
+        given = () if groups is None else ("grouping",)
+        budget = Budget(owner=OWNER, labels=rows, ledger=ledger, seeded=key.seeded, given=given)
         examples = TableExamples(rows, carrier)
         chosen = choose_mechanism(mechanism, epsilon=epsilon, n_classes=rows.n_classes, prior=belief)
         plan = make_plan(chosen, belief, examples, budget, epsilon=epsilon, groups=groups)

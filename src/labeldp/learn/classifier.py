@@ -147,6 +147,7 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
     Attributes
     ----------
     guarantee_, release_, stages_ : what was promised, what was released, and each stage as it was run
+    seeded_ : whether the noise came from a seed, hence is not private
     estimator_ : the classifier of the last fit
     correction_, distil_, rounds_, shares_, prior_ : what "auto" came to; the prior in words
     classes_, n_features_in_, feature_names_in_ : as always
@@ -157,7 +158,7 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
     >>> X = np.repeat([[-1.0], [1.0]], 500, axis=0)
     >>> y = np.repeat(["no", "yes"], 500)
     >>> model = LabelPrivateClassifier(epsilon=2.0, classes=["no", "yes"], random_state=0).fit(X, y)
-    >>> model.predict([[-1.0], [1.0]]).tolist(), model.guarantee_.epsilon(), model.release_.seeded
+    >>> model.predict([[-1.0], [1.0]]).tolist(), model.guarantee_.epsilon(), model.seeded_
     (['no', 'yes'], 2.0, True)
     """
 
@@ -275,7 +276,7 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
         self.release_ = release
         self.estimator_ = training.model
         self.stages_ = tuple(training.stages)
-        self.guarantee_ = release.guarantee
+        self.guarantee_, self.seeded_ = release.guarantee, release.seeded
         self.classes_ = np.asarray(release.classes)
         self.correction_, self.distil_, self.rounds_ = settings.correction, settings.distil, settings.rounds
         self.shares_ = plan.shares

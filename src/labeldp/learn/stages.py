@@ -459,7 +459,10 @@ def stage_shares(stages: Any, epsilon: float) -> tuple[float, ...]:
     ((1.0,), (0.8, 0.2), (0.5, 0.3, 0.2))
     """
     if isinstance(stages, (list, tuple, np.ndarray)):
-        shares = tuple(float(s) for s in stages)
+        try:
+            shares = tuple(float(s) for s in stages)
+        except (TypeError, ValueError):  # what was given may be quoted: it may be labels
+            raise invalid(OWNER, "stages", "be shares", got=stages, fix="For example (0.7, 0.3).") from None
         # Shares are typed by hand: decimals round.
         if not 0 < len(shares) <= MOST_STAGES or min(shares) <= 0 or abs(sum(shares) - 1) > 1e-9:
             need, fix = f"be at most {MOST_STAGES} shares > 0 that sum to 1", "For example (0.7, 0.3)."

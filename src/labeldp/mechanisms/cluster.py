@@ -1,7 +1,7 @@
 r"""`ClusterRR`: redraw labels from the noisy label distribution of their cluster.
 
 >>> import labeldp
->>> release = labeldp.privatize([0, 0, 1, 2, 2, 2], ClusterRR(1.0), groups=[0, 0, 0, 1, 1, 1], rng=0)
+>>> release = labeldp.privatize([0, 0, 1, 1, 2, 2], ClusterRR(1.0), groups=[0, 0, 0, 1, 1, 1], rng=0)
 >>> release.guarantee.epsilon(), release.channel.base.shape
 (1.0, (2, 3))
 
@@ -365,7 +365,7 @@ def check_clusters(groups: Any, n_examples: int, *, owner: str = OWNER) -> tuple
         got = Described(f"an array of shape {array.shape} and dtype {array.dtype} for {n_examples} labels")
         raise invalid(owner, "groups", "be integers, one per label", got=got)
     if int(array.min()) < 0 or int(array.max()) >= n_examples:
-        got = Described(f"{int(array.min())} .. {int(array.max())} for {n_examples} labels")
+        got = Described(f"a number outside 0 .. {n_examples - 1} for {n_examples} labels")
         raise invalid(owner, "groups", "be numbered from 0 without gaps", got=got)
     clusters = array.astype(np.int64, copy=False)
     sizes = np.bincount(clusters)

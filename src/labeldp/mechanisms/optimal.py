@@ -123,9 +123,9 @@ class _NumericObjective(Objective):
         owner = type(self).__name__
         numbers = tuple(check_real(owner, "values", value) for value in self.values)
         if len(numbers) < 2 or not all(a < b for a, b in pairwise(numbers)):
-            raise invalid(owner, "values", "be two or more rising numbers, one per class", got=numbers)
+            raise invalid(owner, "values", "be two or more rising numbers, one per class", got=Described(repr(numbers)))
         if not all(math.isfinite(number) for number in numbers):
-            raise invalid(owner, "values", "be finite", got=numbers)
+            raise invalid(owner, "values", "be finite", got=Described(repr(numbers)))
         object.__setattr__(self, "values", numbers)
 
     def reports_of_labels(self, n_classes: int) -> Floats:

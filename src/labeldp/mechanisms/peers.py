@@ -16,7 +16,7 @@ no channel of independent draws describes them. `labeldp.loss.peers` holds the a
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
@@ -25,7 +25,7 @@ import numpy as np
 
 from labeldp.arrays import Bools, Int64s, Places, UInt8s
 from labeldp.errors import Described, invalid
-from labeldp.guarantee import Guarantee, Trust
+from labeldp.guarantee import SEEDED, Guarantee, Trust, did_not_see
 from labeldp.loss.peers import check_alpha, check_floor, check_theta, local_epsilon, peer_profile
 from labeldp.mechanisms.cluster import RiskBound, check_clusters
 from labeldp.random import BitStream, as_key
@@ -147,7 +147,9 @@ class PeerReports:
     def guarantee(self) -> Guarantee:
         """What the learner learns about one label: the worst of the clusters, each size computed once."""
         sizes = np.unique(self.cluster_sizes).tolist()
-        return Guarantee.in_parallel([self.mechanism.guarantee_for(size) for size in sizes])
+        promise = Guarantee.in_parallel([self.mechanism.guarantee_for(size) for size in sizes])
+        known = (*did_not_see("grouping"), *([SEEDED] if self.seeded else []))
+        return replace(promise, assumptions=(*promise.assumptions, *known))
 
     @property
     def peer_guarantee(self) -> Guarantee:

@@ -29,7 +29,7 @@ import zmq
 import zmq.asyncio
 
 from labeldp.errors import invalid
-from labeldp.guarantee import Guarantee
+from labeldp.guarantee import Guarantee, did_not_see
 from labeldp.mechanisms import PeerToPeerRR
 from labeldp.mechanisms.cluster import check_clusters
 from labeldp.mechanisms.peers import check_binary
@@ -284,7 +284,7 @@ class PeerRun:
         if not parts:
             return Guarantee.pure(0.0).named("no survivors, no reports")
         promise = Guarantee.in_parallel(parts)
-        return replace(promise, assumptions=(*promise.assumptions, LIVENESS, HONEST))
+        return replace(promise, assumptions=(*promise.assumptions, *did_not_see("grouping"), LIVENESS, HONEST))
 
     @property
     def peer_guarantee(self) -> Guarantee:

@@ -42,7 +42,7 @@ import numpy as np
 
 from labeldp.arrays import Float64s, Floats, Ints
 from labeldp.errors import Described, invalid, nearest
-from labeldp.guarantee import Guarantee, Trust
+from labeldp.guarantee import Guarantee, Trust, did_not_see
 from labeldp.mechanisms import Mechanism
 from labeldp.random import NoiseKey
 from labeldp.release import LabelCounts, Measurement, SensitiveLabels, measure
@@ -51,8 +51,6 @@ from labeldp.validate import check_integer, check_positive, check_probability_ro
 
 #: Rows that a model or a clustering of a table sees at a time, whatever the batch size: part of what makes releases equal.
 CHUNK_ROWS = 2**13
-#: What a prior that costs nothing stands on.
-DID_NOT_SEE = "the prior did not see these labels"
 
 Result = TypeVar("Result")
 
@@ -85,9 +83,15 @@ class Prior(abc.ABC):
         """Return how much of the epsilon `budget` this source spends on the same labels; 0 if it sees none of them."""
 
     def promise(self, budget: float, *, n_examples: int, n_classes: int) -> Guarantee:
-        """Return what the beliefs cost, with the trust and the assumptions that they need; a curator's, unless told."""
+        """Return what the beliefs cost, with the trust and the assumptions that they need.
+
+        Unless a subclass knows better, beliefs that cost something are a curator's, and those that cost nothing stand on
+        a prior that did not see these labels.
+        """
         spent = self.cost(budget, n_examples=n_examples, n_classes=n_classes)
-        return Guarantee.pure(spent, trust=Trust.CURATOR if spent else Trust.NO_ONE)
+        if spent:
+            return Guarantee.pure(spent, trust=Trust.CURATOR)
+        return Guarantee.pure(0.0, assumptions=did_not_see("prior"))
 
     def alone(self) -> Prior:
         """Return this source for a learner that releases no label: it may spend the whole budget. By default, itself."""
@@ -397,6 +401,10 @@ class UniformPrior(Prior):
         """Nothing."""
         return 0.0
 
+    def promise(self, budget: float, *, n_examples: int, n_classes: int) -> Guarantee:
+        """Nothing, and nothing is assumed: it knows nothing."""
+        return Guarantee.pure(0.0)
+
     def beliefs(
         self, examples: Examples, *, budget: float, key: NoiseKey, response: Mechanism | None = None
     ) -> Beliefs:
@@ -450,8 +458,9 @@ class PublicPrior(Prior):
         return 0.0
 
     def promise(self, budget: float, *, n_examples: int, n_classes: int) -> Guarantee:
-        """Nothing, on the assumption that the source did not see these labels."""
-        return Guarantee.pure(0.0, assumptions=(DID_NOT_SEE,))
+        """Nothing, on the assumption that neither the source nor its groups saw these labels."""
+        things = ("prior",) if self.groups is None else ("prior", "grouping")
+        return Guarantee.pure(0.0, assumptions=did_not_see(*things))
 
     def prepare(self, examples: Examples, *, budget: float) -> PublicPrior:
         """Return the prior with its beliefs found, and every row of a table or of columns checked."""
@@ -553,7 +562,7 @@ class ModelPrior(Prior):
     def promise(self, budget: float, *, n_examples: int, n_classes: int) -> Guarantee:
         """The model's own guarantee, or nothing on the assumption that it did not see these labels."""
         self.cost(budget, n_examples=n_examples, n_classes=n_classes)
-        return Guarantee.pure(0.0, assumptions=(DID_NOT_SEE,)) if self.guarantee is None else self.guarantee
+        return Guarantee.pure(0.0, assumptions=did_not_see("prior")) if self.guarantee is None else self.guarantee
 
     def beliefs(
         self, examples: Examples, *, budget: float, key: NoiseKey, response: Mechanism | None = None

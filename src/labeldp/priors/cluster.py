@@ -31,6 +31,7 @@ import numpy.typing as npt
 
 from labeldp.arrays import Float64s, Int64s, Ints
 from labeldp.errors import Described, invalid
+from labeldp.guarantee import Guarantee, did_not_see
 from labeldp.mechanisms import Mechanism
 from labeldp.priors.base import Beliefs, Counts, Examples, Grouping, Prior
 from labeldp.random import NoiseKey
@@ -123,6 +124,11 @@ class ClusterPrior(Prior):
         wanted = EPSILON_TIMES_SIZE * clusters / n_examples
         # Large clusters need little, but with many classes their counts still drown below a twentieth.
         return min(max(wanted, min(budget, 1.0) / 20), budget / 2)
+
+    def promise(self, budget: float, *, n_examples: int, n_classes: int) -> Guarantee:
+        """Return what the histograms cost a curator; groups that were handed in must not have seen the labels."""
+        promise = super().promise(budget, n_examples=n_examples, n_classes=n_classes)
+        return promise if self.groups is None else replace(promise, assumptions=did_not_see("grouping"))
 
     def alone(self) -> ClusterPrior:
         """Return this prior with the whole budget, unless it was told its epsilon."""

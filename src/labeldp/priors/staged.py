@@ -259,7 +259,7 @@ def _promise(counts: list[PriorTable], *, each: float, spent: float) -> Guarante
     for count in counts:
         if count.guarantee is None or not count.guarantee.epsilon() <= each:
             raise PrivacyError(f"{OWNER}: a histogram spent more than its part of epsilon, {each!r}. Stopped there.")
-        assumptions = count.guarantee.assumptions
+        assumptions = (*assumptions, *count.guarantee.assumptions)
     whole = Guarantee.pure(spent, trust=Trust.CURATOR).named("cluster histograms")
     return replace(whole, assumptions=assumptions)
 
@@ -307,6 +307,10 @@ class LearnedPrior(Prior):
     def cost(self, budget: float, *, n_examples: int, n_classes: int) -> float:
         """Nothing: each label is drawn once, and what is learned from it is post-processing."""
         return 0.0
+
+    def promise(self, budget: float, *, n_examples: int, n_classes: int) -> Guarantee:
+        """Nothing, and nothing is assumed: a row's beliefs come from the released labels of other rows."""
+        return Guarantee.pure(0.0)
 
     def prepare(self, examples: Examples, *, budget: float) -> LearnedPrior:
         """Return the prior with the features chosen and their scale learned."""

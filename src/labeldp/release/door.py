@@ -1,9 +1,10 @@
 """`privatize`: the leaf of the door for labels. The only place where a raw label meets its noise.
 
 >>> import labeldp
->>> release = labeldp.privatize(["a", "b", "b"], labeldp.RandomizedResponse(epsilon=2.0), rng=0)
+>>> labels = labeldp.SensitiveLabels(["a", "b", "b"], classes=["a", "b"])
+>>> release = labeldp.privatize(labels, labeldp.RandomizedResponse(epsilon=2.0))
 >>> release.guarantee.epsilon(), release.seeded, len(release.labels)
-(2.0, True, 3)
+(2.0, False, 3)
 
 Design notes. The order of work is the safety: the channel is made without labels and its exact epsilon is compared with the
 mechanism's claim, then the ledger is charged (`Budget`), and only then is noise drawn. The noise of a label is a function
@@ -69,14 +70,24 @@ def privatize(
 
     Guarantee
     ---------
-    That of the mechanism. The channel's own epsilon is compared with it before anything is drawn.
+    That of the mechanism. The channel's own epsilon is compared with it before anything is drawn. It stands on a prior and
+    groups that did not see these labels, and says so where they are given: `prior=one_hot(labels)` would release the
+    labels themselves.
     """
     if not isinstance(mechanism, Mechanism):
         raise invalid("privatize", "mechanism", "be a mechanism", got=mechanism, fix="For example RRWithPrior(1.0).")
     first = check_integer("privatize", "start", start, least=0, most=(1 << 63) - 1)  # a block number has 64 bits
     key = as_key("privatize", rng, pieces=True)
     boxed = as_sensitive(labels, _known_n_classes(labels, mechanism, prior))
-    budget = Budget(owner="privatize", labels=boxed, ledger=ledger, seeded=key.seeded, start=first)
+    given = {"prior": prior, "grouping": groups}
+    budget = Budget(
+        owner="privatize",
+        labels=boxed,
+        ledger=ledger,
+        seeded=key.seeded,
+        start=first,
+        given=tuple(name for name, value in given.items() if value is not None),
+    )
     if isinstance(mechanism, MeasuringMechanism):
         return _release_after_counts(boxed, mechanism, key, budget, prior=prior, groups=groups)
     channel = mechanism.channel(prior, groups=groups, n_classes=boxed.n_classes)

@@ -498,7 +498,7 @@ def _assemble(described: Manifest) -> Release:
     guarantee = Guarantee.from_json(manifest["guarantee"])
     if not channel.epsilon <= guarantee.epsilon(0.0):
         raise PrivacyError(
-            f"load_release: {root} claims {guarantee}, but its channel has epsilon {channel.epsilon!r}. Do not use it."
+            f"load_release: {root} claims {guarantee.headline}, but its channel has epsilon {channel.epsilon!r}. Do not use it."
         )
     classes = tuple(manifest["classes"])
     if len(classes) != channel.n_classes or manifest["n_examples"] != len(table):

@@ -5,7 +5,12 @@
 
 Labels of any hashable kind become codes 0 .. K-1 by a public list of classes. Without a list, a categorical or boolean
 dtype says what the classes are, integers are taken as 0 .. K-1 when K is known, and otherwise the list is read off the
-labels themselves: which classes occur is then taken to be public, and the guarantee says so among its assumptions.
+labels themselves. Which classes occur is then taken to be public, and whoever made the list has seen the labels of all:
+the guarantee says both, and a class that one row alone has is refused, since the list itself would give that row away.
+
+No message here shows a label, or says how often one occurs: messages end up in logs. They say which row is at fault, and
+whoever may see the labels can look there. How many labels are missing is said: that a row has no label is a fact about
+which rows can be released at all, and the release shows it anyway.
 
 Design notes. `SensitiveLabels` is the box, `box_labels` the way in for every learner, `codes_of` the only way out, used by
 the door alone. `Budget` is the other half of the same thing: whoever releases anything about labels states what the
@@ -26,13 +31,14 @@ import numpy as np
 import numpy.typing as npt
 
 from labeldp.arrays import Codes
-from labeldp.errors import Described, LabelDPError, PrivacyError, invalid, nearest
-from labeldp.guarantee import Guarantee, Trust, what_is_left
-from labeldp.validate import check_integer, code_dtype
+from labeldp.errors import Described, LabelDPError, PrivacyError, invalid
+from labeldp.guarantee import SEEDED, Guarantee, Trust, did_not_see, what_is_left
+from labeldp.validate import check_integer, check_not_alone, code_dtype
 
 if TYPE_CHECKING:
     from labeldp.accounting import EntryNumber
 
+#: What a promise stands on whose list of classes is the list of those that occur.
 CLASSES_READ_OFF = "the list of classes is public (it was read off the labels)"
 
 
@@ -51,9 +57,15 @@ class SensitiveLabels:
         What a ledger calls this set of labels; a budget belongs to a name.
     row_ids : sequence, optional
         Public identifiers of the rows, for the ledger's fingerprint.
+
+    Attributes
+    ----------
+    classes, n_classes : the list of classes and its length
+    classes_read_off : whether the list was read off the labels
+    beside : what its owner handed in with the labels (features, say), which must not have seen them; see `Budget.state`
     """
 
-    __slots__ = ("_codes", "classes", "classes_read_off", "name", "row_ids")
+    __slots__ = ("_codes", "beside", "classes", "classes_read_off", "name", "row_ids")
 
     def __init__(
         self,
@@ -66,6 +78,7 @@ class SensitiveLabels:
     ) -> None:
         self.name = str(name)
         self.row_ids = row_ids
+        self.beside: tuple[str, ...] = ()
         if n_classes is not None:
             check_integer("labels", "n_classes", n_classes, least=1)
         plain, dtype_classes = _read_column(values)
@@ -87,6 +100,9 @@ class SensitiveLabels:
             raise invalid(
                 "labels", "classes", f"have {n_classes} entries", got=Described(f"{len(self.classes)}"), fix=fix
             )
+        if self.classes_read_off:
+            counts = np.bincount(self._codes, minlength=len(self.classes))
+            check_not_alone("labels", "labels", counts, find_row=lambda code: int(np.argmax(self._codes == code)))
 
     @property
     def n_classes(self) -> int:
@@ -116,8 +132,14 @@ class SensitiveLabels:
         part = object.__new__(SensitiveLabels)
         part.name, part.classes, part.classes_read_off = self.name, self.classes, self.classes_read_off
         part.row_ids = None if self.row_ids is None else np.asarray(self.row_ids)[rows]
-        part._codes = self._codes[rows]
+        part._codes, part.beside = self._codes[rows], self.beside
         return part
+
+    def with_beside(self, *things: str) -> SensitiveLabels:
+        """Return the same labels, handed in with these things beside them."""
+        same = self.take(slice(None))
+        same.row_ids, same.beside = self.row_ids, (*self.beside, *things)
+        return same
 
 
 def codes_of(labels: SensitiveLabels) -> Codes:
@@ -163,8 +185,10 @@ def _check_classes(classes: Sequence[Hashable]) -> tuple[Hashable, ...]:
     if odd is not None:
         raise invalid("labels", "classes", "be hashable", got=Described(f"a {type(odd).__name__}"), fix="Use text.")
     if len(set(listed)) != len(listed):
-        twice = next(c for c in listed if listed.count(c) > 1)
-        raise invalid("labels", "classes", "name each class once", got=Described(f"{twice!r} twice"))
+        place = next(
+            j for j, c in enumerate(listed) if c in listed[:j]
+        )  # not its name: labels may have been given here
+        raise invalid("labels", "classes", "name each class once", got=Described(f"one again at place {place}"))
     return listed
 
 
@@ -178,12 +202,11 @@ def _read_classes_off(plain: npt.NDArray[Any]) -> tuple[Hashable, ...]:
 
 
 def _encode(plain: npt.NDArray[Any], classes: tuple[Hashable, ...]) -> Codes:
-    """Return codes in the smallest dtype, or say which value is no class and how often; never more of the labels."""
+    """Return codes in the smallest dtype, or say which row has a label that is no class; never what it is."""
     codes = look_up(plain, classes)
     if codes is None:
-        value, count = find_unknown(plain, classes)
-        got = Described(f"{value!r}, {count} time{'s' if count > 1 else ''}")
-        fix = nearest(str(value), [str(c) for c in classes]) + " Pass classes=, the full public list."
+        got = Described(f"another one in row {find_unknown(plain, classes)} (rows count from 0)")
+        fix = "Pass classes=, the full public list, with values of the same type; the label is not shown."
         raise invalid("labels", "labels", "be among the classes", got=got, fix=fix)
     # A copy even where the dtype fits: a caller who changes her array later must not change labels that were checked.
     return codes.astype(code_dtype(len(classes)))
@@ -286,12 +309,10 @@ def _search(plain: npt.NDArray[Any], classes: npt.NDArray[Any]) -> npt.NDArray[n
     return codes if np.array_equal(classes[codes], plain) else None
 
 
-def find_unknown(plain: npt.NDArray[Any], classes: tuple[Hashable, ...]) -> tuple[Any, int]:
-    """Return one value that is not among the classes, and how often it occurs."""
+def find_unknown(plain: npt.NDArray[Any], classes: tuple[Hashable, ...]) -> int:
+    """Return the position of the first value that is not among the classes."""
     known = set(classes)
-    values = plain.tolist()
-    unknown = next(v for v in values if _scalar(v) not in known)
-    return unknown, sum(1 for v in values if v == unknown)
+    return next((row for row, value in enumerate(plain.tolist()) if _scalar(value) not in known), 0)
 
 
 def _scalar(value: Any) -> Any:
@@ -337,7 +358,8 @@ def box_labels(
     y : sequence or SensitiveLabels
         The labels. If they are boxed already, `classes` must be theirs or None, and their own name stands.
     n_rows : int
-        How many there must be.
+        How many there must be: the rows of the features, which a learner is handed in with the labels. The box says so
+        (`beside`), and every promise about it stands on features that did not see these labels.
     classes : sequence, optional
         The public list of classes; read off the labels if it is left out.
     label_set : str
@@ -349,6 +371,9 @@ def box_labels(
     if y is None:
         fix = f"This learner requires {argument} to be passed, but the target {argument} is None."
         raise invalid(owner, argument, "be given", got=None, fix=fix)
+    if n_rows == 1 and classes is None and not isinstance(y, SensitiveLabels):
+        fix = "Pass classes=, the full public list; a class need not occur."
+        raise invalid(owner, argument, "have two classes or more", got=Described("1 sample"), fix=fix)
     if isinstance(y, SensitiveLabels):
         boxed = _check_same_classes(owner, y, classes)
     else:
@@ -359,7 +384,7 @@ def box_labels(
     if boxed.n_classes < 2:
         got, fix = Described("1 class"), "Pass classes=, the full public list; a class need not occur."
         raise invalid(owner, argument, "have two classes or more", got=got, fix=fix)
-    return boxed
+    return boxed.with_beside("features")
 
 
 def _box(
@@ -370,7 +395,14 @@ def _box(
 
     plain = y
     if not hasattr(y, "dtype") or isinstance(y, np.ndarray):
-        plain = column_or_1d(y, warn=True)
+        try:
+            plain = column_or_1d(y, warn=True)
+        except ValueError as error:
+            if "Complex data" not in str(error):
+                raise
+            # scikit-learn's message shows the whole array, and so would a chain of exceptions.
+            got, fix = Described("complex numbers"), "Complex data not supported."
+            raise invalid(owner, argument, "be discrete", got=got, fix=fix) from None
         _assert_all_finite(plain, input_name=argument, estimator_name=owner)
         if not numeric:
             check_classification_targets(plain)
@@ -403,6 +435,10 @@ class LabelSet(Protocol):
     @property
     def n_classes(self) -> int:
         """K."""
+
+    @property
+    def beside(self) -> tuple[str, ...]:
+        """What was handed in with the labels, in words ("features"), and must not have seen them."""
 
     def __len__(self) -> int: ...
 
@@ -469,19 +505,23 @@ class Budget:
         Whether the noise will come from a seed: the ledger says so.
     start : int
         The position of the first row in a data set given in pieces.
+    given : tuple of str
+        What else its user handed in for this release, in words: "prior", "grouping". None of it may have seen the labels.
 
     Guarantee
     ---------
     The parts of a split never exceed the whole: `what_is_left` and equal shares round down, and the promise of a split is
-    evaluated against the budget before it is returned. `state` adds what the labels themselves assume; it is the only
-    place that knows.
+    evaluated against the budget before it is returned. `state` adds what the labels themselves assume, what was handed in
+    beside them, and whether the noise has a seed; it is the only place that knows.
 
     Example
     -------
-    >>> labels = SensitiveLabels(["a", "b"])
-    >>> budget = Budget(owner="example", labels=labels)
-    >>> print(budget.state(Guarantee.pure(1.0)).assumptions[0])
-    the list of classes is public (it was read off the labels)
+    >>> labels = SensitiveLabels(["a", "b", "a", "b"])
+    >>> budget = Budget(owner="example", labels=labels, given=("prior",))
+    >>> print(budget.state(Guarantee.pure(1.0)))
+    epsilon = 1 at delta = 0 (pure), one label replaced; trusts a curator
+      assumes: the list of classes is public (it was read off the labels)
+      assumes: the prior did not see these labels
     >>> budget.share(1.0, 0.0, stages=4, name="count").promise.epsilon() <= 1.0
     True
     """
@@ -491,13 +531,22 @@ class Budget:
     ledger: Any = None
     seeded: bool = False
     start: int = 0
+    given: tuple[str, ...] = ()
 
     def state(self, promise: Guarantee, *assumptions: str) -> Guarantee:
-        """Return the promise with what it stands on: the given assumptions, and those of the labels."""
-        known = (*assumptions, CLASSES_READ_OFF) if self.labels.classes_read_off else assumptions
-        for text in known:
-            promise = promise if text in promise.assumptions else promise.assuming(text)
-        return promise
+        """Return the promise with what it stands on.
+
+        That is: the given assumptions; that neither what was handed in for this release nor what came beside the labels
+        saw them; that the seed of the noise, if it has one, stays secret; and, where the list of classes was read off
+        pooled labels, that it is public, and that whoever read it, a curator who sees them all, is trusted.
+        """
+        known = [*assumptions, *did_not_see(*self.labels.beside, *self.given)]
+        if self.labels.classes_read_off:
+            known.append(CLASSES_READ_OFF)
+            promise = promise.trusting(Trust.CURATOR)
+        if self.seeded:
+            known.append(SEEDED)
+        return replace(promise, assumptions=(*promise.assumptions, *known))
 
     def split(
         self,
@@ -555,7 +604,7 @@ class Budget:
 
         Exactly added, the parts never exceed epsilon. Nothing is left after all of it, and 0 of an infinite epsilon is 0.
 
-        >>> Budget(owner="example", labels=SensitiveLabels(["a", "b"])).take_share(1.0, share=0.6)
+        >>> Budget(owner="example", labels=SensitiveLabels([0, 1], n_classes=2)).take_share(1.0, share=0.6)
         (0.6, 0.4)
         """
         if not 0 <= share <= 1:

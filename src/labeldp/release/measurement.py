@@ -6,7 +6,7 @@ says that a curator is trusted.
 
 >>> LabelCounts().sensitivity(n_classes=10)
 Sensitivity(l1=2.0, l2=1.4142135623730951)
->>> counts = measure([0, 1, 2, 2], LabelCounts(), epsilon=1.0)
+>>> counts = measure([0, 0, 1, 1, 2, 2], LabelCounts(), epsilon=1.0)
 >>> counts.value.shape, counts.guarantee.epsilon()
 ((1, 3), 1.0)
 
@@ -21,7 +21,7 @@ from __future__ import annotations
 import abc
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -32,7 +32,7 @@ import numpy.typing as npt
 from labeldp.accounting import discrete_gaussian_sigma
 from labeldp.arrays import Floats, Int64s
 from labeldp.errors import Described, PrivacyError, invalid
-from labeldp.guarantee import Guarantee, Trust, Unit
+from labeldp.guarantee import Guarantee, Trust, Unit, did_not_see
 from labeldp.loss import DiscreteGaussian, Gaussian, Loss
 from labeldp.loss.discrete import least_variance
 from labeldp.mechanisms import MeasuringMechanism
@@ -64,7 +64,7 @@ class Measurement:
 
     def __repr__(self) -> str:
         warning = ", SEEDED: not private" if self.seeded else ""
-        return f"<Measurement: {self.value.shape} integers, {self.noise}, {self.guarantee}{warning}>"
+        return f"<Measurement: {self.value.shape} integers, {self.noise}, {self.guarantee.headline}{warning}>"
 
 
 def measure(
@@ -99,7 +99,7 @@ def measure(
     Example:
     -------
     >>> from labeldp import LabelCounts, measure
-    >>> counts = measure([0, 1, 2, 2], LabelCounts(), epsilon=1.0)
+    >>> counts = measure([0, 0, 1, 1, 2, 2], LabelCounts(), epsilon=1.0)
     >>> counts.value.shape, counts.guarantee.epsilon(), str(counts.guarantee.trust.words)
     ((1, 3), 1.0, 'a curator')
     """
@@ -217,7 +217,8 @@ class Query(abc.ABC):
     """A statistic of labels: integers, with a stated sensitivity to one replaced label.
 
     `unit` is the change that the sensitivity speaks of, `trust` whom the noise as `measure` draws it needs, and
-    `assumptions` what the statement of the sensitivity stands on.
+    `assumptions` what the statement of the sensitivity stands on, and where the query was handed groups or weights, that
+    those did not see the labels.
     """
 
     unit: Unit = Unit.LABEL
@@ -265,7 +266,7 @@ class LabelCounts(Query):
     classes one count per group is measured, at sensitivity 1, and the other follows from the public group size.
     """
 
-    groups: Any = None
+    groups: Any = field(default=None, repr=False)
     n_groups: int | None = None
 
     def __post_init__(self) -> None:
@@ -273,6 +274,7 @@ class LabelCounts(Query):
             raise invalid("LabelCounts", "groups", f"say which of {self.n_groups} groups each label is in", got=None)
         if self.groups is not None:
             object.__setattr__(self, "groups", check_groups("LabelCounts", self.groups, self.n_groups))
+            object.__setattr__(self, "assumptions", did_not_see("grouping"))
 
     def check_size(self, n_examples: int) -> None:
         """One group per label."""
@@ -331,12 +333,13 @@ class LabelSums(Query):
     """
 
     scores: Any
-    weights: Any = None
+    weights: Any = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "scores", _integers("scores", self.scores, dimensions=(1,)))
         if self.weights is not None:
             object.__setattr__(self, "weights", _integers("weights", self.weights, dimensions=(1, 2)))
+            object.__setattr__(self, "assumptions", did_not_see("weights"))
 
     def sensitivity(self, *, n_classes: int) -> Sensitivity:
         """The largest weight times the range of the scores."""

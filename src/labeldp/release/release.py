@@ -103,4 +103,4 @@ class Release:
 
     def __repr__(self) -> str:
         warning = "SEEDED, NOT PRIVATE; " if self.seeded else ""
-        return f"<Release: {warning}{len(self)} labels by {self.mechanism}; {self.guarantee}>"
+        return f"<Release: {warning}{len(self)} labels by {self.mechanism}; {self.guarantee.headline}>"

@@ -15,7 +15,7 @@ whose stated guarantee was charged first.
 ...
 ...     def exact(self, codes, *, n_classes):
 ...         return np.array([np.mean(codes == 1)])
->>> share = measure_vector([0, 1, 1, 1], Share(), epsilon=1.0, delta=1e-5, rng=0)
+>>> share = measure_vector([False, True, True, True], Share(), epsilon=1.0, delta=1e-5, rng=0)
 >>> share.value.shape, share.guarantee.epsilon(1e-5) <= 1.0, share.seeded
 ((1,), True, True)
 >>> float(share.value[0] / share.step) == round(share.value[0] / share.step), share.step
@@ -143,7 +143,7 @@ class VectorMeasurement:
 
     def __repr__(self) -> str:
         warning = ", SEEDED: not private" if self.seeded else ""
-        return f"<VectorMeasurement: {self.value.shape} reals, {self.noise}, {self.guarantee}{warning}>"
+        return f"<VectorMeasurement: {self.value.shape} reals, {self.noise}, {self.guarantee.headline}{warning}>"
 
 
 def measure_vector(

@@ -92,7 +92,7 @@ def release_page(
     return page(
         f"Release report: {release.label_set}",
         sections=[section for section in sections if section is not None],
-        lead=f"{len(release):,} labels, {release.guarantee}. {as_sentence(in_words(*cost(release.guarantee)))}",
+        lead=f"{len(release):,} labels, {release.guarantee.headline}. {as_sentence(in_words(*cost(release.guarantee)))}",
         seeded=release.seeded,
     )
 
@@ -110,13 +110,30 @@ def protection_section(release: Release) -> Section:
         ("Unit", f"{promise.unit.sentence}: data that differ by so much look alike"),
         ("From whom", from_whom(promise)),
         ("Classes", _list_classes(release.classes)),
-        ("Promise", str(promise)),
+        ("Promise", promise.headline),
+        ("Delta", _delta_text(promise)),
+        ("Noise", _noise_text(release)),
         ("Mechanism", release.mechanism),
         ("Label set", release.label_set),
-        *((f"Part: {name}", str(part)) for name, part in promise.parts),
+        *((f"Part: {name}", part.headline) for name, part in promise.parts),
         *(("Assumes", text) for text in promise.assumptions),
     ]
     return Section(title="What was protected, and from whom", blocks=(Facts(pairs=tuple(pairs)),))
+
+
+def _delta_text(promise: Guarantee) -> str:
+    """Return what delta is, and what it means."""
+    delta = cost(promise).delta
+    if delta == 0:
+        return "0: the promise has no exception"
+    return f"{delta:g}: beyond the factor e^epsilon, probabilities may differ by this much; other deltas have other epsilons"
+
+
+def _noise_text(release: Release) -> str:
+    """Return where the noise came from."""
+    if release.seeded:
+        return "from a seed: whoever knows or guesses it can take the noise away, so this is NOT private"
+    return "from a secret key of the operating system"
 
 
 def _list_classes(classes: tuple[Any, ...], most: int = 12) -> str:
@@ -288,7 +305,8 @@ def model_section(facts: dict[str, Any] | None, release: Release) -> Section | N
         return None
     promise = Guarantee.from_json(facts["guarantee"]) if "guarantee" in facts else None
     pairs = [
-        ("Promise", "none: it is not a model of labeldp's learners" if promise is None else str(promise)),
+        ("Promise", "none: it is not a model of labeldp's learners" if promise is None else promise.headline),
+        *(("Assumes", text) for text in (() if promise is None else promise.assumptions)),
         ("Mechanism", _as_text(facts.get("mechanism"))),
         ("Label set", _as_text(facts.get("label_set"))),
         ("Learned from", f"{facts['n_examples']:,} labels" if "n_examples" in facts else _as_text(facts.get("source"))),
@@ -402,8 +420,8 @@ def audit_section(found: dict[str, Any] | None, release: Release) -> Section:
     verdict = "Every check passed." if passed else f"FAILED: {failed} of {len(checks)} checks."
     blocks: list[Block] = [f"{verdict} A failed check is evidence; a passed one promises nothing."]
     claims = dict(found.get("claims") or {})
-    known = {"guarantee": str(release.guarantee), "mechanism": release.mechanism, "label_set": release.label_set}
-    if any(name in claims and claims[name] != text for name, text in known.items()):
+    known = {"guarantee": release.guarantee.headline, "mechanism": release.mechanism, "label_set": release.label_set}
+    if any(name in claims and _first_line(claims[name]) != _first_line(text) for name, text in known.items()):
         blocks.insert(0, "This audit is NOT of this release: what it says was claimed is something else.")
     pairs = [(f"Claimed {name.replace('_', ' ')}", _as_text(value)) for name, value in claims.items()]
     bound, sure = found.get("lower_bound"), found.get("confidence")
@@ -419,6 +437,11 @@ def audit_section(found: dict[str, Any] | None, release: Release) -> Section:
         )
         blocks.append(Table(caption="Checks", columns=("check", "result", "what it rests on"), rows=rows))
     return Section(title=title, blocks=tuple(blocks))
+
+
+def _first_line(text: Any) -> str:
+    """Return the first line of a claim; audits of earlier versions leave out that a pure promise has delta 0."""
+    return str(text).split("\n")[0].replace(" at delta = 0 ", " ")
 
 
 def _as_text(value: Any) -> str:

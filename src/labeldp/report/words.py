@@ -147,13 +147,29 @@ def odds_in_words(epsilon: float, delta: float = 0.0) -> str:
 
 
 def from_whom(guarantee: Guarantee) -> str:
-    """Return from whom labels are protected, by whom the guarantee trusts."""
-    trusted = guarantee.trust.words
-    if trusted == "no one":
-        return "From everyone, whoever collected the labels included: each was randomized before anyone else saw it."
-    if trusted == "a curator":
-        return "From everyone but the curator who collected the labels: she sees them and must be trusted."
-    return f"From everyone but {trusted}, who must be trusted."
+    """Return from whom labels are protected, by whom the guarantee trusts.
+
+    A release knows which trust it needs, not who handled the labels before. A mechanism that needs no one *could* have been
+    run by each owner of a label; that it *was* cannot be read off the result, and is not said.
+    """
+    from labeldp.guarantee import Trust
+
+    if not guarantee.trust:
+        return (
+            "From everyone who sees the release, and it needs no trusted party: each owner of a label could have randomized "
+            "it before anyone else saw it. Whoever holds the file from which it was made has seen the labels."
+        )
+    if guarantee.trust == Trust.CURATOR:
+        return (
+            "From everyone who sees the release. The curator who made it has seen the labels and must be trusted, as must "
+            "whoever else can read the file that holds them."
+        )
+    others = "" if guarantee.trust == Trust.PEERS else " A curator has seen labels too and must be trusted."
+    return (
+        "From everyone who sees the release, as long as her peers can be trusted not to tell whose noisy label they report. "
+        "Where each peer ran her own part, her label was flipped before anyone else saw it; where one party played all parts, "
+        f"that party has seen the labels.{others}"
+    )
 
 
 def promise_facts(guarantee: Guarantee) -> dict[str, object]:
@@ -167,8 +183,9 @@ def promise_facts(guarantee: Guarantee) -> dict[str, object]:
         "unit": guarantee.unit.value,
         "trust": guarantee.trust.words,
         "assumptions": list(guarantee.assumptions),
+        "seeded": guarantee.seeded,
         "attacker_advantage": advantage_bound(epsilon, delta=delta),
-        "text": str(guarantee),
+        "text": guarantee.headline,
     }
 
 
@@ -179,10 +196,11 @@ def promise_rows(guarantee: Guarantee) -> list[tuple[str, str | None]]:
     epsilon, delta = cost(guarantee)
     gain = percent(advantage_bound(epsilon, delta=delta), up=True)
     rows: list[tuple[str, str | None]] = [
-        ("promise", str(guarantee)),
+        ("promise", guarantee.headline),
         ("in words", in_words(epsilon, delta)),
         ("advantage", f"an attacker gains at most {gain} over a blind guess"),
+        ("from whom", from_whom(guarantee)),
     ]
-    rows += [("made of", f"{name}: {part}") for name, part in guarantee.parts]
+    rows += [("made of", f"{name}: {part.headline}") for name, part in guarantee.parts]
     rows += [("assumes", text) for text in guarantee.assumptions]
     return rows

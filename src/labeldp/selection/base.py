@@ -50,7 +50,7 @@ import numpy as np
 
 from labeldp.arrays import Array, Int64s
 from labeldp.errors import PrivacyError, invalid
-from labeldp.guarantee import Guarantee, Trust, Unit
+from labeldp.guarantee import SEEDED, Guarantee, Trust, Unit
 from labeldp.loss.curves import delta_from_rdp
 from labeldp.samplers import variance_above
 from labeldp.validate import check_choice, check_delta, check_positive
@@ -87,9 +87,14 @@ class Selection:
     seeded: bool
     proposed: int | None = None
 
+    def __post_init__(self) -> None:
+        """Let the promise say that its noise has a seed, whichever function made the selection."""
+        if self.seeded:
+            object.__setattr__(self, "guarantee", self.guarantee.assuming(SEEDED))
+
     def __repr__(self) -> str:
         marks = ("" if self.passed else ", test failed") + (", seeded: not private" if self.seeded else "")
-        return f"<Selection: k = {self.k}, {np.size(self.items)} items{marks}; {self.guarantee}>"
+        return f"<Selection: k = {self.k}, {np.size(self.items)} items{marks}; {self.guarantee.headline}>"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from labeldp.errors import LabelDPError
-from labeldp.guarantee import Trust
+from labeldp.guarantee import SEEDED, Trust, did_not_see
 from labeldp.learn.convex import SufficientStatistics
 from labeldp.learn.convex.base import RowMap
 from labeldp.learn.convex.losses import Softmax, one_hot
@@ -140,7 +140,7 @@ def test_guarantee_noise_and_sensitivity(n_classes: int, delta: float):
     ).fit(X, y)
     assert model.guarantee_.epsilon(delta) <= 0.7
     assert model.guarantee_.trust is Trust.CURATOR
-    assert model.guarantee_.assumptions == ()  # exact noise: no note on floating point
+    assert model.guarantee_.assumptions == (SEEDED, *did_not_see("features"))  # exact noise: no note on floating point
     assert model.noise_.startswith("discrete Laplace" if delta == 0 else "discrete Gaussian")
     # Rows have norm 1 but for the grid of 2^-14.
     assert model.sensitivity_.l2 == pytest.approx(1.0 if n_classes == 2 else math.sqrt(2.0), rel=1e-3)

@@ -18,6 +18,7 @@ from labeldp.learn.convex.sgd import (
 )
 from labeldp.mechanisms import RandomizedResponse, RRWithPrior
 from labeldp.random import NoiseKey
+from labeldp.release import SensitiveLabels
 from labeldp.release.vectors import measure_vector
 
 CASES = [
@@ -117,7 +118,8 @@ def test_with_a_prior_labels_in_the_candidate_set_are_unbiased_and_others_averag
 def test_normal_noise_lies_in_the_span_of_gradient_differences(n_classes: int):
     """The used row is e_y + (z - mean z) for noise z, so the gradient's noise is (z - mean z) x' for softmax regression."""
     row, weights = setting(Softmax(), n_classes, seed=5)
-    measured = measure_vector(np.arange(n_classes), OneHotLabels(), epsilon=1.0, delta=1e-5, rng=NoiseKey.from_seed(6))
+    labels = SensitiveLabels(np.arange(n_classes), n_classes=n_classes)
+    measured = measure_vector(labels, OneHotLabels(), epsilon=1.0, delta=1e-5, rng=NoiseKey.from_seed(6))
     drawn = measured.value - np.eye(n_classes)
     targets = project_rows(measured.value)
     for label in range(n_classes):

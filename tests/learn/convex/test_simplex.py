@@ -253,4 +253,4 @@ def test_bad_settings_are_refused(settings: dict[str, object], match: str):
 
 def test_three_classes_are_refused():
     with pytest.raises(LabelDPError, match="Only binary classification"):
-        SimplexERM(clip=1.0).fit(np.ones((3, 2)), [0, 1, 2])
+        SimplexERM(clip=1.0).fit(np.ones((6, 2)), [0, 1, 2] * 2)

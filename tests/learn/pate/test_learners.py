@@ -198,7 +198,9 @@ def test_teachers_that_fail_cost_nothing(tmp_path: Path):
             raise RuntimeError("no teacher")
 
     ledger = Ledger(tmp_path / "ledger.db")
-    with pytest.raises(RuntimeError, match="no teacher"):
+    with pytest.raises(
+        LabelDPError, match=r"`teacher` must learn from its part of the rows, got a RuntimeError\. Its words"
+    ):
         simple(ledger=ledger).set_params(teacher=Broken()).fit(X, y, PUBLIC)
     assert ledger.entries() == ()
 

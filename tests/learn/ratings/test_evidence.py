@@ -102,7 +102,7 @@ def test_variance_of_the_noise_by_summation(rate):
 
 def test_measured_group_sums_promise_their_epsilon():
     query = GroupSums(scores=[-1, 1], groups=[0, 0, 1], n_groups=2)
-    told = measure([0, 1, 1], query, epsilon=0.7, rng=0)
+    told = measure([False, True, True], query, epsilon=0.7, rng=0)
     assert told.guarantee.epsilon() == 0.7
     assert "rate 0.35" in told.noise
 

@@ -243,6 +243,7 @@ class LabelRows:
     n_rows: int
     n_classes: int
     classes_read_off: bool = False
+    beside: tuple[str, ...] = ("features",)
 
     def __len__(self) -> int:
         return self.n_rows

@@ -9,7 +9,7 @@ through joblib, so that whatever backend is set (`joblib.parallel_config`) sprea
 are kept and progress is shown between blocks whatever the backend can do. Teachers take random states from `split`, not
 from the noise key, so that a resumed run goes on as it began. A teacher learns on one core (`n_jobs` is for using more):
 parts are small, and threads of linear algebra then cost more than they save, four times on two cores. Errors and warnings
-that a teacher raises are seen by whoever calls `fit`, the trusted curator.
+of a teacher are passed on by their type alone: it learns from raw labels, and its words may quote them into a log.
 
 *Several labels.* In a small part a label may be always or never there. Such a column has nothing to be learned from, and
 scikit-learn's estimators refuse it, warn, or drop a column of probabilities. So it is set aside and put back. One column
@@ -40,12 +40,14 @@ encrypted: use a disk that may hold the labels. Files are arrays without pickles
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
 import secrets
 import sys
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -60,7 +62,7 @@ from sklearn.dummy import DummyClassifier
 from threadpoolctl import ThreadpoolController
 
 from labeldp.arrays import Array, Float64s, UInt8s
-from labeldp.errors import Described, PrivacyError, ReleaseError, invalid
+from labeldp.errors import Described, LabelDPError, PrivacyError, ReleaseError, invalid
 from labeldp.random import NoiseKey
 
 #: (teacher, its rows, its targets, public points) -> votes
@@ -142,7 +144,7 @@ def seed_teacher(teacher: Any, index: int, *, split: int) -> Any:
 def vote_for_class(teacher: Any, X: Any, codes: Array, X_public: Any) -> Array:
     """Teach on codes of classes and return one code per public point; a part of one class makes a constant teacher."""
     model = teacher if np.unique(codes).size > 1 else DummyClassifier(strategy="most_frequent")
-    with one_core():
+    with one_core(), quiet_failure("PATE"):
         model.fit(X, codes)
         votes = np.asarray(model.predict(X_public))
     if votes.shape != (X_public.shape[0],) or not np.isin(votes, codes).all():
@@ -154,10 +156,27 @@ def vote_for_class(teacher: Any, X: Any, codes: Array, X_public: Any) -> Array:
 
 def vote_for_labels(teacher: Any, X: Any, targets: Array, X_public: Any, *, tau: int | None) -> Array:
     """Teach on rows of 0 and 1 and return such rows for the public points, clip_votes to tau labels each."""
-    with one_core():
+    with one_core(), quiet_failure("MultiLabelPATE"):
         model = fit_labels(teacher, X, targets)
         votes = model.predict(X_public)
         return votes if tau is None else clip_votes(votes, model.scores(X_public), tau=tau)
+
+
+@contextlib.contextmanager
+def quiet_failure(owner: str) -> Iterator[None]:
+    """Pass on the types of the errors and warnings of a teacher: it learns from raw labels, and its words may quote them."""
+    fix = "Its words may quote labels and are not shown: fit the teacher on public data to see them."
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            yield
+        except LabelDPError:
+            raise
+        except Exception as error:  # noqa: BLE001 - all that a stranger's estimator may raise
+            got = Described(f"a {type(error).__name__}")
+            raise invalid(owner, "teacher", "learn from its part of the rows", got=got, fix=fix) from None
+    for category in dict.fromkeys(one.category for one in caught):
+        warnings.warn(f"{owner}: a teacher warned ({category.__name__}). {fix}", category, stacklevel=2)
 
 
 def clip_votes(votes: Array, scores: Array, *, tau: int) -> Array:

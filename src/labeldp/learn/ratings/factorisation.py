@@ -186,9 +186,10 @@ def rating_values(classes: Any) -> Floats:
         numbers = np.asarray([float(value) for value in classes])
     except (TypeError, ValueError):
         fix = "A rating is a number: use a classifier for other labels."
-        raise invalid("ratings", "values", "be numbers", got=tuple(classes), fix=fix) from None
+        raise invalid("ratings", "values", "be numbers", got=Described("other values"), fix=fix) from None
     if len(numbers) < 2 or not np.all(np.isfinite(numbers)) or not np.all(np.diff(numbers) > 0):
-        raise invalid("ratings", "values", "be two or more rising numbers", got=tuple(numbers.tolist()))
+        got = Described(f"{len(numbers)} that are not, or one of them alone")
+        raise invalid("ratings", "values", "be two or more rising numbers", got=got)
     return numbers
 
 

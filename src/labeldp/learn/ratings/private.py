@@ -475,7 +475,7 @@ def integer_scores(values: Any) -> tuple[Int64s, float, float]:
     # 1e-9: decimals such as 0.1 are not exact in binary.
     if np.any(np.abs(base + step * scores - numbers) > 1e-9 * max(1.0, np.abs(numbers).max())):
         fix = "Use sums=0, which needs no grid."
-        raise invalid("LabelPrivateRatings", "values", "lie on a grid for sums", got=tuple(numbers.tolist()), fix=fix)
+        raise invalid("LabelPrivateRatings", "values", "lie on a grid for sums", got=Described("others"), fix=fix)
     return scores, step, base
 
 
