@@ -32,12 +32,14 @@ import numpy.typing as npt
 
 from labeldp.arrays import Codes
 from labeldp.errors import Described, LabelDPError, PrivacyError, invalid
-from labeldp.guarantee import SEEDED, Guarantee, Trust, did_not_see, what_is_left
+from labeldp.guarantee import SEEDED, Guarantee, Trust, Unit, did_not_see, what_is_left
 from labeldp.validate import check_integer, check_not_alone, code_dtype
 
 if TYPE_CHECKING:
     from labeldp.accounting import EntryNumber
 
+#: What a promise about records stands on, where one about labels stands on features that did not see them.
+OWN_RECORD_ALONE = "the features of a record were made from that record alone"
 #: What a promise stands on whose list of classes is the list of those that occur.
 CLASSES_READ_OFF = "the list of classes is public (it was read off the labels)"
 
@@ -540,7 +542,11 @@ class Budget:
         saw them; that the seed of the noise, if it has one, stays secret; and, where the list of classes was read off
         pooled labels, that it is public, and that whoever read it, a curator who sees them all, is trusted.
         """
-        known = [*assumptions, *did_not_see(*self.labels.beside, *self.given)]
+        # Where a whole record is protected its features may tell its label; they must not tell of other records.
+        if promise.unit is Unit.LABEL:
+            known = [*assumptions, *did_not_see(*self.labels.beside, *self.given)]
+        else:
+            known = [*assumptions, *([OWN_RECORD_ALONE] if self.labels.beside else []), *did_not_see(*self.given)]
         if self.labels.classes_read_off:
             known.append(CLASSES_READ_OFF)
             promise = promise.trusting(Trust.CURATOR)

@@ -153,7 +153,7 @@ class MultiLabelPATE(TeacherEnsemble):
         labels = LabelRows(name=self.label_set, n_rows=len(targets), n_classes=targets.shape[1])
         budget = Budget(owner=OWNER, labels=labels, ledger=self.ledger, seeded=key.seeded)
         plan, promise = self._make_plan(public.shape[0], targets.shape[1], tau)
-        promise = restate_unit(budget.state(promise, *ASSUMPTIONS), self._read_unit())
+        promise = budget.state(restate_unit(promise, self._read_unit()), *ASSUMPTIONS)
         noise_key = key.claim(OWNER)
         ballot = self._poll(partial(vote_for_labels, tau=tau), teacher, private, targets, public, key=key)
         entry = budget.charge(promise, mechanism=f"{OWNER}({self.aggregation}, {self.n_teachers} teachers)")
