@@ -4,9 +4,10 @@ The attack reads what fails: a canary label is fed, in every type of column and 
 looked for in the text of exceptions, in their tracebacks (with the chain of causes), in warnings, in logging, and in what the
 command writes when no terminal is attached.
 
-Allowed: nothing of a label, not how often it occurs; which row, the type and the size. On the commit before, 150 of 466 failing
-calls in memory and 13 of 24 failing commands and tables showed the canary ("got 'HIV+', 1 time"; Arrow's quoted rows). Now
-none does. The broken twin at the end shows that the search finds a canary where there is one.
+Allowed: nothing of a label, not how often it occurs; which row, the type and the size. On the commit before, 506 of the 1,410
+calls in memory and 35 of the 62 on tables and by commands showed the canary ("got 'HIV+', 1 time"; Arrow's quoted rows;
+scikit-learn's whole array of complex numbers). Now none does. The broken twin at the end shows that the search finds a canary
+where there is one.
 """
 
 from __future__ import annotations

@@ -99,7 +99,7 @@ def test_the_noise_of_lp_normal_sgd_is_each_label_s_own_and_needs_no_curator():
     X, y = np.random.default_rng(0).normal(size=(50, 2)), np.arange(50) % 2
     model = LPNormalSGD(clip=1.0, classes=[0, 1]).fit(X, y)
     assert model.guarantee_.trust is Trust.NO_ONE
-    assert model.guarantee_.assumptions == ()
+    assert model.guarantee_.assumptions == ("the features did not see these labels",)
 
 
 class TolerantNetwork(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types

@@ -361,7 +361,7 @@ def test_counts_of_several_models_have_the_sensitivity_that_enumeration_finds():
 def test_one_model_is_counted_as_before():
     query = CorrectCount(predicted=np.array([0, 1, 1]))
     assert query.sensitivity(n_classes=2) == (1.0, 1.0)
-    assert measure([0, 1, 0], query, epsilon=math.inf).value.tolist() == [2]
+    assert measure([False, True, False], query, epsilon=math.inf).value.tolist() == [2]
 
 
 # ------------------------------------------------------------------------------------------------------ on real data

@@ -175,9 +175,9 @@ def test_a_secure_key_serves_one_vector_and_one_procedure():
     with pytest.raises(PrivacyError, match="before"):
         measure_vector([False, True], Shares(), epsilon=1.0, delta=1e-5, rng=key)
     other = NoiseKey.from_os()
-    curate([1, 0], FirstLabel(), rng=other)
+    curate([True, False], FirstLabel(), rng=other)
     with pytest.raises(PrivacyError, match="before"):
-        curate([1, 0], FirstLabel(), rng=other)
+        curate([True, False], FirstLabel(), rng=other)
 
 
 def test_infinite_epsilon_adds_nothing_and_promises_nothing():
@@ -191,7 +191,7 @@ def test_what_no_label_can_move_is_free():
         def sensitivity(self, *, n_classes: int, n_examples: int) -> float:
             return 0.0
 
-    measured = measure_vector([0, 1, 1, 1], Fixed(value=0.3), epsilon=1.0, delta=1e-5)
+    measured = measure_vector([False, True, True, True], Fixed(value=0.3), epsilon=1.0, delta=1e-5)
     assert measured.value.tolist() == [0.3, 0.3]
     assert measured.guarantee.epsilon() == 0.0
 
@@ -258,7 +258,7 @@ def test_curate_runs_a_procedure_under_its_own_guarantee():
     assert FLOATING_POINT in answer.guarantee.assumptions
     assert answer.value.shape == (1,)
     exact = curate(SensitiveLabels([1, 0], classes=[0, 1]), ExactFirstLabel(), rng=0)
-    assert exact.guarantee.assumptions == ()
+    assert exact.guarantee.assumptions == (SEEDED,)
 
 
 def test_uniforms_stay_inside_and_normals_are_finite():
