@@ -1,15 +1,18 @@
 """What the audits find, in figures: PYTHONPATH=src python benchmarks/audits.py > benchmarks/results/audits.md.
 
-Takes about ten minutes of one core. `--quick` makes small versions of every table, to see that it runs.
+Takes about ten minutes of one core. `--quick` makes small versions of every table, to see that it runs, and `--noise` the
+two tables about noise that is not fresh alone.
 """
 
 from __future__ import annotations
 
 import argparse
 import platform
+import runpy
 import sys
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -104,6 +107,31 @@ def promised(mechanism: Any, prior: Any) -> float | None:
     if not isinstance(mechanism, OffByOneK):
         return None
     return float(labeldp.RRWithPrior(mechanism.epsilon).channel(prior).expected_accuracy(prior))
+
+
+def sound_noise(runs: int) -> Iterator[Row]:
+    """Randomized response with fresh noise, claimed exactly: how often any of the five families cries wolf."""
+    for n_classes in (2, 5):
+        run = response(1.0, n_classes)
+        found = [channel_audit(run, n_classes=n_classes, n_draws=20_000, claimed=1.0) for _ in range(runs)]
+        yield f"randomized response, {n_classes} classes", runs, sum(one.rejected for one in found)
+
+
+def stale_noise(runs: int) -> Iterator[Row]:
+    """The mechanisms of tests/attacks/test_audits.py whose noise is not fresh, at confidence 0.999999."""
+    stale = runpy.run_path(str(Path(__file__).parents[1] / "tests" / "attacks" / "test_audits.py"))["STALE"]
+    for name, (run, draws) in stale.items():
+        begun = time.perf_counter()
+        found = [channel_audit(run, n_classes=2, claimed=1.0, n_draws=draws, confidence=SURE) for _ in range(runs)]
+        seconds = (time.perf_counter() - begun) / runs
+        bounds = [one.lower_bound for one in found]
+        yield (
+            name,
+            f"{draws:,}",
+            f"{sum(one.rejected for one in found)} of {runs}",
+            f"{min(bounds):.2f}",
+            f"{seconds:.1f}",
+        )
 
 
 def pipelines(runs: int) -> Iterator[Row]:
@@ -206,13 +234,21 @@ def show(title: str, columns: tuple[str, ...], rows: Iterator[Row]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--quick", action="store_true")
-    quick = parser.parse_args().quick
+    parser.add_argument("--noise", action="store_true")
+    asked = parser.parse_args()
+    quick = asked.quick
     runs, draws = (4, 40_000) if quick else (200, 1_000_000)
     print(f"# Audits in figures\n\n`PYTHONPATH=src python benchmarks/audits.py{' --quick' if quick else ''}`, ", end="")
     print(
         f"{time.strftime('%Y-%m-%d')}, labeldp {labeldp.__version__}, Python {sys.version.split()[0]}, {platform.machine()}."
     )
     print("Confidence 0.95 unless stated. A bound is a lower bound on epsilon; an audit that passes proves nothing.")
+    columns = ("mechanism", "draws", "rejected", "smallest bound", "seconds each")
+    show("Noise that is not fresh, claimed epsilon 1, confidence 0.999999", columns, stale_noise(2 if quick else 10))
+    columns = ("mechanism", "runs", "rejected")
+    show("Fresh noise, claimed exactly: at most one in twenty may be rejected", columns, sound_noise(runs))
+    if asked.noise:
+        return
     show("A null that ignores labels: bound 0", ("what", "runs", "bound 0", "largest bound"), null(runs))
     columns = ("classes", "epsilon", "draws", "lower bound", "claim of 1 rejected")
     show("Randomized response, claimed epsilon 1", columns, sharpness(2 if quick else 10, draws))

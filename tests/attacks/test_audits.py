@@ -352,7 +352,7 @@ STALE: dict[str, tuple[Callable[[Any], Any], int]] = {
 
 @pytest.mark.parametrize("name", STALE)
 def test_noise_that_is_not_fresh_is_found(name: str) -> None:
-    """Power: each was found in 50 of 50 runs at these numbers of draws (benchmarks/results/audits.md)."""
+    """Power: each was found in 10 of 10 runs at these numbers of draws (benchmarks/results/audits.md)."""
     run, draws = STALE[name]
     found = channel_audit(run, n_classes=2, claimed=1.0, n_draws=draws, confidence=0.999999)
     assert found.rejected, found.event

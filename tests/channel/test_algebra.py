@@ -293,3 +293,19 @@ def test_any_candidate_sets_are_the_channel_of_their_rows(sets: npt.NDArray[np.b
         np.testing.assert_array_equal(candidates.matrix(i), rows.matrix(i))
     # log1p(odds) against log1p(keep / (redraw / k)): three roundings of the argument
     assert candidates.epsilon == pytest.approx(rows.epsilon, rel=1e-14)
+
+
+def test_what_is_possible_is_what_some_label_gives(channel: FiniteChannel) -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        observed = rng.integers(0, channel.n_outputs, n_of(channel))
+        np.testing.assert_array_equal(channel.possible(observed), (channel.likelihood(observed) > 0).any(axis=1))
+    none = channel.take(slice(0, 0))
+    assert channel.n_examples is None or len(none.possible(np.zeros(0, np.int64))) == 0
+
+
+def test_a_label_that_is_no_candidate_is_impossible() -> None:
+    sets = np.packbits(np.array([[1, 1, 0] + [0] * 6, [0, 0, 1] + [0] * 6, [0] * 8 + [1]]), axis=1, bitorder="little")
+    channel = CandidateChannel(odds=2.0, members=sets, n_classes=9)
+    assert channel.possible([1, 2, 8]).tolist() == [True, True, True]
+    assert channel.possible([2, 0, 0]).tolist() == [False, False, False]

@@ -11,8 +11,8 @@ A rejection carries a confidence. An acceptance promises nothing: an attack that
 (`Pipeline`). The single audits are `channel_audit` and `canary_audit`; `attack_release` is what an attacker makes of one
 release. `release_scores` and `model_scores` turn what a training publishes into the scores that a `Pipeline` returns.
 
-Where to read on. `suite`: the whole audit. `channel`, `canary`, `inference`: the three ways to attack. `static`: checks that
-only read. `results`: what comes out, and the confidence limits under all of it.
+Where to read on. `suite`: the whole audit. `channel`, `canary`, `inference`: the three ways to attack. `static`,
+`contents`: checks that only read, of what a release claims and of what stands in it. `results`: what comes out, and the confidence limits under all of it.
 
 Design notes. Nothing here imports a mechanism or a learner: an audit cannot trust the claim that it checks. The auditor's
 own coins and labels come from NumPy; they protect no one.
