@@ -4,8 +4,9 @@ A prior, a grouping, features or a list of classes that were made from the label
 tell. What is allowed is what the guarantee says; so it must say it, on every path, and be carried by composition.
 
 On the commit before: `privatize(y, RRWithPrior(.1), prior=one_hot(y))` gave back 1,000 of 1,000 raw labels at epsilon .1 and
-`assumptions == ()`; of the 25 paths below 3 named a prior and none a grouping, features or a seed. Now all do. A class that one
-row alone has told that row's label 200 of 200 times at epsilon .1; now it is refused, 200 of 200 times.
+`assumptions == ()`; of the 25 paths below 6 named a prior in a field, which `print` did not show, and none a grouping,
+weights, features or a seed. Now all do, and print it. A class that one row alone has was published 100 of 100 times at
+epsilon .1; now it is refused 100 of 100 times. That a release is refused can be seen by whoever sees that there is none.
 """
 
 from __future__ import annotations
@@ -230,8 +231,8 @@ def test_learners_say_whether_they_are_seeded() -> None:
 def test_a_class_that_one_row_alone_has_would_tell_her_label() -> None:
     """The attacker knows all labels but one. At epsilon .1 she may be right between two labels 52.5% of the time.
 
-    The victim's label is "rare" or "usual" by a coin; if it is "rare" the released list of classes has it, else not. On the
-    commit before she was right 200 of 200 times. Now the release with the rare label is refused, and she gets nothing.
+    The victim's label is "rare" or "usual" by turns; if it is "rare" the released list of classes has it, else not. On the
+    commit before all 100 releases with the rare label named it. Now none is made.
     """
     right = refused = 0
     for turn in range(200):
