@@ -223,6 +223,23 @@ def test_a_channel_that_is_said_to_be_noisier_than_it_was(tmp_path: Path) -> Non
     ]
 
 
+def test_rows_given_twice(tmp_path: Path) -> None:
+    """The same file listed twice doubles the rows; the ledger was charged for half of them."""
+    ledger = labeldp.Ledger(tmp_path / "spent.sqlite")
+    labeldp.privatize(NAMES, labeldp.RandomizedResponse(1.0, n_classes=2), ledger=ledger).save(tmp_path / "out")
+    seal(tmp_path / "out", label_files=["labels.parquet", "labels.parquet"], n_examples=2 * N)
+    assert {"no key or stray file", "ledger charged"} <= set(failed(tmp_path / "out", ledger=ledger))
+
+
+def test_a_claim_above_what_was_charged(tmp_path: Path) -> None:
+    """Charged for epsilon 1, released and sealed at epsilon 4: the entry's promise is not the release's."""
+    ledger = labeldp.Ledger(tmp_path / "spent.sqlite")
+    paid = labeldp.privatize(NAMES, labeldp.RandomizedResponse(1.0, n_classes=2), ledger=ledger)
+    more = labeldp.privatize(NAMES, labeldp.RandomizedResponse(4.0, n_classes=2))
+    replace(more, ledger_entry=paid.ledger_entry).save(tmp_path / "out")
+    assert failed(tmp_path / "out", ledger=ledger) == ["ledger charged"]
+
+
 def test_an_old_table_without_a_list_of_columns_is_a_finding(tmp_path: Path) -> None:
     """It loads as before. A hostile colleague who takes the list out gets no further than an old release does."""
     root = from_table(tmp_path)

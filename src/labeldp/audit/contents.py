@@ -36,7 +36,8 @@ What cannot be seen. Raw labels that are sealed in the place of released ones, i
 show a share beyond the channel's reach; labels that hide in many values of a column (digits of a number, words of a text)
 or at an epsilon too small for the number of rows; anything in the numbers of the channel, the candidate sets and the prior,
 which are what was believed beforehand: a belief that saw the labels gives them away under any channel. The owner, who
-has the labels, sees more: `audit(release, labels=...)`.
+has the labels, sees more: `audit(release, labels=...)`. Nor whether rows were drawn in the stage that they name, or drawn
+twice as two rows: the ledger's number of rows tells the latter.
 
 References: Hoeffding 1956, "On the distribution of the number of successes in independent trials".
 """
