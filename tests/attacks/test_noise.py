@@ -134,7 +134,7 @@ class TolerantNetwork(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
 def test_what_is_not_a_number_never_reaches_the_sums(n_classes: int):
     """The first row has a NaN, and the network allows it. Its label is read off the sums: they hold -2^63 or not.
 
-    Before, at epsilon 0.1: right 200 times of 200. Now fit refuses, for either label with the same words.
+    Before, at epsilon 0.1 and two classes: right 100 times of 100. Now fit refuses, for either label with the same words.
     """
     X = np.random.default_rng(0).normal(size=(40, 3))
     X[0, 0] = math.nan
