@@ -2,7 +2,7 @@
 
     python benchmarks/kill_fits.py [--kills 200] [--seed 0] [--slow 0.005] [--at times|steps] [--write]
 
-benchmarks/results/kill_fits.json has both: `--write`, and `--at steps --write`.
+`--write` keeps the outcome in benchmarks/results/kill_fits.json, where that of `--at times` is. At steps, 9 kills are a test.
 
 A run measures a histogram and draws two stages, charged to a ledger. It is killed, a thief reads its directory, and it is
 started again, up to three kills in a row, until it is let finish. Half of the runs seal their key with a passphrase, half
