@@ -8,6 +8,8 @@ import pickle
 import warnings
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
@@ -21,8 +23,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from labeldp import BudgetError, Ledger, RandomizedResponse, SensitiveLabels, measure, privatize
 from labeldp.channel import MatrixChannel
-from labeldp.data import load
-from labeldp.errors import LabelDPError
+from labeldp.data import load, open_table
+from labeldp.errors import LabelDPError, PrivacyError
 from labeldp.guarantee import Guarantee
 from labeldp.learn import (
     LPRRSGD,
@@ -35,7 +37,9 @@ from labeldp.learn import (
     save_model,
 )
 from labeldp.learn.scoring import CorrectCount, estimate_likelihood
+from labeldp.learn.tables import TableRows, table_classifier
 from labeldp.priors import ClusterPrior
+from labeldp.random import NoiseKey
 from labeldp.release.labels import Budget
 
 GRID = {"l2": [1e-3, 1e7]}  # the second says nothing but the mean
@@ -148,6 +152,33 @@ def test_a_pipeline_and_a_frame_work(problem):
     search.fit(frame, problem.y)
     assert search.best_params_ == {"logisticregression__C": 1.0}
     assert search.feature_names_in_.tolist() == list("abcd")
+
+
+def test_a_raw_table_is_searched_in_memory(problem_of, tmp_path):
+    data = problem_of(1500)
+    table = pa.table(
+        {"number": data.X[:, 0], "word": np.where(data.X[:, 1] > 1, "much", "little"), "more": data.X[:, 2]}
+    )
+    columns = table.column_names
+    base = table_classifier(estimator="softmax", correction="auto", epsilon=1.0, columns=columns)
+    name = next(name for name in base.get_params() if name.endswith("__l2"))
+    release = privatize(data.y, RandomizedResponse(3.0, n_classes=3), rng=0)
+    search = PrivateSearchCV(base, {name: [1e-3, 1e7]}, cv=2).fit_release(table, release)
+    assert search.best_params_ == {name: 1e-3}
+    pq.write_table(table, tmp_path / "table.parquet")
+    batches = TableRows(open_table(tmp_path / "table.parquet"), columns, batch_rows=500)
+    with pytest.raises(LabelDPError, match="into memory"):
+        search.fit_release(batches, release)
+
+
+@pytest.mark.parametrize(
+    "way", [{}, {"by": "noisy_count", "estimator": LPRRSGD(clip=5.0), "param_grid": {"epochs": [1]}}]
+)
+def test_a_noise_key_serves_one_search(problem, way):
+    search = PrivateSearchCV(random_state=NoiseKey.from_os(), cv=2, **way).fit(problem.X, problem.y)
+    assert not search.seeded_
+    with pytest.raises(PrivacyError):
+        search.fit(problem.X, problem.y)
 
 
 @pytest.mark.parametrize("cv", [StratifiedKFold(3), GroupKFold(3), KFold(4)])

@@ -140,9 +140,16 @@ def split_pipeline(estimator: BaseEstimator) -> tuple[Pipeline | None, BaseEstim
     return (Pipeline(steps[:-1]) if len(steps) > 1 else None), steps[-1][1]
 
 
-def as_indexable(X: Any) -> Any:
+def as_indexable(owner: str, X: Any) -> Any:
     """Return features whose rows `take_rows` can take: a sparse matrix by rows, anything that is no array as one."""
-    return X if isinstance(X, RowBatches) else indexable(X)[0]
+    if isinstance(X, RowBatches):
+        return X
+    if not (scipy.sparse.issparse(X) or hasattr(X, "__getitem__") or hasattr(X, "__array__")):
+        fix = "Some of the rows are held out: read the table into memory first."
+        raise invalid(
+            owner, "X", "be rows that can be taken one by one", got=Described(f"a {type(X).__name__}"), fix=fix
+        )
+    return indexable(X)[0]
 
 
 def take_rows(X: Any, rows: npt.NDArray[Any]) -> Any:

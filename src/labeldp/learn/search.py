@@ -172,7 +172,7 @@ class PrivateSearchCV(ScoredClassifier, BaseEstimator):  # type: ignore[misc]  #
 
         Everything that can be refused is refused before the ledger is charged, and nothing is drawn before that.
         """
-        candidates, X = self._list_candidates(), as_indexable(X)
+        candidates, X = self._list_candidates(), as_indexable(OWNER, X)
         # What the estimator was told of the classes counts where the search was told nothing.
         classes = getattr(self.estimator, "classes", None) if self.classes is None else self.classes
         labels = box_labels(OWNER, y, n_rows=_num_samples(X), classes=classes, label_set=self.label_set)
@@ -187,7 +187,7 @@ class PrivateSearchCV(ScoredClassifier, BaseEstimator):  # type: ignore[misc]  #
 
     def fit_release(self, X: Any, release: Release, *, groups: Any = None) -> PrivateSearchCV:
         """Search from a release that exists; needs no label and costs nothing."""
-        candidates, X = self._list_candidates(), as_indexable(X)
+        candidates, X = self._list_candidates(), as_indexable(OWNER, X)
         check_choice(OWNER, "by", self.by, (RELEASED,))
         if _num_samples(X) != len(release):
             got = Described(f"{_num_samples(X)} rows for {len(release)} labels")
