@@ -7,7 +7,7 @@ two labels may be right 52.5% of the time.
 On the commit before, all four tools of scikit-learn gave her the label 100 of 100 times, without a word, and
 `best_estimator_.guarantee_` said epsilon 0.1. What they do with raw labels cannot be taken from them, and is still the label,
 100 of 100 times; now whatever comes through `score` warns, labels in a box cannot be read by any of the four, and the search
-of the house stays within its promise. `python -m benchmarks.choosing attack` repeats it 1,000 times.
+of the house stays within its promise. benchmarks/choosing.py repeats it 1,000 times.
 """
 
 from __future__ import annotations
