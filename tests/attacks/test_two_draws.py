@@ -201,6 +201,49 @@ def test_a_table_whose_label_changed_is_not_taken_up(tmp_path: Path) -> None:
     assert (tmp_path / "out").is_dir()
 
 
+@pytest.mark.parametrize("way", ["public prior", "column of the prior", "groups"])
+def test_a_table_that_is_answered_otherwise_is_not_taken_up(way: str, tmp_path: Path) -> None:
+    """The same labels and noise through another channel would show where the two answers part: refused, whatever changed.
+
+    On the commit before all three went on. A job whose rows are answered as before is taken up, in other batches too.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from labeldp.engines import privatize_table
+    from labeldp.mechanisms import ClusterRR
+    from labeldp.priors import PublicPrior
+
+    sharp, flat = np.full((N, CLASSES), 0.05), np.full((N, CLASSES), 1 / CLASSES)
+    sharp[np.arange(N), np.arange(N) % CLASSES] = 1 - 0.05 * (CLASSES - 1)
+    site = np.arange(N) % 3
+
+    def run(*, changed: bool, **options: Any) -> Any:
+        beliefs = np.where(np.arange(N)[:, None] % 2, sharp, flat) if changed else sharp
+        sites = np.where(np.arange(N) == 7, (site + 1) % 3, site) if changed else site
+        columns = {f"p{k}": beliefs[:, k] for k in range(CLASSES)}
+        pq.write_table(pa.table({"site": sites, **columns, "y": Y}), tmp_path / "t.parquet")
+        how: dict[str, Any] = {
+            "public prior": {"prior": PublicPrior(beliefs), "epsilon": 1.0},
+            "column of the prior": {"prior_columns": list(columns), "epsilon": 1.0},
+            "groups": {"groups": "site", "mechanism": ClusterRR(1.0)},
+        }[way]
+        names = {"label": "y", "classes": range(CLASSES), "to": tmp_path / "out", "keep_unfinished": True}
+        return privatize_table(tmp_path / "t.parquet", **names, **how, **options)
+
+    def stop(done: int, _: int) -> None:
+        if done > 1_000:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(changed=False, progress=stop, batch_rows=500)
+    (job,) = tmp_path.glob(".out.partial-*")
+    with pytest.raises(LabelDPError, match="`resume` must be the same job as before"):
+        run(changed=True, resume=job, batch_rows=500)
+    run(changed=False, resume=job, batch_rows=700)
+    assert (tmp_path / "out").is_dir()
+
+
 # ---------------------------------------------------------------------------------------------------------------- copies
 
 

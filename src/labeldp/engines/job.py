@@ -22,9 +22,12 @@ release.json last, without which no reader takes a folder for a release.
 
 **Keys.** A job claims its whole key (`NoiseKey.claim_all`), so that nothing else is drawn from it, and may then draw a row as
 often as it must: a task that runs twice, a stage that is learned from and then written. It is the same row, by the same
-channel, so it is the same draw. A job that may be taken up again reads the label column once more and notes its mark, a MAC
-under the key: a table whose labels have changed is refused. `labeldp.release.unfinished` seals the key; the box is removed when the job ends. A carried
-key pickles, on purpose, and shows nothing: schedulers and workers print the arguments of tasks that fail.
+channel, so it is the same draw. A job that may be taken up again sees to both: it reads the label column once more and notes
+its mark, a MAC under the key, and before the first draw it notes the mark of how each row will be answered (its group or its
+beliefs, and the channels). A table, a prior or groups that have changed since are refused, whatever they are called: the same
+noise through another channel would show where the two answers part. `labeldp.release.unfinished` seals the key; the box is
+removed when the job ends. A carried key pickles, on purpose, and shows nothing: schedulers and workers print the arguments of
+tasks that fail.
 
 **Drawing.** A `Response` says how a batch is answered, a `Randomizer` puts released labels in the place of raw ones, and a
 `Writer` reads, randomizes and writes at once, each in a thread of its own. The noise of a row is that of its position under
@@ -167,9 +170,12 @@ def _begin(job: Job) -> None:
             JOB, {"format": "labeldp job", "identity": job.identity(), "labels": labels, **note_entry(None)}
         )
     elif noted["identity"] != job.identity() or noted.get("labels") != labels:
-        got = Described("another table, label, budget or prior")
-        fix = "Give the options of the first run, on the same table; or throw it away (--discard)."
-        raise invalid(OWNER, "resume", "be the same job as before", got=got, fix=fix)
+        raise _refuse_change("another table, label, budget or prior")
+
+
+def _refuse_change(got: str) -> LabelDPError:
+    fix = "Give the options of the first run, on the same table; or throw it away (--discard)."
+    return invalid(OWNER, "resume", "be the same job as before", got=Described(got), fix=fix)
 
 
 def _mark_labels(job: Job) -> str:
@@ -181,6 +187,41 @@ def _mark_labels(job: Job) -> str:
 
 def _mark_piece(piece: Rows, *, key: CarriedKey, size: int) -> str:
     return mark_labels(key.key(), map(piece.labels, piece.batches(columns=[piece.label], size=size)))
+
+
+def _keep_answers(job: Job, response: Response) -> None:
+    """Note how each row is answered, before the first draw; a job that is taken up must answer alike.
+
+    It costs a second look at what the prior reads: the groups, or a model's beliefs.
+    """
+    channel = response.channel
+    shared = {**channel.row_arrays(), **(channel.example_arrays() if channel.n_examples is not None else {})}
+    facts = [json.dumps(channel.header(), sort_keys=True, default=str).encode()]
+    facts += [part for name in sorted(shared) for part in (name.encode(), _bytes_of(shared[name]))]
+    if response.reader is not None:
+        size = -(-job.size // response.chunk) * response.chunk
+        each = functools.partial(_mark_answers, reader=response.reader, key=CarriedKey.of(job.key), size=size)
+        found = dict(job.engine.each(each, job.rows.pieces()))
+        facts += [found[number].encode() for number in range(len(found))]
+    answers = mark(job.key, *facts)
+    noted = job.staging.get(JOB)
+    if noted.get("answers", answers) != answers:
+        raise _refuse_change("another prior, grouping or channel for some row")
+    job.staging.put(JOB, {**noted, "answers": answers})
+
+
+def _mark_answers(piece: Rows, *, reader: Reader, key: CarriedKey, size: int) -> str:
+    """Return the mark of what the reader says of each row of a piece, however it is cut into batches."""
+    digest = hashlib.sha256()
+    start = piece.first
+    for batch in piece.batches(columns=list(reader.columns) or [piece.label], size=size) if piece.count else ():
+        digest.update(_bytes_of(reader.read(batch, slice(start, start + batch.num_rows))))
+        start += batch.num_rows
+    return mark(key.key(), digest.digest())
+
+
+def _bytes_of(values: Any) -> bytes:
+    return np.ascontiguousarray(values).tobytes()
 
 
 def _charge_once(job: Job) -> int | None:
@@ -202,6 +243,8 @@ def _write_all(job: Job, *, ledger_entry: int | None) -> float:
     Returns the share of labels that are expected to come out true; NaN where outputs are not labels.
     """
     response = job.respond()
+    if job.keep:
+        _keep_answers(job, response)
     head = _describe_release(job, response, ledger_entry)
     pieces = job.rows.pieces()
     there = [job.staging.find_kept(piece.spans[0], rows=piece.count) for piece in pieces]
