@@ -34,9 +34,13 @@ def test_a_sound_release_fails_no_more_often_than_stated(labels: Any, monkeypatc
 
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 2.0])
 def test_shares_that_no_labels_explain_are_found(epsilon: float) -> None:
-    """All rows of one class, with a tenth of the noise left out: 1,000 rows tell that apart at these epsilons."""
+    """All rows of one class, with four fifths of the noise left out: N rows tell that apart at these epsilons.
+
+    At epsilon 2 the share of the other class falls from .119 to .024, and the check asks for .063 at its level: a miss needs
+    a chance deviation of 9 standard deviations.
+    """
     sound = released(np.zeros(N, int), epsilon)
-    kept = np.random.default_rng(1).random(N) < 0.4
+    kept = np.random.default_rng(1).random(N) < 0.8
     assert plausible_check(sound).passed
     assert not plausible_check(replace(sound, codes=np.where(kept, 0, sound.codes).astype(np.uint8))).passed
 

@@ -172,9 +172,9 @@ def test_a_file_that_vanishes_is_our_error(table, tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("", "must be readable CSV, got Empty CSV file"),
+        ("", "must be readable CSV, got an empty file"),
         ("a,b\n", "must have rows, got an empty table"),
-        ("a,b\n1,2\n3\n", "must be readable CSV, got CSV parse error"),
+        ("a,b\n1,2\n3\n", "must be readable CSV, got 1 columns where 2 were expected"),
         ("a,a\n1,2\n", "must have columns of different names, got 'a' more than once"),
     ],
     ids=["empty", "header only", "ragged", "same name twice"],

@@ -286,7 +286,7 @@ def expect(path: Path, what: str, *, want: object, got: object) -> None:
     """Refuse a file that can be read but is not the one it should be: `what` is `got` where it must be `want`."""
     if want != got:
         fix = "This is another file than the one known by that name, or a part of it."
-        raise invalid("load", path.name, f"have {what} {want}", got=got, fix=fix)
+        raise invalid("load", path.name, f"have {what} {want}", got=Described(repr(got)), fix=fix)
 
 
 def read_bytes(path: Path) -> bytes:

@@ -350,6 +350,7 @@ def _locate_damage(error: Exception) -> str:
         return error.strerror
     wanted = re.search(r"conversion error to ([\w\[\], ]+)", text)
     what = f"a value that is not of type {wanted[1]}" if wanted else "something else"
+    what = "an empty file" if text.startswith("Empty CSV file") else what
     counted = re.search(r"Expected (\d+) columns, got (\d+)", text)
     what = f"{counted[2]} columns where {counted[1]} were expected" if counted else what
     column, row = re.search(r"column #(\d+)", text), re.search(r"[Rr]ow #(\d+)", text)
