@@ -46,7 +46,7 @@ def promised(mechanism: Any, prior: Any) -> float | None:
     return float(labeldp.RRWithPrior(mechanism.epsilon).channel(prior).expected_accuracy(prior))
 
 
-REPEATING = {"noise repeats", "start ignored"}
+REPEATING = {"fixed seed", "noise repeats", "start ignored"}
 FAILS = {
     "off by one k": "accuracy",
     "draws from all, says so": "released",
