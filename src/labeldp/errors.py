@@ -107,6 +107,14 @@ class ChargedAgainWarning(UserWarning):
     """A run that was stopped is charged a second time, because the key of its noise is gone."""
 
 
+class NoCacheWarning(UserWarning):
+    """Compiled loops cannot be kept on disk: every process compiles them anew."""
+
+
+class InsecureClusterWarning(UserWarning):
+    """A cluster takes work from anyone who reaches its port, without asking who it is."""
+
+
 class Described(str):
     """A description in words of what was got, shown without quotes."""
 

@@ -30,20 +30,29 @@ pooled in one pass.
 **Gradients in whole units** (`add_squares`, `add_whole_squares`, `add_wholes`; used by `labeldp.nn.dpsgd`): a product and
 its rounding are the same IEEE operations in the loop that measures a row and in the one that adds it up.
 
-Design notes. Numba functions are untyped for mypy: the callers state the shapes. Compiled code is cached beside this
-file (or in $NUMBA_CACHE_DIR), so that a process compiles at most once.
+Design notes. Numba functions are untyped for mypy: the callers state the shapes. Compiled code is kept (`compile_loop`) in
+$NUMBA_CACHE_DIR, else beside this file, else in the user's cache directory, so that it is compiled once and not once a
+process. Where none of them can be written (a read-only install, a container with a user of no name) the loops are compiled
+anew in every process, which costs seconds and changes nothing else: a `NoCacheWarning` says so.
 """
 
 from __future__ import annotations
 
+import contextlib
+import os
+import warnings
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numba
 import numpy as np
 import numpy.typing as npt
 
+from labeldp.errors import NoCacheWarning
+
 #: What every loop of the core is compiled with.
-_JIT: dict[str, Any] = {"cache": True, "nogil": True, "boundscheck": False, "error_model": "numpy"}
+_JIT: dict[str, Any] = {"nogil": True, "boundscheck": False, "error_model": "numpy"}
 #: Sums may be reassociated (so that they vectorise); NaN and infinity keep their meaning, since rows are checked here.
 _FAST = {"reassoc", "contract", "nsz", "arcp"}
 #: Rows per tile, and the largest K that is worked on in tiles (a set then fits one 64-bit word).
@@ -52,7 +61,46 @@ LANES = 64
 _BLOCK = 16
 
 
-@numba.njit(fastmath=_FAST, **_JIT)
+def compile_loop(**options: Any) -> Callable[[Any], Any]:
+    """Return a decorator that compiles a loop with numba, and keeps the result on disk where there is a place for it.
+
+    Without a place numba refuses to define the function at all. Then the function is compiled in memory, and a
+    `NoCacheWarning` says once how to name a place.
+    """
+
+    def compiled(function: Any) -> Any:
+        if _has_place():
+            try:
+                return numba.njit(cache=True, **options)(function)
+            except RuntimeError:  # numba found nothing that it can write
+                pass
+        warnings.warn(
+            "labeldp: no folder can be written for compiled code, so every process compiles anew, which takes seconds. "
+            "Set NUMBA_CACHE_DIR to a folder that you alone can write.",
+            NoCacheWarning,
+            stacklevel=1,  # this line: it is shown once, and not once a loop
+        )
+        return numba.njit(**options)(function)
+
+    return compiled
+
+
+def _has_place() -> bool:
+    """Whether numba may look for a folder.
+
+    Without a home (no HOME, a user that the system does not know) its last resort is a folder called `~` in the current
+    directory. What it finds there it would run, so it must not look.
+    """
+    if os.environ.get("XDG_CACHE_HOME") or Path(os.path.expanduser("~")).is_absolute():  # noqa: PTH111 - Path.home raises
+        return True
+    named = os.environ.get("NUMBA_CACHE_DIR")
+    if named:
+        with contextlib.suppress(OSError):
+            Path(named).mkdir(parents=True, exist_ok=True)
+    return any(os.access(place, os.W_OK) for place in (named, Path(__file__).parent) if place)
+
+
+@compile_loop(fastmath=_FAST, **_JIT)
 def select_tiles(prior: Any, odds: Any, tolerance: Any, members: Any, sizes: Any) -> Any:  # pragma: no cover - compiled
     """Write the candidate sets of rows with at most 64 classes; return the first bad row, or the number of rows."""
     n, n_classes = prior.shape
@@ -140,7 +188,7 @@ def _write_lanes(tile: Any, tau: Any, most: Any, count: Any, members: Any, sizes
             word >>= np.uint64(8)
 
 
-@numba.njit(fastmath=_FAST, **_JIT)
+@compile_loop(fastmath=_FAST, **_JIT)
 def select_rows(prior: Any, odds: Any, tolerance: Any, members: Any, sizes: Any) -> Any:  # pragma: no cover - compiled
     """Write the candidate sets of rows with many classes; return the first bad row, or the number of rows.
 
@@ -285,7 +333,7 @@ def nth_member(bits: Any, rank: Any) -> Any:
     return -1
 
 
-@numba.njit(**_JIT)
+@compile_loop(**_JIT)
 def count_members(members: Any, out: Any) -> None:  # pragma: no cover - compiled
     """Write the size of each packed set."""
     for r in range(members.shape[0]):
@@ -295,7 +343,7 @@ def count_members(members: Any, out: Any) -> None:  # pragma: no cover - compile
         out[r] = total
 
 
-@numba.njit(**_JIT)
+@compile_loop(**_JIT)
 def draw_uniform(codes: Any, words: Any, keep: Any, size: Any, out: Any) -> None:  # pragma: no cover - compiled
     """One row for all, uniform over all labels: no search."""
     for r in range(codes.shape[0]):
@@ -303,7 +351,7 @@ def draw_uniform(codes: Any, words: Any, keep: Any, size: Any, out: Any) -> None
         out[r] = codes[r] if (words[r, 0] >> _ONE) < keep else np.int32(drawn)
 
 
-@numba.njit(**_JIT)
+@compile_loop(**_JIT)
 def draw_rows(
     codes: Any, words: Any, index: Any, keep: Any, inside: Any, cumulative: Any, out: Any
 ) -> None:  # pragma: no cover - compiled
@@ -323,7 +371,7 @@ def draw_rows(
             out[r] = find_interval(cumulative[row], words[r, 1] >> _ONE)
 
 
-@numba.njit(**_JIT)
+@compile_loop(**_JIT)
 def draw_candidates(
     codes: Any, words: Any, members: Any, sizes: Any, keep: Any, out: Any
 ) -> None:  # pragma: no cover - compiled
@@ -338,7 +386,7 @@ def draw_candidates(
             out[r] = nth_member(members[r], np.int64(scale_word(words[r, 1], size)))
 
 
-@numba.njit(**_JIT)
+@compile_loop(**_JIT)
 def draw_few_candidates(
     codes: Any, words: Any, members: Any, sizes: Any, keep: Any, out: Any
 ) -> None:  # pragma: no cover
@@ -356,14 +404,14 @@ def draw_few_candidates(
         out[r] = code if kept else np.int32(drawn)
 
 
-@numba.njit(**_JIT)
+@compile_loop(**_JIT)
 def draw_matrix(codes: Any, words: Any, index: Any, cumulative: Any, out: Any) -> None:  # pragma: no cover - compiled
     """A general channel: look the second word up in the cumulative weights of (group, label)."""
     for r in range(codes.shape[0]):
         out[r] = find_interval(cumulative[index[r], codes[r]], words[r, 1] >> _ONE)
 
 
-@numba.njit(**_JIT)
+@compile_loop(**_JIT)
 def convolve_rows(
     kept: Any, starts: Any, flipped: Any, starts_flipped: Any, out: Any
 ) -> None:  # pragma: no cover - compiled
@@ -375,7 +423,7 @@ def convolve_rows(
                 out[r, a + b] += weight * flipped[r, b]
 
 
-@numba.njit(fastmath={"contract"}, **_JIT)
+@compile_loop(fastmath={"contract"}, **_JIT)
 def multiply(left: Any, right: Any, out: Any) -> None:  # pragma: no cover - compiled
     """Add left @ right to out, four rows of `right` at a time.
 
@@ -392,7 +440,7 @@ def multiply(left: Any, right: Any, out: Any) -> None:  # pragma: no cover - com
                 out[r, k] += left[r, x] * right[x, k]
 
 
-@numba.njit(**_JIT)
+@compile_loop(**_JIT)
 def add_profiles(laws: Any, factors: Any, weight: Any, slip: Any, least: Any, out: Any) -> None:  # pragma: no cover
     """Add weight * hockey-stick(laws[i + 1] against laws[i]) to out[i, 0, :], and the other way to out[i, 1, :].
 
@@ -421,7 +469,7 @@ def add_profiles(laws: Any, factors: Any, weight: Any, slip: Any, least: Any, ou
                     out[i, direction, j] += weight * excess
 
 
-@numba.njit(**_JIT)
+@compile_loop(**_JIT)
 def binomial_rows(
     log_choose: Any, log_success: Any, log_failure: Any, least: Any, out: Any
 ) -> None:  # pragma: no cover
@@ -437,7 +485,7 @@ def binomial_rows(
             out[x, k] = np.exp(value) if value > least else 0.0
 
 
-@numba.njit(fastmath={"reassoc"}, **_JIT)
+@compile_loop(fastmath={"reassoc"}, **_JIT)
 def add_squares(values: Any, out: Any) -> None:  # pragma: no cover - compiled
     """Add to out[i] the sum of squares of row i."""
     for i in range(values.shape[0]):
@@ -448,7 +496,7 @@ def add_squares(values: Any, out: Any) -> None:  # pragma: no cover - compiled
         out[i] += total
 
 
-@numba.njit(fastmath={"reassoc"}, **_JIT)
+@compile_loop(fastmath={"reassoc"}, **_JIT)
 def add_whole_squares(values: Any, factors: Any, out: Any) -> None:  # pragma: no cover - compiled
     """Add to out[i] the sum of squares of row i times factors[i], rounded to whole numbers: exact below 2^53."""
     for i in range(values.shape[0]):
@@ -460,7 +508,7 @@ def add_whole_squares(values: Any, factors: Any, out: Any) -> None:  # pragma: n
         out[i] += total
 
 
-@numba.njit(**_JIT)
+@compile_loop(**_JIT)
 def add_wholes(values: Any, factors: Any, out: Any) -> None:  # pragma: no cover - compiled
     """Add to out[j] column j of the same whole numbers; rows with a factor of 0 are not read."""
     for i in range(values.shape[0]):
@@ -477,7 +525,7 @@ def bin_edges(length: int, bins: int) -> npt.NDArray[np.int64]:
     return np.stack([at * length // bins, -(-(at + 1) * length // bins)], axis=1)
 
 
-@numba.njit(cache=True, nogil=True, fastmath=True)
+@compile_loop(nogil=True, fastmath=True)
 def pool_rectified(
     responses: npt.NDArray[np.float32],
     threshold: np.float32,

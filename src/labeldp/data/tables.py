@@ -45,7 +45,7 @@ import contextlib
 import errno
 import os
 import re
-import tempfile
+import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -381,13 +381,22 @@ def _taken_error(target: Path) -> LabelDPError:
 
 @contextlib.contextmanager
 def _hidden_file(target: Path) -> Iterator[tuple[Path, Any]]:
-    """A hidden file in the target's folder, gone at the end whatever happens."""
-    number, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".unfinished", dir=target.parent)
+    """A hidden file in the target's folder, for its owner alone, gone at the end whatever happens.
+
+    Its name and its lock are those of all unfinished work of ours (`labeldp.release.unfinished`), which lies on this floor
+    too and is not imported: what a kill leaves is found there.
+    """
+    hidden = target.with_name(f".{target.name}.partial-{secrets.token_hex(8)}")
+    number = os.open(hidden, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         with _close_after(os.fdopen(number, "wb")) as stream:
-            yield Path(name), stream
+            with contextlib.suppress(ImportError, OSError):
+                import fcntl
+
+                fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            yield hidden, stream
     finally:
-        Path(name).unlink(missing_ok=True)
+        hidden.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
@@ -418,7 +427,7 @@ def _write_rows(batches: Iterable[Any], schema: Any, stream: Any, compression: s
 
 def _give_name(hidden: Path, target: Path) -> None:
     """Give the finished file its name, unless the name has been taken meanwhile, and put the folder on the disk."""
-    # mkstemp makes files for their owner alone; a table gets the rights that any new file would get.
+    # A hidden file is its owner's alone; a table gets the rights that any new file would get.
     mask = os.umask(0)
     os.umask(mask)
     hidden.chmod(0o666 & ~mask)

@@ -60,7 +60,6 @@ import contextlib
 import json
 import os
 import secrets
-import shutil
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -77,7 +76,15 @@ from labeldp.priors import PriorTable
 from labeldp.random import NoiseKey
 from labeldp.release import Release, SensitiveLabels
 from labeldp.release.labels import Budget
-from labeldp.release.unfinished import Box, check_passphrase, mark, mark_labels, write_private
+from labeldp.release.unfinished import (
+    Box,
+    check_passphrase,
+    is_partial,
+    mark,
+    mark_labels,
+    remove_leftover,
+    write_private,
+)
 
 if TYPE_CHECKING:
     from labeldp.accounting import EntryNumber
@@ -401,10 +408,8 @@ class Journal:
 
     def _sweep(self) -> None:
         """Remove what killed runs left half written. The lock is held: nobody is writing."""
-        from labeldp.release.files import is_partial
-
         for path in [path for path in self._root.iterdir() if is_partial(path.name)]:
-            shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+            remove_leftover(path)
 
     def _find_run(self) -> None:
         """Find the newest run, and its key: kept by this process, or sealed here, or gone."""

@@ -26,7 +26,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import secrets
 import zipfile
 import zlib
 from dataclasses import dataclass
@@ -40,6 +39,7 @@ from torch import nn
 from labeldp.arrays import Array
 from labeldp.errors import Described, LabelDPError, ReleaseError, invalid
 from labeldp.nn.training import Run, Task
+from labeldp.release.unfinished import hidden_name, lock
 
 FORMAT = "labeldp training"
 VERSION = 1
@@ -192,10 +192,11 @@ def write_arrays(path: Path, arrays: Arrays, header: dict[str, Any], *, new: boo
     The bytes go to a hidden file beside the place, are forced to the disk, and take the place at once. With `new` a place
     that is taken is an OSError; without it the file there is replaced.
     """
-    hidden = path.with_name(f".{path.name}.partial-{secrets.token_hex(8)}")
+    hidden = path.with_name(hidden_name(path.name))
     text = np.array(json.dumps(header, allow_nan=False))
     try:
         with hidden.open("xb") as handle:
+            lock(handle.fileno())
             np.savez(handle, allow_pickle=False, **{**arrays, HEADER: text})
             handle.flush()
             os.fsync(handle.fileno())

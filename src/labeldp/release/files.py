@@ -39,8 +39,6 @@ import itertools
 import json
 import math
 import os
-import re
-import secrets
 import shutil
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -59,6 +57,7 @@ from labeldp.guarantee import Guarantee
 from labeldp.release.columns import EXTRAS, RESERVED, as_array, as_column, clean_field, example_columns
 from labeldp.release.labels import decode_labels
 from labeldp.release.release import Release
+from labeldp.release.unfinished import hidden_name, hold, is_partial, lock, make_private
 from labeldp.validate import code_dtype
 
 FORMAT = "labeldp release"
@@ -170,18 +169,19 @@ def finish_release(
 def stage_directory(directory: str | os.PathLike[str], *, owner: str, private: bool = False) -> Iterator[Path]:
     """Give a hidden directory to fill; at the end it becomes `directory`, and after any error it is gone.
 
-    A kill leaves it hidden, with a name that `is_partial` knows and `load_release` refuses. `private`: it is 0700,
-    whatever the umask.
+    A kill leaves it hidden, with a name that `is_partial` knows and `load_release` refuses. It is 0700 while it is hidden,
+    whatever the umask, and stays so if it is `private`.
     """
     target = check_target(directory, owner=owner)
-    partial = target.parent / f".{target.name}.partial-{secrets.token_hex(8)}"
+    partial = target.parent / hidden_name(target.name)
     try:
-        partial.mkdir()
-        if private:
-            partial.chmod(0o700)
-        yield partial
-        flush_directory(partial)
-        partial.rename(target)
+        usual = make_private(partial)
+        with hold(partial):
+            yield partial
+            flush_directory(partial)
+            if not private:
+                partial.chmod(usual)
+            partial.rename(target)
         flush_directory(target.parent)
     except OSError as error:
         raise LabelDPError(
@@ -189,15 +189,6 @@ def stage_directory(directory: str | os.PathLike[str], *, owner: str, private: b
         ) from error
     finally:
         shutil.rmtree(partial, ignore_errors=True)
-
-
-def is_partial(name: str) -> bool:
-    """Whether a file or directory of this name is unfinished work: hidden, and half written where a process was killed.
-
-    >>> is_partial(".stage-1.partial-0123456789abcdef"), is_partial("stage-1")
-    (True, False)
-    """
-    return re.fullmatch(r"\..+\.partial-[0-9a-f]{16}", name) is not None
 
 
 def check_target(directory: Any, *, owner: str) -> Any:
@@ -574,9 +565,10 @@ def check_new(path: str | os.PathLike[str], *, owner: str) -> Path:
 
 def write_new(target: Path, data: bytes, *, owner: str) -> None:
     """Write a new file through a hidden one: the target is whole or absent, and an existing one is never replaced."""
-    hidden = target.parent / f".{target.name}.partial-{secrets.token_hex(8)}"
+    hidden = target.parent / hidden_name(target.name)
     try:
         with hidden.open("xb") as handle:
+            lock(handle.fileno())
             handle.write(data)
             handle.flush()
             os.fsync(handle.fileno())

@@ -21,6 +21,11 @@ stretched once and closed as often as what it holds changes, with a fresh nonce 
 **Labels.** The same noise on other labels would show the difference. So the work is named by `mark_labels`, a MAC of the labels
 under the key itself: without the key it is 32 random bytes, and with the key the noise could be undone anyway.
 
+**Leftovers.** Whatever we write is made under a hidden name, `.NAME.partial-` and 16 hex digits, beside the place that it will
+have (`hidden_name`), and whoever makes it holds a lock on it (`hold`), which the system lets go of when the process ends,
+however it ends. So a leftover of a kill is a hidden name of ours that nobody holds: `find_leftovers` finds them all,
+those of jobs, releases, models and checkpoints, and `remove_leftover` removes one. A link is removed, never followed.
+
 References: RFC 7914 (scrypt); NIST SP 800-38D (AES-GCM); RFC 2104 (HMAC).
 """
 
@@ -30,8 +35,11 @@ import hashlib
 import hmac
 import json
 import os
+import re
 import secrets
-from collections.abc import Iterable
+import shutil
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -135,11 +143,127 @@ def write_private(path: Path, value: dict[str, Any]) -> None:
     """Write a small JSON file that its owner alone may read, whatever the umask; at once, or not at all, and durably."""
     from labeldp.release.files import flush, flush_directory
 
-    draft = path.parent / f".{path.name}.partial-{secrets.token_hex(8)}"
+    draft = path.parent / hidden_name(path.name)
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8") as handle:
+        lock(descriptor)
         draft.chmod(0o600)
         json.dump(value, handle)
         flush(handle)
     draft.replace(path)
     flush_directory(path.parent)
+
+
+# ------------------------------------------------------------------------------------------------------------ leftovers
+
+
+def hidden_name(name: str) -> str:
+    """Return a new name for what will be `name` when it is whole."""
+    return f".{name}.partial-{secrets.token_hex(8)}"
+
+
+def is_partial(name: str) -> bool:
+    """Whether a file or directory of this name is unfinished work: hidden, and half written where a process was killed.
+
+    >>> is_partial(".stage-1.partial-0123456789abcdef"), is_partial(hidden_name("out")), is_partial("stage-1")
+    (True, True, False)
+    """
+    return re.fullmatch(r"\..+\.partial-[0-9a-f]{16}", name) is not None
+
+
+def make_private(folder: Path) -> int:
+    """Make a folder that its owner alone may open, whatever the umask; return the mode that it would have had.
+
+    Whoever gives the folder its name in the end may give it that mode too. It is empty until it is closed to others.
+    """
+    folder.mkdir()
+    usual = folder.stat().st_mode & 0o7777
+    folder.chmod(0o700)
+    return usual
+
+
+def lock(descriptor: int) -> bool:
+    """Take the lock of an open file or folder; False if another has it. It ends with the descriptor.
+
+    Where the file system or the system has no such locks, nobody holds one: True.
+    """
+    try:
+        import fcntl
+    except ImportError:  # Windows: a file in use cannot be removed there anyway
+        return True
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+@contextmanager
+def hold(path: Path) -> Iterator[bool]:
+    """Hold the lock of a file or folder while the body runs; gives False if another process or thread has it."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
+    except OSError:  # a link, a file of someone else, or a folder on Windows: nothing to hold
+        yield True
+        return
+    try:
+        yield lock(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Leftover:
+    """Unfinished work of ours on disk: where, what it is in words, and whether a process is still at work on it."""
+
+    path: Path
+    what: str
+    in_use: bool
+
+
+def find_leftovers(place: str | os.PathLike[str]) -> list[Leftover]:
+    """Return what killed processes left, by name, in the order of names.
+
+    `place` is one leftover itself; or a target, whether it is there or not: what was to become it; or a folder that is
+    neither: everything of ours that lies in it, not in the folders below.
+
+    >>> find_leftovers("no/such/place")
+    []
+    """
+    path = Path(place)
+    if is_partial(path.name):
+        return [_describe_leftover(path)] if os.path.lexists(path) else []
+    siblings = [one for one in _hidden_in(path.parent) if one.name.startswith(f".{path.name}.partial-")]
+    return [_describe_leftover(one) for one in siblings or (_hidden_in(path) if path.is_dir() else [])]
+
+
+def _hidden_in(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.iterdir() if is_partial(path.name)) if folder.is_dir() else []
+
+
+def _describe_leftover(path: Path) -> Leftover:
+    if path.is_symlink() or not path.is_dir():
+        what = "a half-written file"
+    elif (path / "key.json").is_file() and (path / "job.json").is_file():
+        what = "an unfinished job with its sealed key, which --resume could finish"
+    elif (path / "work").is_dir():
+        what = "an unfinished job without a key, which nobody can finish"
+    else:
+        what = "a half-written folder"
+    with hold(path) as free:
+        return Leftover(path=path, what=what, in_use=not free)
+
+
+def remove_leftover(path: Path) -> bool:
+    """Remove one leftover, and tell whether that was done: False where a process is still at work on it."""
+    with hold(path) as free:
+        if free and is_partial(path.name):
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                with suppress(FileNotFoundError):
+                    path.unlink()
+            return True
+    return False

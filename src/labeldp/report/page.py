@@ -28,6 +28,7 @@ from pathlib import Path
 
 import labeldp
 from labeldp.errors import Described, invalid
+from labeldp.release.unfinished import hidden_name
 from labeldp.report.plots import DARK, LIGHT, SERIES_DARK, SERIES_LIGHT, Bars, Lines, Plot, css_variables, svg
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
@@ -128,7 +129,7 @@ def write_page(path: str | os.PathLike[str], text: str) -> Path:
     """
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
-    partial = target.with_name(f".{target.name}.{os.getpid()}")
+    partial = target.with_name(hidden_name(target.name))
     partial.write_text(text, encoding="utf-8")
     partial.replace(target)
     return target

@@ -44,7 +44,6 @@ import contextlib
 import hashlib
 import json
 import os
-import secrets
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -64,6 +63,7 @@ from threadpoolctl import ThreadpoolController
 from labeldp.arrays import Array, Float64s, UInt8s
 from labeldp.errors import Described, LabelDPError, PrivacyError, ReleaseError, invalid
 from labeldp.random import NoiseKey
+from labeldp.release.unfinished import hidden_name, lock
 
 #: (teacher, its rows, its targets, public points) -> votes
 Vote = Callable[[Any, Any, Array, Any], Array]
@@ -350,10 +350,11 @@ def read_manifest(owner: str, place: Path) -> dict[str, Any]:
 
 def write_private(path: Path, data: bytes) -> None:
     """Write a file that only the owner reads, through a hidden one: it is whole or absent."""
-    hidden = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    hidden = path.with_name(hidden_name(path.name))
     handle = os.open(hidden, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         with os.fdopen(handle, "wb") as file:
+            lock(handle)
             file.write(data)
         hidden.replace(path)
     finally:

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 
-_JIT: dict[str, Any] = {"cache": True, "nogil": True, "boundscheck": False, "fastmath": {"reassoc", "contract", "nsz"}}
+from labeldp.kernels import compile_loop
+
+_JIT: dict[str, Any] = {"nogil": True, "boundscheck": False, "fastmath": {"reassoc", "contract", "nsz"}}
 
 
-@numba.njit(**_JIT)
+@compile_loop(**_JIT)
 def gibbs_pass(  # pragma: no cover - compiled
     pointer: Any,
     order: Any,
@@ -96,7 +97,7 @@ def gibbs_pass(  # pragma: no cover - compiled
                         cross_residual[cross_cell[e]] -= moved
 
 
-@numba.njit(**_JIT)
+@compile_loop(**_JIT)
 def inner(left: Any, right: Any) -> float:  # pragma: no cover - compiled
     """Return the inner product."""
     s = 0.0
@@ -105,7 +106,7 @@ def inner(left: Any, right: Any) -> float:  # pragma: no cover - compiled
     return s
 
 
-@numba.njit(**_JIT)
+@compile_loop(**_JIT)
 def add(matrix: Any, vector: Any, v: Any, weight: float, target: float) -> None:  # pragma: no cover - compiled
     """Add an observation target ~ v.row of this weight; both halves of the matrix, since whole rows vectorise."""
     for a in range(len(v)):
@@ -115,7 +116,7 @@ def add(matrix: Any, vector: Any, v: Any, weight: float, target: float) -> None:
             matrix[a, b] += scaled * v[b]
 
 
-@numba.njit(**_JIT)
+@compile_loop(**_JIT)
 def draw_row(matrix: Any, vector: Any, normal: Any, out: Any) -> None:  # pragma: no cover - compiled
     """Draw from N(A^-1 b, A^-1), A = `matrix` (its lower half is read, and overwritten by its Cholesky factor L).
 
@@ -144,7 +145,7 @@ def draw_row(matrix: Any, vector: Any, normal: Any, out: Any) -> None:  # pragma
         out[a] = vector[a]
 
 
-@numba.njit(**_JIT)
+@compile_loop(**_JIT)
 def products(users: Any, items: Any, user_factors: Any, item_factors: Any, out: Any) -> None:  # pragma: no cover
     """Write u . v for every pair."""
     k = user_factors.shape[1]
@@ -155,7 +156,7 @@ def products(users: Any, items: Any, user_factors: Any, item_factors: Any, out: 
         out[e] = s
 
 
-@numba.njit(**_JIT)
+@compile_loop(**_JIT)
 def moments(  # pragma: no cover - compiled
     users: Any, items: Any, user_samples: Any, item_samples: Any, mean: Any, square: Any
 ) -> None:
@@ -173,7 +174,7 @@ def moments(  # pragma: no cover - compiled
         square[e] = second / count
 
 
-@numba.njit(**_JIT)
+@compile_loop(**_JIT)
 def linearise(  # pragma: no cover - compiled
     mean: Any,
     column: Any,
