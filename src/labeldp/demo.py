@@ -28,6 +28,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from rich.table import Table as RichTable
+from rich.text import Text
 from threadpoolctl import threadpool_limits
 
 from labeldp.data import Dataset, load
@@ -174,11 +175,11 @@ def demo_table(rows: Sequence[DemoRow]) -> RichTable:
     for epsilon in epsilons:
         table.add_column("none" if math.isinf(epsilon) else f"{epsilon:g}", justify="right")
     for dataset in dict.fromkeys(row.dataset for row in rows):
-        table.add_row(f"[bold]{dataset}[/bold]", *[""] * (len(epsilons) + 1))
+        table.add_row(Text(dataset, style="bold"), *[""] * (len(epsilons) + 1))
         for method, cells in _accuracy_cells(rows, dataset, epsilons).items():
             table.add_row(method, cells[0], *cells[1:])
         table.add_section()
-    table.add_row("[bold]one label, at most[/bold]", *[""] * (len(epsilons) + 1))
+    table.add_row(Text("one label, at most", style="bold"), *[""] * (len(epsilons) + 1))
     table.add_row("attacker's advantage", "", *(percent(advantage_bound(epsilon), up=True) for epsilon in epsilons))
     table.add_row("a 50% guess becomes", "", *(percent(best_guess(epsilon), up=True) for epsilon in epsilons))
     return table

@@ -5,7 +5,8 @@
 ('main', 'labeldp')
 
 A command talks and leaves the work to the library. Exit codes: 0 done; 1 unexpected (run again with --debug to see where);
-2 a usage error or bad input; 3 the budget refuses; 4 a damaged file, or one whose promise cannot be trusted.
+2 a usage error or bad input; 3 the budget refuses; 4 a damaged file, or one whose promise cannot be trusted. Neither a closed
+stream nor a reader who leaves early (`| head -1`) changes the code; output that cannot be written (a full disk) is code 2.
 
 Design notes. Start-up is most of what a short command takes, so nothing heavy is imported before a command runs: each
 command imports what it needs. Answers go to stdout; progress, warnings and errors go to stderr, so that `--json` leaves
@@ -14,9 +15,14 @@ exactly one JSON object on stdout. To add a command: write its function in a fil
 
 from __future__ import annotations
 
-from typing import Annotated
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from labeldp.cli import audit, inspect, ledger, pate, plan, predict, privatize, ratings, report, screen, top_k, train
 
@@ -39,8 +45,36 @@ COMMANDS = (
     ratings.predict_ratings,
 )
 
+
+#: The base of all usage errors: click's, or that of the copy of click that typer carries.
+_UsageError: Any = typer.BadParameter.__bases__[0]
+
+
+@contextmanager
+def _plain_errors() -> Iterator[None]:
+    """Let no usage error pass on what a terminal would obey: it quotes arguments, and a shell fills in names of files."""
+    try:
+        yield
+    except _UsageError as error:
+        error.message = screen.show_plain(error.message)
+        raise
+
+
+class _Commands(TyperGroup):
+    """The commands, whose usage errors are fit for a terminal."""
+
+    def make_context(self, *arguments: Any, **options: Any) -> Any:
+        with _plain_errors():
+            return super().make_context(*arguments, **options)
+
+    def invoke(self, ctx: Any) -> Any:
+        with _plain_errors():
+            return super().invoke(ctx)
+
+
 app = typer.Typer(
     name="labeldp",
+    cls=_Commands,
     help="Release labels under label differential privacy, and learn from what was released.",
     epilog="Start with [bold]labeldp demo[/bold]. Each command shows examples under --help.",
     no_args_is_help=True,
@@ -55,15 +89,24 @@ for _command in COMMANDS:
 
 
 def main() -> None:
-    """Run the command line of this process."""
-    app(prog_name="labeldp")
+    """Run the command line of this process: its streams are made safe first, and warnings are written as lines."""
+    screen.open_streams()
+    warnings.showwarning = _show_warning
+    try:
+        app(prog_name="labeldp")
+    except OSError as error:  # help that cannot be written; the commands have a border of their own
+        sys.exit(screen.report_error(error))
+
+
+def _show_warning(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
+    screen.note(" ".join(str(message).split()), kind=category.__name__)
 
 
 def _show_version(asked: bool) -> None:
     if asked:
         from labeldp import __version__
 
-        print(f"labeldp {__version__}")
+        print(f"labeldp {__version__}", flush=True)
         raise typer.Exit
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from labeldp.cli.screen import AsJson, answer, escape, progress, read_ledger
+from labeldp.cli.screen import AsJson, answer, progress, read_ledger, styled
 from labeldp.errors import Described, LabelDPError, invalid, nearest
 
 if TYPE_CHECKING:
@@ -135,18 +135,18 @@ def _read_codes(target: str, table: Path | None, label: str | None) -> Any:
 def _show(console: Console, facts: dict[str, Any]) -> None:
     from rich.table import Table
 
-    table = Table(title=f"Audit of {escape(facts['target'])}", title_justify="left", header_style="bold")
+    table = Table(title=f"Audit of {facts['target']}", title_justify="left", header_style="bold")
     table.add_column("check", style="cyan")
     table.add_column("")
     table.add_column("detail", overflow="fold")
     for check in facts["checks"]:
-        mark = "[green]passed[/]" if check["passed"] else "[bold red]FAILED[/]"
-        table.add_row(escape(check["name"]), mark, escape(check["detail"]))
+        mark = styled(("passed", "green") if check["passed"] else ("FAILED", "bold red"))
+        table.add_row(check["name"], mark, check["detail"])
     console.print(table)
     claim = facts["claims"].get("guarantee") or facts["claims"].get("epsilon")
     if claim is not None:
-        console.print(f"claimed: {escape(claim)}", soft_wrap=True)
+        console.print(f"claimed: {claim}", soft_wrap=True)
     if facts["lower_bound"] is not None:
         console.print(f"epsilon is at least {facts['lower_bound']:.4g}, at confidence {facts['confidence']:g}")
-    words = "Nothing was found. That proves nothing." if facts["passed"] else "[bold red]The claim does not stand.[/]"
-    console.print(words)
+    failed = ("The claim does not stand.", "bold red")
+    console.print(styled("Nothing was found. That proves nothing." if facts["passed"] else failed))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from labeldp.cli.screen import AsJson, answer, entry_facts, entry_text, escape, facts_table, require_path
+from labeldp.cli.screen import AsJson, answer, entry_facts, entry_text, facts_table, require_path, styled
 from labeldp.report.words import percent, promise_facts, promise_rows
 
 if TYPE_CHECKING:
@@ -91,7 +91,8 @@ def _count_stages(release: Any) -> list[int] | None:
 
 def _show(console: Console, facts: dict[str, Any], guarantee: Any) -> None:
     if facts["seeded"]:
-        console.print("[bold white on red] NOT PRIVATE [/] [red]The noise came from a seed: it can be removed.[/]")
+        told = "The noise came from a seed: it can be removed."
+        console.print(styled((" NOT PRIVATE ", "bold white on red"), " ", (told, "red")))
     column = "labels" if facts["label_column"] is None else f"labels of column `{facts['label_column']}`"
     stages = facts["stages"]
     rows: list[tuple[str, Any]] = [
@@ -106,7 +107,7 @@ def _show(console: Console, facts: dict[str, Any], guarantee: Any) -> None:
         ("made", f"{facts['created']} by {facts['made_by']}"),
         ("checksums", f"all {len(facts['checksums']) + 1} files intact"),
     ]
-    console.print(f"[bold]{escape(facts['directory'])}[/]", soft_wrap=True)
+    console.print(styled((facts["directory"], "bold")), soft_wrap=True)
     console.print(facts_table(rows))
     if facts["flip_rate"]:
         console.print("How often a label is released as another one:")
@@ -126,8 +127,8 @@ def _flip_table(facts: dict[str, Any]) -> Any:
     table.add_column("true class", style="cyan", overflow="fold")
     table.add_column("flipped", justify="right")
     for name, rate in facts["flip_rate"].items():
-        table.add_row(escape(name), percent(rate))
+        table.add_row(name, percent(rate))
     rest = len(facts["classes"]) - len(facts["flip_rate"])
     if rest > 0:
-        table.add_row(f"[dim]{rest:,} more[/]", "")
+        table.add_row(styled((f"{rest:,} more", "dim")), "")
     return table

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from labeldp.cli.screen import AsJson, answer, escape, require_path
+from labeldp.cli.screen import AsJson, answer, require_path, styled
 from labeldp.report.words import at_delta, cost, cost_text
 
 if TYPE_CHECKING:
@@ -109,10 +109,10 @@ def _show(console: Console, facts: dict[str, Any]) -> None:
     for name in ("spent", "budget", "left"):
         accounts.add_column(name, justify="right")
     for line in facts["label_sets"]:
-        none = "[dim]none[/]"
+        none = styled(("none", "dim"))
         budget = none if line["budget"] is None else _number_text(line["budget"]) + at_delta(line["delta"])
         left = none if line["left"] is None else _number_text(line["left"])
-        accounts.add_row(escape(line["label_set"]), _number_text(line["spent"]), budget, left)
+        accounts.add_row(line["label_set"], _number_text(line["spent"]), budget, left)
     console.print(accounts if facts["label_sets"] else "No label set has a release or a budget of its own yet.")
     default = facts["default_budget"]
     if default is not None:
@@ -123,13 +123,14 @@ def _show(console: Console, facts: dict[str, Any]) -> None:
         console.print(_entry_table(facts["entries"], wide=console.width >= 90))
     count = len(facts["entries"])
     ends = facts["last_hash"] or "-"
-    console.print(f"[green]intact[/]: {count} release{'' if count == 1 else 's'}; the chain ends in")
+    console.print(styled(("intact", "green"), f": {count} release{'' if count == 1 else 's'}; the chain ends in"))
     console.print(ends)
-    console.print("[dim]Keep this hash where the ledger is not, and give it to --known next time.[/]")
+    console.print(styled(("Keep this hash where the ledger is not, and give it to --known next time.", "dim")))
 
 
 def _entry_table(entries: list[dict[str, Any]], *, wide: bool) -> Any:
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(title="Releases", title_justify="left", header_style="bold")
     table.add_column("id", justify="right")
@@ -142,10 +143,11 @@ def _entry_table(entries: list[dict[str, Any]], *, wide: bool) -> Any:
     table.add_column("trusts", overflow="fold")
     for entry in entries:
         when = entry["when"][: 16 if wide else 10].replace("T", " ")
-        seeded = "\n[red]seeded: not private[/]" if entry["seeded"] else ""
-        who = [escape(entry["who"])] if wide else []
-        rest = (f"{entry['rows']:,}", entry["shown"], escape(entry["trust"]) + seeded)
-        table.add_row(str(entry["id"]), when, *who, escape(entry["label_set"]), *rest)
+        trust = styled(entry["trust"])
+        if entry["seeded"]:
+            trust = trust + Text("\nseeded: not private", style="red")
+        who = [entry["who"]] if wide else []
+        table.add_row(str(entry["id"]), when, *who, entry["label_set"], f"{entry['rows']:,}", entry["shown"], trust)
     return table
 
 

@@ -33,6 +33,7 @@ from labeldp.cli.screen import (
     open_ledger,
     parse_classes,
     split_names,
+    styled,
     warn_seeded,
 )
 from labeldp.cli.train import Estimator
@@ -288,7 +289,7 @@ def _show(console: Console, model: Any, facts: dict[str, Any]) -> None:
         ("answers", facts["answers"]),
         ("next", f"labeldp predict {facts['model']} TABLE --to predictions.parquet"),
     ]
-    console.print(f"[bold green]taught[/] [bold]{facts['model']}[/]", soft_wrap=True)
+    console.print(styled(("taught", "bold green"), " ", (facts["model"], "bold")), soft_wrap=True)
     console.print(facts_table(rows))
 
 

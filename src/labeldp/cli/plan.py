@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from labeldp.cli.screen import AsJson, answer, errors, escape
+from labeldp.cli.screen import AsJson, answer, note, styled
 from labeldp.errors import Described, invalid
 from labeldp.report.words import in_words, percent
 
@@ -111,13 +111,14 @@ def _show_bounds(console: Console, bounds: list[AssociationBound]) -> None:
     from labeldp.accounting.calibration import least_cluster_size
 
     bound = min(bounds, key=lambda one: abs(one.epsilon - 1.0))
-    console.print(escape(bound.sentence))
+    console.print(bound.sentence)
     if bound.too_small:
         least = least_cluster_size(bound.epsilon, n_classes=bound.n_classes)
-        console.print(
-            f"[yellow]warning:[/] clusters of {bound.cluster_size} are too small for {bound.n_classes} classes at epsilon "
+        told = (
+            f" clusters of {bound.cluster_size} are too small for {bound.n_classes} classes at epsilon "
             f"{bound.epsilon:g}: use at least {least} examples each."
         )
+        console.print(styled(("warning:", "yellow"), told))
 
 
 def _read_shape(
@@ -136,9 +137,7 @@ def _read_shape(
     if read_classes and source is not None and label is not None:
         from labeldp.data import check_label, label_profile
 
-        errors().print(
-            "[yellow]note:[/] reading the classes off the labels is a look at the labels, for their owner only."
-        )
+        note("reading the classes off the labels is a look at the labels, for their owner only.")
         profile = label_profile(source, label)
         return len(check_label(profile, missing="drop")), profile.rows
     if classes is None:
@@ -177,13 +176,15 @@ def _show(console: Console, lines: list[Worth], *, size: int, rows: int | None) 
 def _explain(console: Console, lines: list[Worth], *, size: int, rows: int | None) -> None:
     """Say in words what the table says in numbers."""
     if any(p.candidates == 1 for line in lines for p in line.with_prior):
-        console.print("[dim]* the prior's own guess: at this epsilon the label itself adds nothing to it.[/]")
+        told = "* the prior's own guess: at this epsilon the label itself adds nothing to it."
+        console.print(styled((told, "dim")))
     line = min(lines, key=lambda one: abs(one.epsilon - 1.0))
-    console.print(f"At epsilon {line.epsilon:g} {escape(in_words(line.epsilon))}.")
+    console.print(f"At epsilon {line.epsilon:g} {in_words(line.epsilon)}.")
     if rows is not None:
         wrong = round(rows * (1.0 - line.keep))
         console.print(f"Of {rows:,} labels about {wrong:,} would be released as another class, without a prior.")
-    console.print(f"[dim]A blind guess among {size} classes is right {percent(1 / size)} of the time.[/]")
+    blind = f"A blind guess among {size} classes is right {percent(1 / size)} of the time."
+    console.print(styled((blind, "dim")))
 
 
 #: Most classes for which a prior is laid out.

@@ -30,6 +30,7 @@ from labeldp.cli.screen import (
     read_ledger,
     spinner,
     split_names,
+    styled,
     warn_seeded,
 )
 from labeldp.errors import Described, LabelDPError, PrivacyError, invalid
@@ -81,7 +82,8 @@ def predict(
         facts,
         as_json=as_json,
         show=lambda console: console.print(
-            f"[bold green]predicted[/] {rows:,} rows: [bold]{to}[/] ({', '.join(names[:3])}, ...)", soft_wrap=True
+            styled(("predicted", "bold green"), f" {rows:,} rows: ", (to, "bold"), f" ({', '.join(names[:3])}, ...)"),
+            soft_wrap=True,
         ),
     )
 

@@ -45,16 +45,17 @@ from labeldp.cli.screen import (
     entry_facts,
     entry_text,
     errors,
-    escape,
     exit_with,
     facts_table,
     name_label_set,
+    note,
     open_ledger,
     parse_classes,
     percent_or_none,
     progress,
     read_passphrase,
     split_names,
+    styled,
     warn_seeded,
 )
 from labeldp.errors import Described, LabelDPError, invalid, nearest
@@ -93,7 +94,7 @@ def _discard(directory: Path | None) -> None:
         discard_job(directory)
     except LabelDPError as error:
         exit_with(error)
-    errors().print(f"discarded {escape(directory)}", soft_wrap=True)
+    errors().print(f"discarded {directory}", soft_wrap=True)
     raise typer.Exit
 
 
@@ -319,9 +320,9 @@ def _load_prior(model: Path | None, *, label_set: str) -> Any:
 
     fitted = load_model(model)
     if fitted.facts_.get("label_set") == label_set:
-        errors().print(
-            f"[yellow]note:[/] the model learned from label set {escape(label_set)} itself: what it cost adds to what "
-            "this release costs. A ledger adds them up.",
+        note(
+            f"the model learned from label set {label_set} itself: what it cost adds to what this release costs. "
+            "A ledger adds them up."
         )
     return fitted
 
@@ -342,5 +343,5 @@ def _show(console: Console, done: Any) -> None:
         ("ledger entry", entry_text(entry_facts(done.ledger_entry))),
         ("next", f"labeldp inspect {done.directory}"),
     ]
-    console.print(f"[bold green]released[/] [bold]{done.directory}[/]", soft_wrap=True)
+    console.print(styled(("released", "bold green"), " ", (done.directory, "bold")), soft_wrap=True)
     console.print(facts_table(rows))

@@ -29,6 +29,7 @@ from labeldp.cli.screen import (
     parse_classes,
     progress,
     shares,
+    styled,
     warn_seeded,
 )
 from labeldp.errors import invalid
@@ -138,7 +139,8 @@ def predict_ratings(
         said,
         as_json=as_json,
         show=lambda console: console.print(
-            f"[bold green]predicted[/] {rows:,} pairs: [bold]{to}[/] (expected rating, spread)", soft_wrap=True
+            styled(("predicted", "bold green"), f" {rows:,} pairs: ", (to, "bold"), " (expected rating, spread)"),
+            soft_wrap=True,
         ),
     )
 
@@ -227,5 +229,5 @@ def _show(console: Console, model: Any, facts: dict[str, Any]) -> None:
         text = f"{stage.n_examples:,} ratings, {stage.n_channels} channels, information {stage.information:.3f} each"
         rows.append((f"stage {stage.number}", text))
     rows.append(("next", f"labeldp predict-ratings {facts['model']} TABLE --to predictions.parquet"))
-    console.print(f"[bold green]trained[/] [bold]{facts['model']}[/]", soft_wrap=True)
+    console.print(styled(("trained", "bold green"), " ", (facts["model"], "bold")), soft_wrap=True)
     console.print(facts_table(rows))

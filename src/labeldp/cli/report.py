@@ -16,18 +16,19 @@ from labeldp.cli.screen import (
     AsJson,
     answer,
     errors,
-    escape,
     output,
     read_ledger,
     require_path,
     shares,
     spinner,
+    styled,
     warn_seeded,
 )
 from labeldp.errors import Described, invalid
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.text import Text
 
 
 def demo(
@@ -58,7 +59,7 @@ def _show_demo(console: Console, rows: Any, html: Path) -> None:
 
     console.print(demo_table(rows))
     console.print("The report, with plots, opens in a browser:")
-    console.print(str(html), soft_wrap=True, markup=False)
+    console.print(str(html), soft_wrap=True)
 
 
 def report(
@@ -104,8 +105,9 @@ def report(
     answer(facts, as_json=as_json, show=lambda console: console.print(_show_report(facts), soft_wrap=True))
 
 
-def _show_report(facts: dict[str, Any]) -> str:
-    return f"[bold green]reported[/] [bold]{escape(facts['report'])}[/] ({facts['bytes'] / 1000:,.0f} kB)"
+def _show_report(facts: dict[str, Any]) -> Text:
+    size = f" ({facts['bytes'] / 1000:,.0f} kB)"
+    return styled(("reported", "bold green"), " ", (facts["report"], "bold"), size)
 
 
 def _read_model_facts(path: Path | None) -> dict[str, Any] | None:

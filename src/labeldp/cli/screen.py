@@ -1,13 +1,27 @@
-"""How every command speaks: tables and JSON on stdout, progress and errors on stderr, and its exit code.
+r"""How every command speaks: tables and JSON on stdout, progress and errors on stderr, and its exit code.
 
 >>> classify_error(LabelDPError("plan: `epsilon` must be > 0, got -1."))
 (2, 'plan: `epsilon` must be > 0, got -1.')
 >>> split_names("age, sex")
 ['age', 'sex']
+>>> print(show_plain("income\x1b[2J"))
+income\x1b[2J
 
 A command is a plain function with typer's annotations. `guard` turns whatever it raises into one line on stderr and an exit
 code; `answer` prints what it found, for machines (`--json`: exactly one JSON object on stdout) or for people. Options that
 several commands share stand at the end, with the functions that turn their text into values.
+
+*Foreign text.* Names of columns and classes, label sets, whatever a manifest, model or ledger says of itself, and the names
+of files were written by others. A terminal obeys escape sequences, a line break forges a line, and rich reads "[red]" as a
+colour. So text is foreign unless a command says otherwise: the consoles read no markup, and every string that goes to
+them, in a line or in a table, passes `show_plain`, which shows each character that is not seen as its number. Colours are
+asked for by `styled`, piece by piece, and its pieces pass the same place. JSON is exact: its own escapes are ASCII.
+
+*Streams.* `open_streams` stands before everything, once in a process. What is closed is opened on the null device: a table
+or ledger that is opened next would otherwise become standard output itself. A reader who leaves early (`| head -1`) ends
+nothing: labels may be drawn and charged by then, so the command goes on in silence, to the exit code that it would have
+had. A stream that cannot take what is written (a full disk) is an error with code 2, said once. Where stderr is the one
+that fails there is nobody to tell, and the code stays.
 
 Design notes. This module is loaded by `labeldp --help`: rich, numpy and the library are imported inside the functions that
 need them.
@@ -16,11 +30,13 @@ need them.
 from __future__ import annotations
 
 import functools
+import io
 import json
 import math
 import os
 import sys
 import traceback
+import unicodedata
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import Enum
@@ -33,8 +49,10 @@ from labeldp.errors import BudgetError, Described, LabelDPError, PrivacyError, R
 from labeldp.report.words import percent
 
 if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
+    from rich.console import Console, ConsoleOptions, RenderableType
     from rich.progress import Progress, TaskID
+    from rich.segment import Segment
+    from rich.text import Text
 
 
 UNEXPECTED, BAD_INPUT, OVER_BUDGET, DAMAGED = 1, 2, 3, 4
@@ -83,11 +101,17 @@ def guard(command: Callable[..., None]) -> Callable[..., None]:
 
 def exit_with(error: Exception) -> NoReturn:
     """Say what went wrong and exit with the code for it."""
+    raise typer.Exit(report_error(error))
+
+
+def report_error(error: Exception) -> int:
+    """Say what went wrong, in one line on stderr, and return the exit code for it."""
     if _settings["debug"]:
-        traceback.print_exc(file=sys.stderr)
+        for line in traceback.format_exc().splitlines():
+            errors().print(line, soft_wrap=True)
     code, message = classify_error(error)
-    errors().print(f"[bold red]error:[/] {escape(message)}", soft_wrap=True, highlight=False)
-    raise typer.Exit(code)
+    errors().print(styled(("error:", "bold red"), " ", message), soft_wrap=True)
+    return code
 
 
 def classify_error(error: Exception) -> tuple[int, str]:
@@ -122,10 +146,32 @@ def errors() -> Console:
 
 
 def _console(*, stderr: bool) -> Console:
-    from rich.console import Console
-
     stream = sys.stderr if stderr else sys.stdout
-    return Console(stderr=stderr, highlight=False, width=None if stream.isatty() else _piped_width())
+    seen = stream is not None and stream.isatty()
+    console: Console = _plain_console()(stderr=stderr, highlight=False, width=None if seen else _piped_width())
+    return console
+
+
+@functools.cache
+def _plain_console() -> Any:
+    """Return the class of our consoles: rich's, through which no foreign text goes as it is."""
+    from rich.console import Console
+    from rich.segment import Segment
+
+    class PlainConsole(Console):
+        """Strings are words: no markup, no emoji codes, one line each, and all that is not seen shown by its number."""
+
+        def render_str(self, text: str, **options: Any) -> Text:
+            """Every string of a line, a cell, a header or a title comes here."""
+            return super().render_str(show_plain(text), **{**options, "markup": False, "emoji": False})
+
+        def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
+            """Everything else comes here: what was made without `styled` may at most break a line."""
+            for part in super().render(renderable, options):
+                whole = part.control or part.text.isprintable()
+                yield part if whole else Segment(show_plain(part.text, keep="\n"), part.style)
+
+    return PlainConsole
 
 
 def _piped_width() -> int:
@@ -133,11 +179,99 @@ def _piped_width() -> int:
     return int(wanted) if wanted.isdigit() and int(wanted) > 0 else PIPED_WIDTH
 
 
-def escape(text: object) -> str:
-    """Return text whose brackets are not markup: a class may be called [a]."""
-    from rich.markup import escape
+def show_plain(text: object, *, keep: str = "") -> str:
+    r"""Return text as one line that a terminal prints and does not obey.
 
-    return escape(str(text))
+    Whatever is not seen is shown as Python writes it: control characters (of both kinds, line breaks too), marks that turn
+    the direction of reading, characters of no width, halves of a character. Spaces stay; those of `keep` stay.
+
+    >>> print(show_plain("a\rb\u202e [red]"))
+    a\rb\u202e [red]
+    """
+    words = str(text)
+    if words.isprintable():
+        return words
+    return "".join(
+        sign if sign.isprintable() or sign in keep or unicodedata.category(sign) == "Zs" else _number_of(sign)
+        for sign in words
+    )
+
+
+def _number_of(sign: str) -> str:
+    return sign.encode("unicode_escape").decode("ascii")
+
+
+def styled(*parts: object) -> Text:
+    """Return a line of text from parts: each is words, or (words, style) with a style of rich, such as "bold red".
+
+    >>> styled(("released", "bold green"), " ", Path("out[1]")).plain
+    'released out[1]'
+    """
+    from rich.text import Text
+
+    pairs = (part if isinstance(part, tuple) else (part, "") for part in parts)
+    return Text.assemble(*((show_plain(words), style) for words, style in pairs))
+
+
+# ------------------------------------------------------------------------------------------------------- streams
+
+
+class _Outlet(io.FileIO):
+    """Standard output or error, as the system has it: a reader who left is no error, and an error is said once."""
+
+    def __init__(self, number: int, *, said_as: str | None) -> None:
+        super().__init__(number, "wb", closefd=False)
+        self._said_as = said_as
+
+    def write(self, data: Any, /) -> int:
+        try:
+            return super().write(data) or 0
+        except OSError as error:
+            _fill(self.fileno())  # nothing more is written: not what waits in the buffer, nor what follows
+            if self._said_as is not None and not isinstance(error, BrokenPipeError):
+                raise OSError(error.errno, error.strerror, self._said_as) from error
+            return len(memoryview(data).cast("B"))
+
+
+def open_streams() -> None:
+    """Make the three streams of this process safe to use, whatever the caller closed; see *Streams* above.
+
+    Called once, before anything is opened. Text that a stream's encoding does not have is written by its numbers.
+    """
+    for number in range(3):
+        if not _is_open(number):
+            _fill(number)
+    if sys.stdin is None:
+        sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 - it lasts as long as the process
+    sys.stdout = _open_outlet(1, sys.stdout, said_as="standard output")
+    sys.stderr = _open_outlet(2, sys.stderr, said_as=None)
+
+
+def _open_outlet(number: int, stream: Any, *, said_as: str | None) -> io.TextIOWrapper:
+    """Return a stream on this file descriptor, with the encoding and the buffering of the one that it replaces."""
+    encoding = "utf-8" if stream is None else stream.encoding
+    lines = stream is not None and stream.line_buffering
+    buffer = io.BufferedWriter(_Outlet(number, said_as=said_as))
+    return io.TextIOWrapper(buffer, encoding=encoding, errors="backslashreplace", line_buffering=lines)
+
+
+def _is_open(number: int) -> bool:
+    try:
+        os.fstat(number)
+    except OSError:
+        return False
+    return True
+
+
+def _fill(number: int) -> None:
+    """Let this file descriptor lead to the null device."""
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    if nowhere != number:
+        os.dup2(nowhere, number)
+        os.close(nowhere)
+
+
+# ------------------------------------------------------------------------------------------------------- answers
 
 
 def answer(facts: dict[str, Any], *, as_json: bool, show: Callable[[Console], None]) -> None:
@@ -153,7 +287,8 @@ def answer(facts: dict[str, Any], *, as_json: bool, show: Callable[[Console], No
         Prints the same for people, on the console that it is given.
     """
     if as_json:
-        print(json.dumps(to_json_types(facts), allow_nan=False))
+        # Flushed here: what cannot be written is an error of this command, not of the interpreter's end.
+        print(json.dumps(to_json_types(facts), allow_nan=False), flush=True)
     else:
         show(output())
 
@@ -184,7 +319,7 @@ def facts_table(rows: list[tuple[str, Any]], *, title: str = "") -> RenderableTy
     table.add_column(overflow="fold")
     for name, value in rows:
         if value is not None:
-            table.add_row(name, value if not isinstance(value, str) else escape(value))
+            table.add_row(name, value)
     return table
 
 
@@ -210,16 +345,19 @@ def entry_text(facts: dict[str, Any]) -> str | None:
 
 def warn_seeded() -> None:
     """Say in red that what follows protects no one."""
-    errors().print(
-        "[bold white on red] NOT PRIVATE [/] [red]The noise comes from a seed: whoever knows or guesses the seed "
-        "removes it. For experiments only.[/]"
-    )
+    told = "The noise comes from a seed: whoever knows or guesses the seed removes it. For experiments only."
+    errors().print(styled((" NOT PRIVATE ", "bold white on red"), " ", (told, "red")))
+
+
+def note(text: str, *, kind: str = "note") -> None:
+    """Say something that the user should know and that stops nothing, on stderr."""
+    errors().print(styled((f"{kind}:", "yellow"), " ", text))
 
 
 def warn_budget(recorded: float, asked: float) -> None:
     """Say that the ledger's own budget stands, whatever the command line says."""
-    errors().print(
-        f"[yellow]note:[/] this ledger's budget is epsilon = {recorded:g}, not {asked:g}: a recorded budget stands. "
+    note(
+        f"this ledger's budget is epsilon = {recorded:g}, not {asked:g}: a recorded budget stands. "
         "`labeldp ledger FILE --set-budget B` changes it, and leaves a row that says who and when."
     )
 
@@ -235,7 +373,7 @@ def progress(what: str) -> Iterator[Callable[[int, int | None], None]]:
 def shares(what: str) -> Iterator[Callable[[float, str], None]]:
     """Show a bar on stderr for work that tells (share done, what it is doing)."""
     with _open_bar(what, total=1.0) as (bar, task):
-        yield lambda share, doing: bar.update(task, completed=share, description=escape(doing))
+        yield lambda share, doing: bar.update(task, completed=share, description=show_plain(doing))
 
 
 @contextmanager
@@ -243,10 +381,10 @@ def _open_bar(what: str, *, total: float | None) -> Iterator[tuple[Progress, Tas
     """Open a progress bar on stderr while the body runs; nothing is shown where stderr is not a terminal."""
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
-    columns = (BarColumn(20), TaskProgressColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
+    columns = (BarColumn(20), TaskProgressColumn(), TimeElapsedColumn(), TextColumn("{task.description}", markup=False))
     console = errors()
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        yield bar, bar.add_task(escape(what), total=total)
+        yield bar, bar.add_task(show_plain(what), total=total)
 
 
 @contextmanager
@@ -256,7 +394,7 @@ def spinner(what: str) -> Iterator[None]:
     if not console.is_terminal:
         yield
         return
-    with console.status(what):
+    with console.status(styled(what)):
         yield
 
 

@@ -25,11 +25,11 @@ from labeldp.cli.screen import (
     answer,
     entry_facts,
     entry_text,
-    escape,
     facts_table,
     name_label_set,
     open_ledger,
     spinner,
+    styled,
     to_json_types,
     warn_seeded,
 )
@@ -263,11 +263,12 @@ def _show(console: Console, found: Any, facts: dict[str, Any]) -> None:
     items = facts["items"]
     how = "in the order drawn" if facts["ordered"] else "as a set: the order says nothing"
     title = f"{len(items)} item{'' if len(items) == 1 else 's'}"
-    console.print(f"[bold green]{title}[/], {how}" if items else "[bold yellow]no item[/] can be named at this budget")
+    none = styled(("no item", "bold yellow"), " can be named at this budget")
+    console.print(styled((title, "bold green"), f", {how}") if items else none)
     for place, item in enumerate(items[:MOST_SHOWN], start=1):
-        console.print(f"  {place:>3}  {escape(item)}" if facts["ordered"] else f"       {escape(item)}")
+        console.print(f"  {place:>3}  {item}" if facts["ordered"] else f"       {item}")
     if len(items) > MOST_SHOWN:
-        console.print(f"       [dim]{len(items) - MOST_SHOWN:,} more: see --json or --to[/]")
+        console.print(styled((f"       {len(items) - MOST_SHOWN:,} more: see --json or --to", "dim")))
     proposed = facts["proposed"]
     rows: list[tuple[str, Any]] = [
         ("k", str(facts["k"]) + (f" ({proposed} proposed)" if proposed not in (None, facts["k"]) else "")),

@@ -27,6 +27,7 @@ from labeldp.cli.screen import (
     percent_or_none,
     spinner,
     split_names,
+    styled,
     warn_seeded,
 )
 from labeldp.errors import Described, LabelDPError, invalid
@@ -278,5 +279,5 @@ def _show(console: Console, model: Any, facts: dict[str, Any]) -> None:
         rows.append((f"stage {stage.number}", text))
     rows += [("correction", model.correction_), ("release", facts.get("release"))]
     rows.append(("next", f"labeldp predict {facts['model']} TABLE --to predictions.parquet"))
-    console.print(f"[bold green]trained[/] [bold]{facts['model']}[/]", soft_wrap=True)
+    console.print(styled(("trained", "bold green"), " ", (facts["model"], "bold")), soft_wrap=True)
     console.print(facts_table(rows))
