@@ -225,11 +225,16 @@ def test_a_channel_that_is_said_to_be_noisier_than_it_was(tmp_path: Path) -> Non
 
 
 def test_rows_given_twice(tmp_path: Path) -> None:
-    """The same file listed twice doubles the rows; the ledger was charged for half of them."""
+    """A file listed twice is no release; one with its rows written twice is, and the ledger was charged for half of them."""
     ledger = labeldp.Ledger(tmp_path / "spent.sqlite")
     labeldp.privatize(NAMES, labeldp.RandomizedResponse(1.0, n_classes=2), ledger=ledger).save(tmp_path / "out")
     seal(tmp_path / "out", label_files=["labels.parquet", "labels.parquet"], n_examples=2 * N)
-    assert {"no key or stray file", "ledger charged"} <= set(failed(tmp_path / "out", ledger=ledger))
+    assert failed(tmp_path / "out", ledger=ledger) == ["intact"]
+    manifest = json.loads((tmp_path / "out" / "release.json").read_text())
+    del manifest["label_files"]
+    (tmp_path / "out" / "release.json").write_text(json.dumps(manifest))
+    rewrite(tmp_path / "out", lambda table: pa.concat_tables([table, table]))
+    assert "ledger charged" in failed(tmp_path / "out", ledger=ledger)
 
 
 def test_a_claim_above_what_was_charged(tmp_path: Path) -> None:

@@ -85,7 +85,7 @@ def test_a_label_is_zero_or_one_and_a_number(label):
         (encode("report", run="r", peer=True, ticket="t", label=1), "bad value"),
         (encode("report", run="r", peer=-1, ticket="t", label=1), "bad value"),
         (encode("report", run="r", peer=0, ticket="", label=1), "bad value"),
-        (encode("report", run="r", peer=0, ticket="\ud800", label=1), "unknown sender"),
+        (encode("report", run="r", peer=0, ticket="\ud800", label=1), "not JSON"),
     ],
 )
 def test_each_refusal_has_its_reason(body: bytes, reason: str):

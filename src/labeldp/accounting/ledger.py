@@ -54,6 +54,7 @@ from labeldp.accounting.ledger_file import (
 from labeldp.errors import BudgetError, Described, LabelDPError, PrivacyError, invalid
 from labeldp.guarantee import Guarantee, format_up
 from labeldp.loss.base import from_number, to_number
+from labeldp.untrusted import parse_json
 from labeldp.validate import check_delta, check_epsilon, check_integer, check_positive
 
 if TYPE_CHECKING:
@@ -426,7 +427,7 @@ def draft_budget(owner: str, *, epsilon: float, delta: float, label_set: str | N
 @lru_cache(maxsize=16_384)
 def read_release(record: Record) -> LedgerEntry:
     """Return the release that a row records."""
-    data = json.loads(record.content)
+    data = parse_json(record.content)
     assert record.label_set is not None  # `draft_release` wrote it
     return LedgerEntry(
         id=EntryNumber(record.id, record.hash),
@@ -446,7 +447,7 @@ def read_release(record: Record) -> LedgerEntry:
 
 def read_budget(record: Record) -> BudgetEntry:
     """Return the budget that a row records."""
-    data = json.loads(record.content)
+    data = parse_json(record.content)
     epsilon = from_number(data["epsilon"])
     return BudgetEntry(
         id=record.id,

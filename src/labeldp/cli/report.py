@@ -6,7 +6,6 @@ All three work offline. `demo` and `report` write one self-contained HTML file; 
 from __future__ import annotations
 
 import dataclasses
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -25,6 +24,7 @@ from labeldp.cli.screen import (
     warn_seeded,
 )
 from labeldp.errors import Described, invalid
+from labeldp.untrusted import read_json
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -126,7 +126,7 @@ def _read_audit(path: Path | None) -> dict[str, Any] | None:
         return None
     require_path(path, "--audit", owner="report")
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = read_json(path)
     except ValueError as error:
         fix = "Write it with `labeldp audit RELEASE --json > audit.json`."
         raise invalid("report", "audit", "be a JSON file", got=Described(path.name), fix=fix) from error

@@ -85,6 +85,7 @@ from labeldp.release.files import (
 )
 from labeldp.release.labels import Budget
 from labeldp.release.unfinished import check_passphrase, mark, mark_labels, seal, unseal
+from labeldp.untrusted import read_json
 from labeldp.validate import code_dtype
 
 #: Keys of unfinished jobs that this process keeps, by the job's name: in memory, and nowhere else.
@@ -404,7 +405,7 @@ class Staging:
     def get(self, name: str) -> Any:
         """Read a small JSON file; None if it is not there."""
         path = self.place / name
-        return json.loads(path.read_bytes()) if path.is_file() else None
+        return read_json(path) if path.is_file() else None
 
     def publish(self, target: Place) -> None:
         """Give the release its name: the one step that makes it visible."""

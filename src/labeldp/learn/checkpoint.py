@@ -85,6 +85,7 @@ from labeldp.release.unfinished import (
     remove_leftover,
     write_private,
 )
+from labeldp.untrusted import parse_json, read_json, read_npy
 
 if TYPE_CHECKING:
     from labeldp.accounting import EntryNumber
@@ -418,7 +419,7 @@ class Journal:
             return
         self._number = max(numbers)
         try:
-            record = json.loads(self._run_file().read_text(encoding="utf-8"))
+            record = read_json(self._run_file())
             self._name, closed = str(record["run"]), record["key"]
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise self._refuse_damage(self._run_file().name, error) from error
@@ -428,7 +429,7 @@ class Journal:
         if self._run is None and closed is not None:
             assert self._checkpoint is not None
             box, plain = self._checkpoint.unseal(closed, about=self._name.encode())
-            held = json.loads(plain)
+            held = parse_json(plain)
             key = NoiseKey.carried(bytes.fromhex(held["key"]), seeded=False)
             self._run = _held[self._name] = _Run(self._name, key, held["draws"], box)
 
@@ -445,7 +446,7 @@ class Journal:
         """Forget the keys of all runs here: what was drawn is kept, and nothing more will be."""
         for path in self._root.glob("run-*.json"):
             with contextlib.suppress(ValueError, KeyError, TypeError):
-                record = json.loads(path.read_text(encoding="utf-8"))
+                record = read_json(path)
                 _held.pop(record["run"], None)
                 if record["key"] is not None:
                     write_private(path, {**record, "key": None})
@@ -466,14 +467,14 @@ class Journal:
 
     def _read(self, name: str) -> dict[str, Any]:
         try:
-            facts: dict[str, Any] = json.loads((self._root / name / FACTS).read_text(encoding="utf-8"))
+            facts: dict[str, Any] = read_json(self._root / name / FACTS)
         except (OSError, ValueError) as error:
             raise self._refuse_damage(name, error) from error
         return facts
 
     def _read_arrays(self, name: str) -> dict[str, npt.NDArray[Any]]:
         try:
-            return {path.stem: np.load(path, allow_pickle=False) for path in (self._root / name).glob("*.npy")}
+            return {path.stem: read_npy(path) for path in (self._root / name).glob("*.npy")}
         except (OSError, ValueError, EOFError) as error:
             raise self._refuse_damage(name, error) from error
 

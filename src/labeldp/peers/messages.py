@@ -31,6 +31,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 from labeldp.errors import missing_extra
+from labeldp.untrusted import parse_json
 
 try:
     import zmq.asyncio
@@ -69,8 +70,8 @@ def read(body: bytes, *, run: str, kinds: tuple[str, ...], longest: int | None =
     if longest is not None and len(body) > longest:
         raise Refused("too long")
     try:
-        message = json.loads(body)
-    except (ValueError, RecursionError):
+        message = parse_json(body)
+    except ValueError:
         raise Refused("not JSON") from None
     if not isinstance(message, dict) or message.get("kind") not in kinds:
         raise Refused("wrong kind")

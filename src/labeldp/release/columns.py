@@ -36,6 +36,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from labeldp.channel import FiniteChannel
+from labeldp.untrusted import parse_json
 
 #: Columns of labels.parquet that are not the label, and what they begin with beside the columns of a user's table.
 EXTRAS = ("output", "row", "candidates", "stage", "prior_row")
@@ -137,7 +138,7 @@ def clean_metadata(
     True
     """
     try:
-        given = json.loads((metadata or {})[b"pandas"])
+        given = parse_json((metadata or {})[b"pandas"])
         described = {
             "index_columns": [_clean_index(one, columns) for one in given["index_columns"]],
             "column_indexes": [_clean_column(one, None, label) for one in given["column_indexes"]],

@@ -25,9 +25,11 @@ Both end in `finish_release`, which writes what examples share and the manifest 
 with its methods (an engine writes behind URLs). Columns that labeldp adds beside a table's own begin with `RESERVED`. The
 checksum of a long file is computed while it is written: reading it again would cost as much as a second copy.
 
-Reading. `read_manifest` is the only parser of release.json. `load_release` checks every checksum before it reads a file, and
-the promise against the channel afterwards; of a table it reads only the columns that labeldp wrote. Nothing that is read
-can run code.
+Reading. `read_manifest` is the only parser of release.json: it checks the type of every value once (`FIELDS`), and that the
+directory holds files and folders alone. `load_release` checks every checksum before it reads a file, what the footers of
+Parquet declare before it reads a row, and the promise against the channel afterwards; of a table it reads only the columns
+that labeldp wrote, in batches. Nothing that is read can run code. The sizes inside a Parquet page are Arrow's to check:
+a footer that lies about them can make it ask for up to 2 GiB at once, the most that a page may have.
 """
 
 from __future__ import annotations
@@ -39,18 +41,20 @@ import itertools
 import json
 import math
 import os
+import re
 import shutil
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy.typing as npt
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from labeldp.accounting import note_entry, recall_entry
+from labeldp.arrays import Array
 from labeldp.channel import FiniteChannel, build_channel
 from labeldp.errors import Described, LabelDPError, PrivacyError, ReleaseError, invalid
 from labeldp.guarantee import Guarantee
@@ -58,6 +62,7 @@ from labeldp.release.columns import EXTRAS, RESERVED, as_array, as_column, clean
 from labeldp.release.labels import decode_labels
 from labeldp.release.release import Release
 from labeldp.release.unfinished import hidden_name, hold, is_partial, lock, make_private
+from labeldp.untrusted import read_json
 from labeldp.validate import code_dtype
 
 FORMAT = "labeldp release"
@@ -69,12 +74,86 @@ LABELS_FOLDER = "labels"
 CHANNEL = "channel.parquet"
 PRIOR = "prior.parquet"
 
-#: Everything that a manifest says; the last four only where they apply.
-FIELDS = (
-    *("format", "version", "made_by", "created", "n_examples", "start", "label_set", "classes", "mechanism", "seeded"),
-    *("private", "ledger_entry", "ledger_hash", "guarantee", "channel", "files", "sha256"),
-    *("label_files", "label_column", "features", "stages"),
-)
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and 0 <= value < 1 << 63
+
+
+def _is_boolean(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+def _is_object(value: Any) -> bool:
+    return isinstance(value, dict)
+
+
+def _is_digest(value: Any) -> bool:
+    return isinstance(value, str) and re.fullmatch("[0-9a-f]{64}", value) is not None
+
+
+def _are_texts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(one, str) for one in value)
+
+
+def _are_classes(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(one, (str, int, float)) for one in value)
+
+
+def _are_files(value: Any) -> bool:
+    """Whether this is, for each name of a file, its checksum and size."""
+    return isinstance(value, dict) and all(
+        _is_file_name(name)
+        and isinstance(facts, dict)
+        and _is_digest(facts.get("sha256"))
+        and _is_count(facts.get("bytes"))
+        for name, facts in value.items()
+    )
+
+
+def _are_file_names(value: Any) -> bool:
+    """Whether this lists files, each once."""
+    return _are_texts(value) and bool(value) and all(map(_is_file_name, value)) and len(set(value)) == len(value)
+
+
+def _is_file_name(name: str) -> bool:
+    """Whether a release has a file of that name: one of three, or one below labels/ that stays there on every system."""
+    if name in (LABELS, CHANNEL, PRIOR):
+        return True
+    first, *rest = name.split("/")
+    plain = all(part not in ("", ".", "..") for part in rest) and not set(name) & set("\\:\0")
+    return first == LABELS_FOLDER and bool(rest) and plain
+
+
+#: Everything that a manifest says, and what each value must be: `read_manifest` checks it, and nobody checks it again.
+FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "format": (_is_text, "text"),
+    "version": (_is_count, "a count"),
+    "made_by": (_is_text, "text"),
+    "created": (_is_text, "text"),
+    "n_examples": (_is_count, "a count"),
+    "start": (_is_count, "a count"),
+    "label_set": (_is_text, "text"),
+    "classes": (_are_classes, "a list of text, numbers or booleans"),
+    "mechanism": (_is_text, "text"),
+    "seeded": (_is_boolean, "true or false"),
+    "private": (_is_boolean, "true or false"),
+    "ledger_entry": (lambda value: value is None or _is_count(value), "a count or null"),
+    "ledger_hash": (lambda value: value is None or _is_text(value), "text or null"),
+    "guarantee": (_is_object, "an object"),
+    "channel": (_is_object, "an object"),
+    "files": (_are_files, "names of files of a release, with the SHA-256 and the bytes of each"),
+    "sha256": (_is_digest, "a SHA-256"),
+    "label_files": (_are_file_names, "names of files of a release, each once"),
+    "label_column": (_is_text, "text"),
+    "features": (_are_texts, "a list of texts"),
+    "stages": (_is_count, "a count"),
+}
+#: What a manifest says only where it applies; versions before the ledger's hashes have none.
+WHERE_IT_APPLIES = ("ledger_hash", "label_files", "label_column", "features", "stages")
 COMPRESSION = "zstd"
 #: Rows of a row group of a table's release: some 40 MB at 20 columns of 8 bytes, whatever the batches are.
 GROUP_ROWS = 2**18
@@ -385,10 +464,19 @@ def load_release(directory: str | os.PathLike[str]) -> Release:
     manifest = read_manifest(root)
     try:
         for name, facts in manifest.content["files"].items():
-            _check_file(_inside(root, name), facts)
+            _check_file(root / name, facts)
         return _assemble(manifest)
     # ValueError covers LabelDPError and most of Arrow's; OSError, a file that went away or that the manifest left out.
-    except (KeyError, TypeError, AttributeError, ValueError, OSError, OverflowError, pa.ArrowException) as error:
+    except (
+        KeyError,
+        IndexError,
+        TypeError,
+        AttributeError,
+        ValueError,
+        OSError,
+        OverflowError,
+        pa.ArrowException,
+    ) as error:
         if isinstance(error, ReleaseError | PrivacyError):
             raise
         raise ReleaseError(
@@ -406,23 +494,22 @@ class Manifest:
     @property
     def label_column(self) -> str | None:
         """The table's name for the label column; None where labels came from memory."""
-        name = self.content.get("label_column")
-        return None if name is None else str(name)
+        name: str | None = self.content.get("label_column")
+        return name
 
     @property
     def label_files(self) -> tuple[Path, ...]:
         """The files that hold the labels, in the order of the rows; each has its checksum in the manifest."""
         names = self.content.get("label_files", [LABELS])
-        unknown = next((name for name in names if name not in self.content["files"]), None)
-        if not names or unknown is not None:
+        if not set(names) <= set(self.content["files"]):
             raise ReleaseError("load_release: a file of labels has no checksum. Ask the release's owner for it again.")
-        return tuple(_inside(self.directory, str(name)) for name in names)
+        return tuple(self.directory / name for name in names)
 
     @property
     def checksums(self) -> dict[str, str]:
         """The SHA-256 of every file, the manifest's own among them."""
-        sums = {str(name): str(facts["sha256"]) for name, facts in self.content["files"].items()}
-        return {**sums, MANIFEST: str(self.content["sha256"])}
+        sums = {name: facts["sha256"] for name, facts in self.content["files"].items()}
+        return {**sums, MANIFEST: self.content["sha256"]}
 
 
 def is_release(directory: str | os.PathLike[str]) -> bool:
@@ -431,9 +518,10 @@ def is_release(directory: str | os.PathLike[str]) -> bool:
 
 
 def read_manifest(directory: str | os.PathLike[str]) -> Manifest:
-    """Return the manifest of a directory after checking that it is ours, of a known version, and unchanged.
+    """Return the manifest of a directory after checking that it is ours, of a known version, whole and unchanged.
 
-    The files that it lists are not looked at: `load_release` does that.
+    Every value is of its type (`FIELDS`), and every file that it names is a file of the directory, not a link to one
+    elsewhere nor a pipe. What is in the files is not looked at: `load_release` does that.
     """
     root = Path(directory)
     path = root / MANIFEST
@@ -443,8 +531,9 @@ def read_manifest(directory: str | os.PathLike[str]) -> Manifest:
     if not path.is_file():
         fix = f"No {MANIFEST} there."
         raise invalid("load_release", "directory", "hold a release", got=str(root), fix=fix, kind=ReleaseError)
+    _refuse_links(root)
     try:
-        manifest = json.loads(path.read_text(encoding="utf-8"))
+        manifest = read_json(path)
     except (OSError, ValueError) as error:
         raise ReleaseError(
             f"load_release: {path} is not readable JSON ({error}). Ask its owner for it again."
@@ -459,97 +548,202 @@ def read_manifest(directory: str | os.PathLike[str]) -> Manifest:
         )
     if manifest.get("sha256") != digest(manifest):
         raise ReleaseError(f"load_release: {path} was changed after it was written. Ask its owner for it again.")
+    for name, (is_valid, must) in FIELDS.items():
+        if name not in manifest and name not in WHERE_IT_APPLIES:
+            raise ReleaseError(f"load_release: {path} does not say its `{name}`. Ask its owner for it again.")
+        if name in manifest and not is_valid(manifest[name]):
+            fix = "labeldp did not write it. Do not use it."
+            raise invalid("load_release", name, f"be {must}", got=manifest[name], fix=fix, kind=ReleaseError)
     return Manifest(directory=root, content=manifest)
 
 
-def _inside(root: Path, name: str) -> Path:
-    """Return the path of a file of the release; a manifest names none outside of its directory."""
-    if Path(name).is_absolute() or ".." in Path(name).parts:
-        raise ReleaseError(f"load_release: {root} names a file outside of it, {name!r}. Do not use it.")
-    return root / name
+def _refuse_links(root: Path) -> None:
+    """Refuse a directory in which something is neither a file nor a folder.
+
+    A link brings a file of the reader's own into the release, a pipe keeps the reader waiting, a device never ends.
+    """
+    folders = [root]
+    while folders:
+        with os.scandir(folders.pop()) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(Path(entry.path))
+                elif not entry.is_file(follow_symlinks=False):
+                    got = Described("a link" if entry.is_symlink() else "a pipe or a device")
+                    raise invalid(
+                        "load_release", entry.name, "be a file", got=got, fix="Do not use it.", kind=ReleaseError
+                    )
 
 
 def _check_file(path: Path, facts: dict[str, Any]) -> None:
     """Refuse a file that is missing, cut short or changed."""
     if not path.is_file():
         raise ReleaseError(f"load_release: {path} is missing. Ask the release's owner for it again.")
-    got = file_facts(path)
-    if got["bytes"] != facts["bytes"]:
-        raise ReleaseError(f"load_release: {path} has {got['bytes']} bytes, not {facts['bytes']}: it is incomplete.")
-    if got["sha256"] != facts["sha256"]:
+    size = path.stat().st_size
+    if size != facts["bytes"]:
+        raise ReleaseError(f"load_release: {path} has {size} bytes, not {facts['bytes']}: it is incomplete.")
+    if file_facts(path)["sha256"] != facts["sha256"]:
         raise ReleaseError(f"load_release: {path} was changed after it was written: its checksum does not match.")
 
 
 def _assemble(described: Manifest) -> Release:
     """Build the release from checked files, and check the promise against the channel."""
     root, manifest = described.directory, described.content
-    table = pa.concat_tables([_read_labels(path, described.label_column) for path in described.label_files])
-    rows = pq.read_table(root / CHANNEL) if CHANNEL in manifest["files"] else None
-    channel = _channel(manifest["channel"], table, rows)
+    classes = tuple(manifest["classes"])
+    _check_rows(described)
+    rows = _read_shared(root / CHANNEL) if CHANNEL in manifest["files"] else None
+    codes, extras = _read_examples(described, classes)
+    channel = _channel(manifest["channel"], extras, rows)
     guarantee = Guarantee.from_json(manifest["guarantee"])
     if not channel.epsilon <= guarantee.epsilon(0.0):
         raise PrivacyError(
             f"load_release: {root} claims {guarantee.headline}, but its channel has epsilon {channel.epsilon!r}. Do not use it."
         )
-    classes = tuple(manifest["classes"])
-    if len(classes) != channel.n_classes or manifest["n_examples"] != len(table):
+    if len(classes) != channel.n_classes:
         raise ReleaseError(
-            f"load_release: {root} has {len(classes)} classes and {len(table)} labels for a channel of "
-            f"{channel.n_classes} and a manifest of {manifest['n_examples']}. Ask its owner for it again."
+            f"load_release: {root} has {len(classes)} classes for a channel of {channel.n_classes}. "
+            "Ask its owner for it again."
         )
+    if (codes is None) is channel.outputs_are_labels:
+        raise ReleaseError(f"load_release: {root} has outputs of another kind of channel. Ask its owner for it again.")
+    codes = extras["output"] if codes is None else codes
     return Release(
-        codes=_codes(table, classes, channel),
+        codes=codes.astype(code_dtype(channel.n_outputs), copy=False),
         classes=classes,
         channel=channel,
         guarantee=guarantee,
-        mechanism=str(manifest["mechanism"]),
-        seeded=bool(manifest["seeded"]),
-        start=int(manifest["start"]),
-        label_set=str(manifest["label_set"]),
-        created=str(manifest["created"]),
+        mechanism=manifest["mechanism"],
+        seeded=manifest["seeded"],
+        start=manifest["start"],
+        label_set=manifest["label_set"],
+        created=manifest["created"],
         ledger_entry=recall_entry(manifest),
         label_column=described.label_column,
-        stage=as_array(table["stage"]) if "stage" in table.column_names else None,
-        prior=as_array(pq.read_table(root / PRIOR)["prior"]) if PRIOR in manifest["files"] else None,
-        prior_index=as_array(table["prior_row"]) if "prior_row" in table.column_names else None,
+        stage=extras.get("stage"),
+        prior=_read_shared(root / PRIOR)["prior"] if PRIOR in manifest["files"] else None,
+        prior_index=extras.get("prior_row"),
     )
 
 
-def _read_labels(path: Path, label_column: str | None) -> pa.Table:
-    """Return what labeldp wrote about each example, under its short names; a table's other columns are not read."""
-    if label_column is None:
-        return pq.read_table(path)
-    there = set(pq.read_schema(path).names)
-    extras = [name for name in EXTRAS if RESERVED + name in there]
-    # Outputs that are not labels stand in a column of ours, and the label column is not there.
-    label = [] if "output" in extras else [label_column]
-    table = pq.read_table(path, columns=[*label, *(RESERVED + name for name in extras)])
-    return table.rename_columns([*("label" for _ in label), *extras])
+#: What channel.parquet or prior.parquet may take in memory beyond this many times its size on disk.
+MOST_SHARED = 256 * 2**20
+MOST_RATIO = 100
 
 
-def _codes(table: pa.Table, classes: tuple[Hashable, ...], channel: FiniteChannel) -> npt.NDArray[Any]:
-    dtype = code_dtype(channel.n_outputs)
-    if not channel.outputs_are_labels:
-        return as_array(table["output"]).astype(dtype)
-    values = table["label"]
+def _check_rows(described: Manifest) -> None:
+    """Compare what the footers of the label files declare with the manifest, before a row is read.
+
+    A column of one value takes no space on disk whatever its length, so the size of a file bounds nothing: the number of
+    rows does, and how much one row may hold: a list of one number per class, or the longest class.
+    """
+    classes, expected = described.content["classes"], described.content["n_examples"]
+    footers = [pq.read_metadata(path) for path in described.label_files]
+    found = sum(footer.num_rows for footer in footers)
+    if found != expected:
+        raise ReleaseError(
+            f"load_release: {described.directory} has {found} labels for a manifest of {expected}. "
+            "Ask its owner for it again."
+        )
+    texts = sum(len(str(one).encode()) for one in classes)
+    longest = max(len(str(one).encode()) for one in classes) + 8 * len(classes) + 64
+    for footer in footers:
+        for group, place in itertools.product(range(footer.num_row_groups), range(footer.num_columns)):
+            rows, column = footer.row_group(group).num_rows, footer.row_group(group).column(place)
+            if not _is_ours(column.path_in_schema, described.label_column):
+                continue  # a feature of the table, which is not read here
+            decoded = column.num_values * max(8, footer.schema.column(place).length)
+            # In the file there are the classes once more, as a dictionary, and the headers of its pages, in 64 KiB.
+            if decoded > rows * longest or column.total_uncompressed_size > rows * longest + 2 * texts + 2**16:
+                raise ReleaseError(
+                    f"load_release: {described.directory} declares more in {column.path_in_schema!r} than {rows} labels "
+                    "take. Do not use it."
+                )
+
+
+def _is_ours(path: str, label_column: str | None) -> bool:
+    """Whether a column, by its path in a Parquet schema, is one that `_read_examples` reads."""
+    name = path.split(".", maxsplit=1)[0]
+    return label_column is None or path == label_column or name.removeprefix(RESERVED) in EXTRAS
+
+
+def _read_shared(path: Path) -> dict[str, Array]:
+    """Return the columns of a file that examples share, unless its footer declares far more than its bytes."""
+    footer = pq.read_metadata(path)
+    columns = range(footer.num_columns)
+    values = sum(footer.row_group(g).column(c).num_values for g in range(footer.num_row_groups) for c in columns)
+    width = max((max(8, footer.schema.column(c).length) for c in columns), default=8)
+    if max(values, footer.num_rows) * width > max(MOST_SHARED, MOST_RATIO * path.stat().st_size):
+        raise ReleaseError(f"load_release: {path} declares far more values than it has bytes. Do not use it.")
+    table = pq.read_table(path)
+    return {name: as_array(table[name]) for name in table.column_names}
+
+
+def _read_examples(described: Manifest, classes: tuple[Hashable, ...]) -> tuple[Array | None, dict[str, Array]]:
+    """Return the code of each released label, and what labeldp wrote beside it, by its short name.
+
+    The codes are None where outputs are not labels; the outputs are among the rest then. A table's other columns are not
+    read. Files are read in batches, and texts by their dictionary: what is in memory is the codes, and one batch.
+    """
+    pieces: dict[str, list[Array]] = {}
+    label_column = described.label_column
+    for path in described.label_files:
+        with pq.ParquetFile(path) as file:
+            there = file.schema_arrow
+        mark = "" if label_column is None else RESERVED
+        extras = [name for name in EXTRAS if mark + name in there.names]
+        # Outputs that are not labels stand in a column of ours, and the label column is not there.
+        label = [] if "output" in extras else ["label" if label_column is None else label_column]
+        missing = next((name for name in label if name not in there.names), None)
+        if missing is not None:
+            raise ReleaseError(f"load_release: {path} is not a readable release: it has no column {missing!r}.")
+        texts = [
+            name
+            for name in label
+            if pa.types.is_string(there.field(name).type) or pa.types.is_large_string(there.field(name).type)
+        ]
+        with pq.ParquetFile(path, read_dictionary=texts) as file:
+            wanted = [*label, *(mark + name for name in extras)]
+            for batch in file.iter_batches(batch_size=GROUP_ROWS, columns=wanted):
+                for name in label:
+                    pieces.setdefault("label", []).append(_encode(batch.column(name), classes))
+                for name in extras:
+                    column = batch.column(mark + name)
+                    if column.null_count:
+                        raise ReleaseError(f"load_release: {path} lacks values of {name!r}. Do not use it.")
+                    pieces.setdefault(name, []).append(as_array(pa.chunked_array([column])))
+    found = {name: np.concatenate(parts) for name, parts in pieces.items()}
+    wrong = next((name for name, array in found.items() if len(array) != described.content["n_examples"]), None)
+    if wrong is not None or not found:
+        raise ReleaseError(
+            f"load_release: {described.directory} has {wrong or 'labels'!r} for some of its labels only."
+        )
+    return found.pop("label", None), found
+
+
+def _encode(values: pa.Array, classes: tuple[Hashable, ...]) -> Array:
+    """Return the place of each label among the classes."""
+    dtype = code_dtype(len(classes))
     if pa.types.is_dictionary(values.type):
-        values = values.cast(values.type.value_type)
+        if values.null_count or values.dictionary.null_count:
+            raise ReleaseError("load_release: a released label is missing. Ask its owner for it again.")
+        named: Array = _encode(values.dictionary, classes)[as_array(pa.chunked_array([values.indices]))]
+        return named
     codes = pc.index_in(values, value_set=pa.array(list(classes)).cast(values.type))
     if codes.null_count:
         raise ReleaseError("load_release: a released label is not among the classes. Ask its owner for it again.")
-    return as_array(codes).astype(dtype)
+    places: Array = as_array(pa.chunked_array([codes])).astype(dtype)
+    return places
 
 
-def _channel(header: dict[str, Any], table: pa.Table, rows: pa.Table | None) -> FiniteChannel:
+def _channel(header: dict[str, Any], extras: Mapping[str, Array], rows: dict[str, Array] | None) -> FiniteChannel:
     """Return the channel that these columns describe; its own checks apply."""
     kind = header["kind"]
     if kind not in FiniteChannel.kinds:
         raise ReleaseError(f"load_release: unknown kind of channel {kind!r}. Upgrade labeldp to read newer releases.")
     if rows is None and kind != "candidates":
         raise ReleaseError("load_release: the channel's rows are missing. Ask the release's owner for it again.")
-    shared = {} if rows is None else {name: as_array(rows[name]) for name in rows.column_names}
-    names = [name for name in ("candidates", "row") if name in table.column_names]
-    return build_channel(header, rows=shared, examples={name: as_array(table[name]) for name in names})
+    own = {name: extras[name] for name in ("candidates", "row") if name in extras}
+    return build_channel(header, rows=rows or {}, examples=own)
 
 
 def check_new(path: str | os.PathLike[str], *, owner: str) -> Path:

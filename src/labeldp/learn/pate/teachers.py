@@ -64,6 +64,7 @@ from labeldp.arrays import Array, Float64s, UInt8s
 from labeldp.errors import Described, LabelDPError, PrivacyError, ReleaseError, invalid
 from labeldp.random import NoiseKey
 from labeldp.release.unfinished import hidden_name, lock
+from labeldp.untrusted import read_json, read_npy
 
 #: (teacher, its rows, its targets, public points) -> votes
 Vote = Callable[[Any, Any, Array, Any], Array]
@@ -299,7 +300,7 @@ class VoteStore:
         if not path.exists():
             return None
         try:
-            votes: npt.NDArray[Any] = np.load(path, allow_pickle=False)
+            votes: npt.NDArray[Any] = read_npy(path)
         except (ValueError, OSError, EOFError) as error:
             raise ReleaseError(f"PATE: {path.name} is not readable: {error}. Delete it and fit again.") from error
         return votes
@@ -336,7 +337,7 @@ def check_private(owner: str, place: Path) -> None:
 def read_manifest(owner: str, place: Path) -> dict[str, Any]:
     """Return the manifest of a folder that is ours."""
     try:
-        manifest = json.loads((place / MANIFEST).read_text(encoding="utf-8"))
+        manifest = read_json(place / MANIFEST)
         ours = (
             isinstance(manifest, dict) and manifest.get("format") == FORMAT and {"identity", "split"} <= set(manifest)
         )
