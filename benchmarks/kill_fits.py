@@ -8,7 +8,7 @@ A run measures a histogram and draws two stages, charged to a ledger. It is kill
 started again, up to three kills in a row, until it is let finish. Half of the runs seal their key with a passphrase, half
 have none. Each fsync takes `--slow` seconds longer, so that most kills fall into one. With `--at times` a kill comes at a
 uniform moment of an undisturbed run's time; with `--at steps` the k-th fsync or rename is the last thing that the process
-does, k = 1, 2, ...: every boundary between two of them.
+does, k = 1, 2, ...: every boundary between two of them, and then again with other distances between the kills of a run.
 
 The thief reads every file, with `load_release` and without: hidden folders, half-written tables, arrays. All draws of a piece
 (the histogram, a stage) that she finds are compared, byte for byte. Never may there be more different draws of a piece than
@@ -190,7 +190,8 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=1, help="the step of the first kill, with --at steps")
     parser.add_argument("--write", action="store_true")
     asked = parser.parse_args()
-    chance, outcomes, kills, runs, step = random.Random(asked.seed), Counter[str](), 0, 0, 0
+    chance, outcomes, kills, runs = random.Random(asked.seed), Counter[str](), 0, 0
+    step, lap = {False: 0, True: 0}, {False: 0, True: 0}
     duration: dict[bool, float] = {}
     while kills < asked.kills:
         sealed, home = bool(runs % 2), Path(tempfile.mkdtemp(prefix="kill-fits-"))
@@ -206,13 +207,13 @@ def main() -> None:
             shutil.rmtree(home)
             home.mkdir()
 
-        def kill(again: int, home: Path = home, sealed: bool = sealed, step: int = step) -> bool:  # noqa: FBT001
+        def kill(again: int, home: Path = home, sealed: bool = sealed) -> bool:  # noqa: FBT001
             if asked.at == "times":
                 return in_child(victim, kill_after=chance.uniform(0, 1.1 * duration[sealed]))
 
             def stepping() -> None:
                 slow_down(asked.slow)
-                die_at(asked.first + step // 2 + 7 * again)
+                die_at(asked.first + step[sealed] + (7 + lap[sealed]) * again)
                 fit(home, sealed=sealed)
 
             return in_child(stepping)
@@ -221,7 +222,9 @@ def main() -> None:
             hits, charges, draws = try_once(home, kill, sealed=sealed)
         finally:
             shutil.rmtree(home, ignore_errors=True)
-        kills, runs, step = kills + hits, runs + 1, step + 1
+        kills, runs = kills + hits, runs + 1
+        # A step that no run reaches: begin again, with other distances between the kills of a run.
+        step[sealed], lap[sealed] = (step[sealed] + 1, lap[sealed]) if hits else (0, lap[sealed] + 1)
         outcomes[f"{'sealed' if sealed else 'in memory'}: {charges} charges, {draws} draws"] += 1
     summary = {"kills": kills, "runs": runs, "slow": asked.slow, "outcomes": dict(sorted(outcomes.items()))}
     print(json.dumps(summary, indent=1))
