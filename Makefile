@@ -10,7 +10,7 @@ WORKERS ?= 2
 export NUMBA_CACHE_DIR ?= $(CURDIR)/.cache/numba
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo study test check docs format bench clean
+.PHONY: help setup demo study test oldest check docs format bench clean
 
 help: ## show this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -36,6 +36,9 @@ test: export OPENBLAS_NUM_THREADS = 1
 test: setup ## all tests, and the examples of the sources and of README.md
 	$(BIN)/python -m pytest -n $(WORKERS)
 
+oldest: setup ## the core tests on the lowest declared versions, and on Python 3.10 and 3.13 where they are at hand
+	WORKERS=$(WORKERS) $(BIN)/python scripts/oldest.py
+
 check: setup ## lint, format, types, layers, spelling
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -55,5 +58,5 @@ bench: setup ## measure speed as ratios, one script after the other, nothing els
 	for script in core clusters selection bench_softmax bench_table; do $(BIN)/python benchmarks/$$script.py || exit 1; done
 
 clean: ## remove what these commands made
-	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .benchmarks build dist
+	rm -rf $(VENV) .venv-oldest .cache .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .benchmarks build dist
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

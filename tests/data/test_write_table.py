@@ -16,7 +16,7 @@ import pytest
 from labeldp.data import write_table
 from labeldp.errors import LabelDPError
 
-BATCH = pa.record_batch({"row": np.arange(100), "ill": ["no", "yes"] * 50})
+BATCH = pa.RecordBatch.from_pydict({"row": np.arange(100), "ill": ["no", "yes"] * 50})
 
 
 def left_in(folder):
@@ -123,7 +123,7 @@ import numpy as np, pyarrow as pa
 from labeldp.data import write_table
 from labeldp.errors import LabelDPError
 resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
-batch = pa.record_batch({"noise": np.random.default_rng(0).random(200_000)})
+batch = pa.RecordBatch.from_pydict({"noise": np.random.default_rng(0).random(200_000)})
 try:
     write_table([batch] * 3, batch.schema, sys.argv[1])
 except LabelDPError as error:

@@ -45,7 +45,9 @@ def write_table_release(root: Path, batches: list[pa.RecordBatch], **facts: Any)
 
 
 def batch(n: int = 10) -> pa.RecordBatch:
-    return pa.record_batch({"truth of the matter": ["a", "b"] * (n // 2), "label": np.arange(n), "row": np.arange(n)})
+    return pa.RecordBatch.from_pydict(
+        {"truth of the matter": ["a", "b"] * (n // 2), "label": np.arange(n), "row": np.arange(n)}
+    )
 
 
 class TestStaged:

@@ -78,12 +78,14 @@ def worst_log_ratio(matrix: Floats) -> float:
 
 def _choose_examples(release: Release) -> npt.NDArray[np.int64]:
     """Return an example of each distinct matrix, or of evenly spaced ones where they are many."""
+    from labeldp.kernels import ONES
+
     arrays = release.channel.example_arrays()
     if not arrays or not len(release):
         return np.zeros(1, np.int64)
     stored = next(iter(arrays.values()))
     # A candidate set is stored as bits; sets of one size have the same matrix up to the order of the classes.
-    kind = np.bitwise_count(stored).sum(axis=1, dtype=np.int64) if stored.ndim == 2 else stored
+    kind = ONES[stored].sum(axis=1, dtype=np.int64) if stored.ndim == 2 else stored
     # The last of repeated assignments stands: backwards, it is the first example of each kind. No sort of n rows.
     seen = np.full(int(kind.max()) + 1, -1, np.int64)
     seen[kind[::-1]] = np.arange(len(kind))[::-1]

@@ -38,7 +38,7 @@ import sys
 import traceback
 import unicodedata
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -383,7 +383,8 @@ def _open_bar(what: str, *, total: float | None) -> Iterator[tuple[Progress, Tas
 
     columns = (BarColumn(20), TaskProgressColumn(), TimeElapsedColumn(), TextColumn("{task.description}", markup=False))
     console = errors()
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+    bar = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+    with bar if console.is_terminal else nullcontext():  # rich before 14 ends a disabled bar with an empty line
         yield bar, bar.add_task(show_plain(what), total=total)
 
 

@@ -3,7 +3,7 @@
 >>> import pyarrow as pa, tempfile, pathlib
 >>> folder = tempfile.TemporaryDirectory()
 >>> path = pathlib.Path(folder.name) / "clinic.parquet"
->>> batch = pa.record_batch({"row": [1, 2, 3, 4], "ill": ["no", "yes", "no", "yes"]})
+>>> batch = pa.RecordBatch.from_pydict({"row": [1, 2, 3, 4], "ill": ["no", "yes", "no", "yes"]})
 >>> write_table([batch], batch.schema, path)
 4
 >>> source = open_table(path)

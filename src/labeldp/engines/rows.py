@@ -1,7 +1,11 @@
 """The rows of a table that are released, batch by batch and piece by piece, and what a prior may ask about them.
 
 >>> import pyarrow as pa
->>> parts = [pa.record_batch({"a": [1, 2, 3]}), pa.record_batch({"a": [4]}), pa.record_batch({"a": [5, 6]})]
+>>> parts = [
+...     pa.RecordBatch.from_pydict({"a": [1, 2, 3]}),
+...     pa.RecordBatch.from_pydict({"a": [4]}),
+...     pa.RecordBatch.from_pydict({"a": [5, 6]}),
+... ]
 >>> [batch.num_rows for batch in regroup(parts, 4)]
 [4, 2]
 >>> cut([3, 3, 3, 9, 1], most=6)
@@ -180,7 +184,13 @@ def regroup(batches: Iterable[Any], size: int) -> Iterator[Any]:
 
 
 def _concat(batches: list[Any]) -> Any:
-    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+    """Return batches as one; `pyarrow.concat_batches` does the same, and came with version 19."""
+    if len(batches) == 1:
+        return batches[0]
+    columns = [pa.concat_arrays([batch.column(i) for batch in batches]) for i in range(batches[0].num_columns)]
+    if not columns:  # rows without columns have a number, which only a table keeps
+        return pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
+    return pa.RecordBatch.from_arrays(columns, schema=batches[0].schema)
 
 
 def _plain_ids(column: Any) -> Any:

@@ -416,6 +416,6 @@ def scale_rows(X: Any) -> Any:
     norms = row_norms(X.astype(np.float64, copy=False)) * (1 + 8 * resolution)
     inverse = np.divide(1.0, norms, out=np.zeros_like(norms), where=norms > 0)
     if scipy.sparse.issparse(X):
-        return scipy.sparse.csr_matrix(scipy.sparse.diags_array(inverse) @ X, dtype=X.dtype)
+        return scipy.sparse.csr_matrix(scipy.sparse.diags(inverse) @ X, dtype=X.dtype)
     rows: Floats = (X * inverse[:, None]).astype(X.dtype, copy=False)
     return rows

@@ -277,7 +277,7 @@ def _read_settings(query: str) -> Settings:
 
 def _asset_reader(name: str) -> Callable[[], str]:
     """Return a function that reads a file of the folder `assets`."""
-    return lambda: resources.files(__package__).joinpath("assets", name).read_text(encoding="utf-8")
+    return lambda: (resources.files(__package__) / "assets" / name).read_text(encoding="utf-8")
 
 
 _PAGES: dict[str, tuple[str, Callable[[], str]]] = {

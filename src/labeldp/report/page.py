@@ -28,7 +28,6 @@ from pathlib import Path
 
 import labeldp
 from labeldp.errors import Described, invalid
-from labeldp.release.unfinished import hidden_name
 from labeldp.report.plots import DARK, LIGHT, SERIES_DARK, SERIES_LIGHT, Bars, Lines, Plot, css_variables, svg
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
@@ -127,6 +126,8 @@ def write_page(path: str | os.PathLike[str], text: str) -> Path:
 
     Folders on the way are made. A reader never sees half a page: it is written beside its place and then moved there.
     """
+    from labeldp.release.unfinished import hidden_name  # it loads numpy, which `labeldp --help` does without
+
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
     partial = target.with_name(hidden_name(target.name))

@@ -93,7 +93,7 @@ class RowMap:
     def _scale_sparse(self, rows: Any, factors: Sequence[Floats]) -> Any:
         scaled = rows
         for factor in factors:
-            scaled = scipy.sparse.csr_matrix(scipy.sparse.diags_array(factor) @ scaled)
+            scaled = scipy.sparse.csr_matrix(scipy.sparse.diags(factor) @ scaled)
         if not self.constant:
             return scaled
         column = scipy.sparse.csr_matrix(np.full((rows.shape[0], 1), self.constant))
@@ -127,7 +127,7 @@ def split_norms(rows: Any) -> tuple[Floats, Floats]:
     exponents = np.clip(np.frexp(largest)[1], -1022, 1022)
     scales = np.ldexp(1.0, np.where(largest > 0, exponents, 0))
     inverse = 1.0 / scales
-    near = scipy.sparse.csr_matrix(scipy.sparse.diags_array(inverse) @ rows) if sparse else rows * inverse[:, None]
+    near = scipy.sparse.csr_matrix(scipy.sparse.diags(inverse) @ rows) if sparse else rows * inverse[:, None]
     return scales, row_norms(near)
 
 
