@@ -86,6 +86,7 @@ def test_a_label_is_zero_or_one_and_a_number(label):
         (encode("report", run="r", peer=-1, ticket="t", label=1), "bad value"),
         (encode("report", run="r", peer=0, ticket="", label=1), "bad value"),
         (encode("report", run="r", peer=0, ticket="\ud800", label=1), "not JSON"),
+        (encode("report", run="r", peer=0, ticket="t\x1b", label=1), "bad value"),
     ],
 )
 def test_each_refusal_has_its_reason(body: bytes, reason: str):
@@ -137,3 +138,16 @@ def test_tickets_do_not_show():
     roster = Roster.of([0, 0])
     assert roster.tickets[0] not in repr(roster)
     assert len(set(roster.tickets.values())) == 2
+
+
+@pytest.mark.parametrize("name", ["run", "rendezvous", "learner", "host"])
+@pytest.mark.parametrize("text", ["tcp://\ud800:1", "tcp://a\x00:1", "tcp://\u00fc:1", "t" * 300])
+def test_terms_have_addresses_that_can_be_sent(name, text):
+    with pytest.raises(LabelDPError, match=f"Terms: `{name}` must be at most 256 characters of ASCII"):
+        Terms(**{**vars(TERMS), name: text})
+
+
+def test_the_longest_list_fits_the_bound():
+    """Names of 19 digits and addresses of 256 characters, each of which JSON escapes: the worst list there is."""
+    members = [[(1 << 62) - 1, '"' * 256]] * 50
+    assert len(encode("start", run="r" * 256, members=members)) <= Terms(**{**vars(TERMS), "most_peers": 50}).longest

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import itertools
 import json
+import signal
 import threading
 import urllib.error
 import urllib.request
 import webbrowser
 from collections.abc import Iterator
-from http.server import ThreadingHTTPServer
 from typing import Any
 
 import numpy as np
@@ -126,20 +126,21 @@ def test_a_taken_port_is_named(explorer):
 def test_command_serves_until_interrupted(monkeypatch):
     """A browser is opened on the address, the page is there, and Ctrl-C ends the command without a traceback."""
     statuses: list[int] = []
-    here = threading.current_thread()
+
+    def visit(url: str) -> None:
+        statuses.append(asked(url)[0])
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
 
     def open_page(url: str) -> bool:
-        threading.Thread(target=lambda: statuses.append(asked(url)[0]), daemon=True).start()
+        threading.Thread(target=visit, args=(url,), daemon=True).start()
         return True
 
-    def interrupt(_: ThreadingHTTPServer) -> None:
-        # What Ctrl-C does, at a moment that the test chooses: a signal may find a handler that another test left.
-        if statuses and threading.current_thread() is here:  # other tests' servers have threads of their own
-            raise KeyboardInterrupt
-
     monkeypatch.setattr(webbrowser, "open", open_page)
-    monkeypatch.setattr(ThreadingHTTPServer, "service_actions", interrupt)
-    done = CliRunner().invoke(app, ["explore"])
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # another test may have left its own
+    try:
+        done = CliRunner().invoke(app, ["explore"])
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert (done.exit_code, statuses) == (0, [200])
     assert "http://127.0.0.1:" in done.stdout
     assert "Stopped" in done.stdout

@@ -20,7 +20,8 @@ all reports wait for the close, the time of a report says nothing of the pick ei
 
 What is not claimed. Messages are not encrypted, and one who asks is not asked who she is: she gets what any peer may get
 (`peer_guarantee`). Give the sockets CURVE keys or a private network where others can listen. A peer who lies about her
-label or her pick makes the reports worse, and the others' amplification weaker, at worst down to `peer_guarantee`.
+label or her pick makes the reports worse, and the others' amplification weaker, at worst down to `peer_guarantee`. What a
+rendezvous that lies can learn, and what a peer that lies can do, is in docs/sharp-edges.md.
 
 References: Esfandiari, Mirrokni, Syed, Vassilvitskii, "Label differential privacy via clustering" (2022), Algorithm 2.
 

@@ -8,7 +8,11 @@ Traceback (most recent call last):
 labeldp.peers.messages.Refused: bad value
 
 Messages are JSON of a fixed shape, and everything else is refused before it is used. A message has exactly the fields of
-its kind. A boolean is no number, and a label is 0 or 1. What is refused carries a reason and nothing of the message, so
+its kind. A boolean is no number, a label is 0 or 1, and text is ASCII that can be printed, as addresses and tickets are.
+
+How long a message can be is known before it comes. A message of a peer is at most `LONGEST` bytes. One of the rendezvous
+lists the peers of a run, at most `Terms.most_peers` of them, at most `ENTRY` bytes each. Every socket is told its bound:
+a connection that announces a longer message is closed by the transport, before anything is allocated for it. What is refused carries a reason and nothing of the message, so
 that a count of reasons can be shown to anyone.
 
 The roster is public but for its tickets: rendezvous and learner hold it and check each sender against it. The terms are
@@ -30,7 +34,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
-from labeldp.errors import missing_extra
+from labeldp.errors import Described, invalid, missing_extra
 from labeldp.untrusted import parse_json
 
 try:
@@ -42,6 +46,11 @@ Answer = TypeVar("Answer")
 
 #: A message of a peer is far below this; a longer one is not read.
 LONGEST = 4096
+#: Characters of a text.
+MOST_TEXT = 256
+#: Bytes of one peer in a list of the rendezvous: her number (19 digits), her address (`MOST_TEXT`, in quotes, of which JSON
+#: may escape each character as two), brackets and commas.
+ENTRY = 19 + 2 * MOST_TEXT + 6
 
 
 class Refused(Exception):  # noqa: N818 - a message that is dropped and counted, not an error of ours
@@ -53,7 +62,7 @@ def encode(kind: str, *, run: str, **fields: Any) -> bytes:
     return json.dumps({"kind": kind, "run": run, **fields}, separators=(",", ":")).encode()
 
 
-def read(body: bytes, *, run: str, kinds: tuple[str, ...], longest: int | None = LONGEST) -> dict[str, Any]:
+def read(body: bytes, *, run: str, kinds: tuple[str, ...], longest: int = LONGEST) -> dict[str, Any]:
     """Return the fields of a message, or raise `Refused` with the reason.
 
     Parameters
@@ -64,10 +73,10 @@ def read(body: bytes, *, run: str, kinds: tuple[str, ...], longest: int | None =
         The run it must belong to.
     kinds : tuple of str
         The kinds that are allowed here; see `FIELDS`.
-    longest : int or None
-        Bytes above which the message is not parsed. None for messages of the rendezvous, which list whole clusters.
+    longest : int
+        Bytes above which the message is not parsed; `Terms.longest` for messages of the rendezvous, which list clusters.
     """
-    if longest is not None and len(body) > longest:
+    if len(body) > longest:
         raise Refused("too long")
     try:
         message = parse_json(body)
@@ -101,8 +110,8 @@ def is_label(value: Any) -> bool:
 
 
 def _is_text(value: Any) -> bool:
-    """Whether this is text of 1 to 256 characters."""
-    return isinstance(value, str) and 0 < len(value) <= 256
+    """Whether this is text of 1 to 256 characters of ASCII, all of which can be printed."""
+    return isinstance(value, str) and 0 < len(value) <= MOST_TEXT and value.isascii() and value.isprintable()
 
 
 def _is_members(value: Any) -> bool:
@@ -183,13 +192,27 @@ class Terms:
     least_share: float
     #: Where peers listen: a host to bind TCP ports on, or None for peers inside one process.
     host: str | None
+    #: Most peers of a run, a public number: it bounds the messages of the rendezvous.
+    most_peers: int = 100_000
     #: Decides when a deadline has passed.
     clock: Clock = field(default_factory=MachineClock, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        for name in ("run", "rendezvous", "learner", "host"):
+            value = getattr(self, name)
+            if value and not _is_text(value):
+                must = f"be at most {MOST_TEXT} characters of ASCII that can be printed"
+                raise invalid("Terms", name, must, got=Described("other text"))
 
     @property
     def lifetime(self) -> float:
         """The longest that a peer stays: four phases, and one more for what is under way."""
         return self.join_timeout + 4 * self.timeout
+
+    @property
+    def longest(self) -> int:
+        """Bytes of the longest message of the rendezvous: a list of all peers."""
+        return LONGEST + ENTRY * self.most_peers
 
     @property
     def linger(self) -> int:
@@ -240,12 +263,16 @@ class Roster:
 BACKLOG = 8192
 
 
-def open_socket(context: zmq.asyncio.Context, kind: int, *, linger: int = 0) -> zmq.asyncio.Socket:
-    """Return a socket of this kind that never keeps a process waiting.
+def open_socket(
+    context: zmq.asyncio.Context, kind: int, *, linger: int = 0, longest: int = LONGEST
+) -> zmq.asyncio.Socket:
+    """Return a socket of this kind that never keeps a process waiting, and takes no message above `longest` bytes.
 
-    Once closed, it holds messages that are not sent yet for `linger` milliseconds at most, and then drops them.
+    Once closed, it holds messages that are not sent yet for `linger` milliseconds at most, and then drops them. A
+    connection that announces a longer message is closed before memory is given to it.
     """
     socket: zmq.asyncio.Socket = context.socket(kind)
     socket.set(zmq.LINGER, linger)
     socket.set(zmq.BACKLOG, BACKLOG)
+    socket.set(zmq.MAXMSGSIZE, longest)
     return socket

@@ -84,7 +84,7 @@ class Peer:
         for as long as it lasts.
         """
         server = open_socket(context, zmq.ROUTER)
-        desk = open_socket(context, zmq.DEALER, linger=self._terms.linger)
+        desk = open_socket(context, zmq.DEALER, linger=self._terms.linger, longest=self._terms.longest)
         serving: asyncio.Task[None] | None = None
         try:
             address = self._bind(server)
@@ -143,7 +143,12 @@ class Peer:
         return partner, await self._ask(context, members[partner], partner)
 
     async def _ask(self, context: zmq.asyncio.Context, address: str, partner: int) -> int | None:
-        """Return the noisy label of a peer, or None if no proper answer comes in time."""
+        """Return the noisy label of a peer, or None if no proper answer comes in time.
+
+        The address is what a peer said of herself: it may only lead where peers of this run are.
+        """
+        if not address.startswith("inproc://" if self._terms.host is None else "tcp://"):
+            return None
         socket = open_socket(context, zmq.DEALER)
         try:
             socket.connect(address)
@@ -162,6 +167,8 @@ class Peer:
         answer = encode("answer", run=self._terms.run, peer=self.name, label=self._noisy)
         while True:
             frames = await server.recv_multipart()
+            if len(frames) != 2:  # the name of the connection, and the question
+                continue
             try:
                 read(frames[-1], run=self._terms.run, kinds=("ask",))
             except Refused:
@@ -173,7 +180,7 @@ class Peer:
         while True:
             body = await desk.recv()
             with contextlib.suppress(Refused):
-                return read(body, run=self._terms.run, kinds=(kind,), longest=None)
+                return read(body, run=self._terms.run, kinds=(kind,), longest=self._terms.longest)
 
     def _sign(self, kind: str, **fields: Any) -> bytes:
         """Return a message in her name, with her ticket."""

@@ -97,6 +97,7 @@ def run_peers(
         join_timeout=check_positive(OWNER, "join_timeout", join_timeout),
         least_share=share,
         host=HOST if workers else None,
+        most_peers=len(truth),
     )
     roster = Roster.of(clusters.tolist())
     seats = [

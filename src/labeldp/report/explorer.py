@@ -11,23 +11,32 @@ The numbers are computed by the mechanisms themselves (`compute_facts`); no data
 j + 1 is e^-sharpness times as likely as class j. ClusterRR's channel depends on a noisy histogram, so it is the mean over
 `CLUSTERS` simulated clusters of labels in the prior's proportions.
 
-Design notes. The server listens on loopback only, has four addresses, serves no files and keeps no state. A page of some
-other site may name this server by a host of its own that resolves to loopback (DNS rebinding), so a request must name
-loopback as its host. The policy in the headers lets the page ask this server alone.
+Design notes. The server listens on loopback only, has four addresses, serves no files and keeps nothing but the answers
+that it computed. A page of some other site may name this server by a host of its own that resolves to loopback (DNS
+rebinding), so a request must name loopback as its host. The policy in the headers lets the page ask this server alone.
+
+Every program on this machine can connect, and some are slow, silent or rude. One thread serves all connections, one
+request each. A request has `PATIENCE` seconds from the connection to its last byte, and as long to take the answer; it has
+`LONGEST` bytes at most, and no body is read. At most `MOST_OPEN` connections are open: one more closes the one that has
+waited longest, so the silent cannot keep out those who ask. What is not a request is answered 400, and whoever
+disconnects is forgotten without a word. `python benchmarks/explorer.py` measures it.
 """
 
 from __future__ import annotations
 
+import asyncio
+import functools
 import json
+import re
+import socket
 import threading
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib import resources
 from types import TracebackType
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs
 
 import numpy as np
 
@@ -51,6 +60,14 @@ POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'none'"
 )
+#: Seconds for a request to come in whole, and for its answer to be taken.
+PATIENCE = 10.0
+#: Bytes of a request, its headers included; those of a browser are below 2,000.
+LONGEST = 16_384
+#: Connections at a time; a browser opens six. Far below the usual limit of 1,024 open files.
+MOST_OPEN = 256
+#: Answers that are kept: the sliders go back and forth. Each is a few kilobytes.
+MOST_KEPT = 512
 WHOLE, REAL = ("n_classes", "cluster_size", "k"), ("epsilon", "sharpness")
 
 
@@ -177,33 +194,73 @@ class Explorer:
     def __init__(self, *, port: int = 0) -> None:
         number = check_integer(OWNER, "port", port, least=0, most=65535)
         try:
-            self._server = ThreadingHTTPServer((LOOPBACK, number), _Handler)
+            self._socket = socket.create_server((LOOPBACK, number), backlog=MOST_OPEN)
         except OSError as error:
             fix = "Choose another, or 0 for a free one."
             raise invalid(OWNER, "port", "be free", got=number, fix=fix) from error
-        self._server.daemon_threads = True
+        self._port: int = self._socket.getsockname()[1]
+        #: Those who are talked to, by when they came.
+        self._talks: dict[asyncio.Task[Any], None] = {}
 
     @property
     def url(self) -> str:
         """Where the page is."""
-        return f"http://{LOOPBACK}:{self._server.server_address[1]}/"
+        return f"http://{LOOPBACK}:{self._port}/"
 
     def run(self) -> None:
         """Answer until interrupted."""
-        try:
-            self._server.serve_forever()
-        finally:
-            self._server.server_close()
+        asyncio.run(self._serve(asyncio.Event()))
 
     def __enter__(self) -> Explorer:  # noqa: PYI034 - typing.Self came with Python 3.11
-        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()  # seconds until it stops
+        self._loop = asyncio.new_event_loop()
+        self._stop = asyncio.Event()
+        self._thread = threading.Thread(target=self._run_loop, daemon=True)
+        self._thread.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+        self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join()
+
+    def _run_loop(self) -> None:
+        try:
+            self._loop.run_until_complete(self._serve(self._stop))
+        finally:
+            self._loop.close()
+
+    async def _serve(self, stop: asyncio.Event) -> None:
+        """Answer until `stop` is set or this is cancelled, and leave no connection open."""
+        asyncio.get_running_loop().set_exception_handler(_say_nothing)
+        server = await asyncio.start_server(self._talk, sock=self._socket, limit=LONGEST, backlog=MOST_OPEN)
+        try:
+            await stop.wait()
+        finally:
+            server.close()
+            left = list(self._talks)
+            for talk in left:
+                talk.cancel()
+            await asyncio.gather(*left, return_exceptions=True)
+
+    async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Hear one request and answer it; whoever takes too long is cut off."""
+        talk = asyncio.current_task()
+        assert talk is not None
+        if len(self._talks) >= MOST_OPEN:
+            next(iter(self._talks)).cancel()
+        self._talks[talk] = None
+        try:
+            writer.transport.set_write_buffer_limits(0)  # so that draining means: all was taken
+            writer.write(_respond(await asyncio.wait_for(_hear(reader), PATIENCE)))
+            await asyncio.wait_for(writer.drain(), PATIENCE)
+        except (OSError, EOFError, asyncio.TimeoutError):  # gone, gone in the middle, too slow
+            writer.transport.abort()
+        except asyncio.CancelledError:  # others wait, or the server stops: this task ends either way
+            writer.transport.abort()
+        finally:
+            self._talks.pop(talk, None)
+            writer.close()
 
 
 def serve(*, port: int = 0, ready: Callable[[str], None] | None = None) -> None:
@@ -214,52 +271,80 @@ def serve(*, port: int = 0, ready: Callable[[str], None] | None = None) -> None:
     explorer.run()
 
 
-class _Handler(BaseHTTPRequestHandler):
-    """Answers GET for the page, its script, its style and the numbers."""
+def _say_nothing(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """A connection that breaks is not news to the owner of the terminal."""
 
-    server_version = "labeldp"
-    sys_version = ""
 
-    def do_GET(self) -> None:
-        if self._read_host() not in HOSTS:
-            self._send(HTTPStatus.FORBIDDEN, "text/plain", "This server answers on loopback only.")
-            return
-        address = urlsplit(self.path)
-        if address.path == "/facts":
-            self._answer_facts(address.query)
-        elif address.path in _PAGES:
-            kind, content = _PAGES[address.path]
-            self._send(HTTPStatus.OK, kind, content())
-        else:
-            self._send(HTTPStatus.NOT_FOUND, "text/plain", "There is nothing here.")
+async def _hear(reader: asyncio.StreamReader) -> bytes | None:
+    """Return the request up to the empty line that ends its headers, or None if it is too long."""
+    try:
+        return await reader.readuntil(b"\r\n\r\n")
+    except asyncio.LimitOverrunError:
+        return None
 
-    def _answer_facts(self, query: str) -> None:
-        try:
-            body = json.dumps(compute_facts(_read_settings(query)), allow_nan=False)
-        except LabelDPError as error:
-            self._send(HTTPStatus.BAD_REQUEST, "application/json", json.dumps({"error": str(error)}))
-        else:
-            self._send(HTTPStatus.OK, "application/json", body)
 
-    def _read_host(self) -> str:
-        """Return the host that the request names, without its port."""
-        host = self.headers.get("Host", "")
-        return host if host.endswith("]") else host.rpartition(":")[0] or host
+#: A request line: what is asked of this server by name. An address with a host is for proxies, and this is none.
+_REQUEST = re.compile(r"([A-Z]+) (/[!-~]*) HTTP/1\.[01]")
+_HEADER = re.compile(r"([!#-'*+.0-9A-Z^-z|~-]+):[ \t]*([ -~\t\x80-\xff]*)")
 
-    def _send(self, status: HTTPStatus, kind: str, text: str) -> None:
-        body = text.encode("utf-8")
-        self.send_response(status)
-        self.send_header("Content-Type", f"{kind}; charset=utf-8")
-        self.send_header("Content-Length", str(len(body)))
-        self.send_header("Content-Security-Policy", POLICY)
-        self.send_header("X-Content-Type-Options", "nosniff")
-        self.send_header("Cache-Control", "no-store")
-        self.send_header("Referrer-Policy", "no-referrer")
-        self.end_headers()
-        self.wfile.write(body)
 
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name is http.server's
-        """Say nothing: each move of a slider is a request."""
+def _respond(request: bytes | None) -> bytes:
+    """Return the answer to the bytes of a request, whatever they are."""
+    if request is None:
+        return _answer(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "text/plain", "This request is too long.")
+    first, *lines = request.decode("latin-1").removesuffix("\r\n\r\n").split("\r\n")
+    asked, headers = _REQUEST.fullmatch(first), [_HEADER.fullmatch(line) for line in lines]
+    hosts = [found[2].strip() for found in headers if found is not None and found[1].lower() == "host"]
+    if asked is None or None in headers or len(hosts) > 1:
+        return _answer(HTTPStatus.BAD_REQUEST, "text/plain", "This is not a request.")
+    if not hosts or _drop_port(hosts[0]) not in HOSTS:
+        return _answer(HTTPStatus.FORBIDDEN, "text/plain", "This server answers on loopback only.")
+    if asked[1] != "GET":
+        return _answer(HTTPStatus.METHOD_NOT_ALLOWED, "text/plain", "Only GET is answered.")
+    path, _, query = asked[2].partition("?")
+    if path == "/facts":
+        return _answer_facts(query)
+    if path not in _PAGES:
+        return _answer(HTTPStatus.NOT_FOUND, "text/plain", "There is nothing here.")
+    kind, read = _PAGES[path]
+    return _answer(HTTPStatus.OK, kind, read())
+
+
+def _answer_facts(query: str) -> bytes:
+    try:
+        body = _facts_text(_read_settings(query))
+    except LabelDPError as error:
+        return _answer(HTTPStatus.BAD_REQUEST, "application/json", json.dumps({"error": str(error)}))
+    return _answer(HTTPStatus.OK, "application/json", body)
+
+
+@functools.lru_cache(maxsize=MOST_KEPT)
+def _facts_text(settings: Settings) -> str:
+    """Return the facts as JSON; they are a function of the settings, the simulated clusters included."""
+    return json.dumps(compute_facts(settings), allow_nan=False)
+
+
+def _drop_port(host: str) -> str:
+    """Return the host that a request names, without its port."""
+    return host if host.endswith("]") else host.rpartition(":")[0] or host
+
+
+def _answer(status: HTTPStatus, kind: str, text: str) -> bytes:
+    """Return a whole answer, after which the connection closes."""
+    body = text.encode("utf-8")
+    head = (
+        f"HTTP/1.1 {status.value} {status.phrase}",
+        "Server: labeldp",
+        f"Content-Type: {kind}; charset=utf-8",
+        f"Content-Length: {len(body)}",
+        f"Content-Security-Policy: {POLICY}",
+        "X-Content-Type-Options: nosniff",
+        "Cache-Control: no-store",
+        "Referrer-Policy: no-referrer",
+        *(["Allow: GET"] if status is HTTPStatus.METHOD_NOT_ALLOWED else []),
+        "Connection: close",
+    )
+    return "\r\n".join((*head, "", "")).encode("latin-1") + body
 
 
 def _read_settings(query: str) -> Settings:
@@ -277,11 +362,11 @@ def _read_settings(query: str) -> Settings:
 
 def _asset_reader(name: str) -> Callable[[], str]:
     """Return a function that reads a file of the folder `assets`."""
-    return lambda: (resources.files(__package__) / "assets" / name).read_text(encoding="utf-8")
+    return functools.cache(lambda: (resources.files(__package__) / "assets" / name).read_text(encoding="utf-8"))
 
 
 _PAGES: dict[str, tuple[str, Callable[[], str]]] = {
     "/": ("text/html", _asset_reader("page.html")),
     "/app.js": ("text/javascript", _asset_reader("app.js")),
-    "/style.css": ("text/css", lambda: style_sheet() + _asset_reader("explorer.css")()),
+    "/style.css": ("text/css", functools.cache(lambda: style_sheet() + _asset_reader("explorer.css")())),
 }
