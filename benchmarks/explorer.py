@@ -3,8 +3,8 @@
     python benchmarks/explorer.py [--before FOLDER]
 
 One client, one request after the other, each on a new connection, as a slider that is dragged asks. `--before` names a checkout
-of another commit: both are measured in turn, twice each, and the best of each is kept, since a busy machine only
-slows. The result goes to benchmarks/results/explorer.json.
+of another commit: both are measured one after the other, in one run; a busy machine
+slows both. The result goes to benchmarks/results/explorer.json.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-SILENT, REQUESTS, ROUNDS = 1000, 100, 2
+SILENT, REQUESTS, ROUNDS = 1000, 100, 1
 PATHS = {"page": "/", "facts, one setting": "/facts?epsilon=1", "facts, new settings": "/facts?epsilon={}"}
 SERVER = """
 import threading
@@ -93,7 +93,7 @@ def main() -> None:
         name: {key: (max if "threads" not in key else min)(one[key] for one in found) for key in found[0]}
         for name, found in rounds.items()
     }
-    best["unit"] = {"rates": "requests a second, best of two", "machine": f"{os.cpu_count()} cores, shared"}
+    best["unit"] = {"rates": "requests a second", "machine": f"{os.cpu_count()} cores, shared"}
     text = json.dumps(best, indent=1)
     print(text)
     (HERE / "results" / "explorer.json").write_text(text + "\n", encoding="utf-8")

@@ -79,7 +79,7 @@ def read(body: bytes, *, run: str, kinds: tuple[str, ...], longest: int = LONGES
     if len(body) > longest:
         raise Refused("too long")
     try:
-        message = parse_json(body)
+        message = parse_json(body, most_bytes=longest)
     except ValueError:
         raise Refused("not JSON") from None
     if not isinstance(message, dict) or message.get("kind") not in kinds:
