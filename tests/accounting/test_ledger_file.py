@@ -15,12 +15,21 @@ from pathlib import Path
 import pytest
 
 from labeldp.accounting import Ledger, fingerprint
-from labeldp.accounting.ledger_file import APPLICATION_ID, SCHEMA, Draft, Record, next_record, open_for_writing
-from labeldp.errors import LabelDPError, PrivacyError
+from labeldp.accounting.ledger_file import (
+    APPLICATION_ID,
+    INSERT,
+    PLAIN_SCHEMA,
+    SCHEMA,
+    Draft,
+    Record,
+    next_record,
+    open_for_writing,
+)
+from labeldp.errors import BudgetError, LabelDPError, PrivacyError
 from labeldp.guarantee import Guarantee
 
 ROWS = fingerprint("toy", n_rows=100)
-TRIGGERS = [name for name in SCHEMA if name != "record"]
+TRIGGERS = [name for name, command in SCHEMA.items() if command.startswith("CREATE TRIGGER")]
 
 
 @pytest.fixture
@@ -131,9 +140,9 @@ def test_a_ledger_written_anew_shows_to_whoever_kept_a_hash(ledger, path):
 
 
 def test_each_row_is_bound_to_the_one_before():
-    draft = Draft(kind="budget", label_set=None, who="ann", content="{}")
-    first = next_record((), draft)
-    second = next_record((first,), draft)
+    draft = Draft(kind="budget", label_set=None, who="ann", content={})
+    first = next_record(None, draft)
+    second = next_record(first, draft)
     assert (first.previous, second.previous) == ("0" * 64, first.hash)
     # JSON keeps fields apart: moving a character from one to the next is another row.
     fields = {"id": 1, "kind": "budget", "when": "", "previous": "", "hash": "", "label_set": None}
@@ -144,9 +153,9 @@ def test_each_row_is_bound_to_the_one_before():
 
 def test_what_raises_inside_a_transaction_leaves_no_row(ledger, path):
     before = path.read_bytes()
-    bad = Draft(kind="no such kind", label_set=None, who="ann", content="{}")
+    bad = Draft(kind="no such kind", label_set=None, who="ann", content={})
     with pytest.raises(LabelDPError, match="CHECK constraint"), open_for_writing(path, timeout=1.0) as table:
-        [table.append(draft) for draft in (dataclasses.replace(bad, kind="budget"), bad)]
+        [table.append(draft, balance="") for draft in (dataclasses.replace(bad, kind="budget"), bad)]
     assert path.read_bytes() == before
 
 
@@ -194,9 +203,66 @@ def test_a_file_replaced_behind_an_open_ledger_is_left_alone(path):
 
 
 def test_a_ledger_from_the_future_is_left_alone(ledger, path):
-    edit(path, "PRAGMA user_version = 2", guarded=True)
-    with pytest.raises(LabelDPError, match=r"got version 2 .*Upgrade labeldp"):
+    edit(path, "PRAGMA user_version = 3", guarded=True)
+    with pytest.raises(LabelDPError, match=r"got version 3 .*Upgrade labeldp"):
         Ledger(path)
+
+
+def make_plain(path, drafts):
+    """Write a ledger of version 1 as labeldp wrote it before balances: rows alone."""
+    last = None
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        other.execute("PRAGMA user_version = 1")
+        for command in PLAIN_SCHEMA.values():
+            other.execute(command)
+        for draft in drafts:
+            last = next_record(last, draft)
+            other.execute(INSERT, dataclasses.asdict(last))
+
+
+def plain_drafts():
+    yield Draft(kind="budget", label_set=None, who="ann", content={"epsilon": 10.0, "delta": 0.0})
+    for i, name in enumerate("abba"):
+        facts = {"rows": ROWS, "n_rows": 100, "mechanism": "RR", "parts": [], "seeded": False, "token": str(i)}
+        promise = Guarantee.pure(1.0 + i).to_json()
+        yield Draft(
+            kind="release", label_set=name, who="ann", content={**facts, "guarantee": promise, "note": f"job {i}"}
+        )
+    yield Draft(kind="budget", label_set="b", who="ann", content={"epsilon": 6.0, "delta": 0.0})
+
+
+def test_a_ledger_without_balances_is_read_and_brought_up_to_date_by_its_first_charge(path):
+    make_plain(path, plain_drafts())
+    before, ledger = path.read_bytes(), Ledger(path)
+    assert [ledger.spent(name).epsilon() for name in "ab"] == [5.0, 5.0]
+    assert [ledger.remaining(name) for name in "abc"] == [5.0, 1.0, 10.0]
+    assert [entry.id for entry in ledger.find_noted("job 2")] == [4]
+    first = ledger.verify()
+    with pytest.raises(BudgetError):
+        ledger.charge(Guarantee.pure(1.5), label_set="b", rows=ROWS, n_rows=100, mechanism="RR")
+    assert path.read_bytes() == before  # reading and a refusal leave it as it was
+    ledger.charge(Guarantee.pure(2.0), label_set="a", rows=ROWS, n_rows=100, mechanism="RR", note="job 9")
+    assert path.read_bytes()[60:64] == b"\x00\x00\x00\x02"  # SQLite's user_version
+    ledger.verify(known=first)
+    assert [ledger.remaining(name) for name in "abc"] == [3.0, 1.0, 10.0]
+    assert [[entry.id for entry in ledger.find_noted(note)] for note in ("job 2", "job 9")] == [[4], [7]]
+    # Set b has had no row since: the row that brought the file up to date vouches for its balance.
+    with pytest.raises(BudgetError):
+        ledger.charge(Guarantee.pure(1.5), label_set="b", rows=ROWS, n_rows=100, mechanism="RR")
+    edit(path, "UPDATE balance SET content = replace(content, '6.0', '9.0') WHERE label_set = 'b'")
+    with pytest.raises(PrivacyError, match="a balance of label set 'b' that row 7 does not name"):
+        ledger.remaining("b")
+
+
+@pytest.mark.parametrize("command", ["UPDATE record SET who = 'eve' WHERE id = 3", "DELETE FROM record WHERE id = 6"])
+def test_an_edited_ledger_without_balances_is_not_brought_up_to_date(path, command):
+    make_plain(path, plain_drafts())
+    edit(path, command)
+    before = path.read_bytes()
+    with pytest.raises(PrivacyError):
+        charge(Ledger(path))
+    assert path.read_bytes() == before
 
 
 def test_an_empty_file_becomes_a_ledger(path):
@@ -342,8 +408,8 @@ def test_a_file_that_cannot_grow_keeps_what_it_has(ledger, path):
 
 KILLED = """
 append = ledger_file.Table.append
-def die(self, draft):
-    append(self, draft)
+def die(self, draft, **more):
+    append(self, draft, **more)
     os.kill(os.getpid(), signal.SIGKILL)
 ledger = Ledger(sys.argv[1])
 if sys.argv[2] == "before the commit":

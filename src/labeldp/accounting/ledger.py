@@ -21,9 +21,10 @@ a label set compose in sequence, since any two may share rows.
 References: Dwork, McSherry, Nissim & Smith 2006 (composition in sequence); `labeldp.loss.compose` has ours.
 
 Design notes. The budget is compared and the row is written in one transaction, before any noise is drawn: a crash may
-waste budget, and can never hide a release. The file itself is the subject of `labeldp.accounting.ledger_file`. A
-process reads all rows at each call and checks their chain; nothing is remembered between calls, so replay is the only
-path there is and live equals replay by construction.
+waste budget, and can never hide a release. The file itself is the subject of `labeldp.accounting.ledger_file`. Nothing
+is remembered between calls. What a label set has spent is kept beside the rows as a balance
+(`labeldp.accounting.balance`) that each row seals, so a charge takes as long in a ledger of 100,000 rows as in one of
+ten. The balance before and a row give the balance after by one function, for a charge as for the replay in `verify`.
 """
 
 from __future__ import annotations
@@ -35,20 +36,24 @@ import os
 import re
 import secrets
 import socket
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from decimal import ROUND_FLOOR, Context, Decimal
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from labeldp.accounting.balance import Balance, digest_text
 from labeldp.accounting.ledger_file import (
+    PLAIN_VERSION,
     Draft,
     Record,
     Table,
     fingerprint,
+    open_for_reading,
     open_for_writing,
-    read_records,
+    read_bindings,
     tampering_error,
 )
 from labeldp.errors import BudgetError, Described, LabelDPError, PrivacyError, invalid
@@ -60,10 +65,6 @@ from labeldp.validate import check_delta, check_epsilon, check_integer, check_po
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-#: How far a sum may pass its budget, relatively. A decimal as a double errs by 2^-53: the charges' sum by that much
-#: below, the budget by that much above, and the sum is rounded up by 2^-52. So three times 0.1 fits into 0.3, and
-#: whatever a person would not call equal does not fit.
-ROUNDING = 2.0**-50
 OWNER = "Ledger.charge"
 #: Names and guarantees of what a release was made of.
 Parts = tuple[tuple[str, Guarantee], ...]
@@ -95,8 +96,11 @@ class Ledger:
 
     *Edge cases*: without `budget` no file is made before the first charge; an empty file becomes a ledger; an infinite
     budget admits everything; a budget at delta 0 admits only pure guarantees. Safe among threads, forked children and
-    processes on a local disk; on a network disk, as safe as its locks. Pickles as its path and settings. Any call
-    raises `PrivacyError` if the file was edited.
+    processes on a local disk; on a network disk, as safe as its locks. Pickles as its path and settings.
+
+    *An edited file* raises `PrivacyError`. Every call checks the newest rows, the balances that it reads, and a random
+    block of older rows; the whole of a ledger of up to 128 rows. `entries`, `budgets` and `label_sets` check the chain of
+    all rows, and `verify` checks besides that what is kept beside them is what they add up to.
     """
 
     def __init__(
@@ -111,10 +115,10 @@ class Ledger:
         self.timeout = check_positive("Ledger", "timeout", timeout)
         share = check_delta("Ledger", delta)
         self._default = None if budget is None else (check_epsilon("Ledger", budget, name="budget"), share)
-        records = self._read()
-        if self._default is not None and find_budget(records, None) is None:
-            with open_for_writing(self.path, timeout=self.timeout) as table:
-                self._keep_default(table)
+        limit = self.budget(None)
+        if self._default is not None and limit is None:
+            with self._write():
+                pass
 
     def __repr__(self) -> str:
         return f"Ledger({str(self.path)!r})"
@@ -167,11 +171,12 @@ class Ledger:
             who=who,
             note=note,
         )
-        with open_for_writing(self.path, timeout=self.timeout) as table:
-            self._keep_default(table)
-            check_room(guarantee, records=table.records, label_set=label_set)
-            record = table.append(draft)
-        return read_release(record)
+        with self._write() as table:
+            balance = find_account(table, label_set)
+            check_room(guarantee, balance=balance.limited_to(find_budget(table, label_set)), label_set=label_set)
+            record = table.append(draft, balance=balance.add(guarantee).to_text())
+            # Before the commit: a row that could not be read would close the ledger for good.
+            return read_release(record)
 
     def set_budget(
         self, epsilon: float, *, delta: float = 0.0, label_set: str | None = "labels", who: str | None = None
@@ -180,17 +185,18 @@ class Ledger:
         owner = "Ledger.set_budget"
         limit, share = check_epsilon(owner, epsilon), check_delta(owner, delta)
         draft = draft_budget(owner, epsilon=limit, delta=share, label_set=label_set, who=who)
-        with open_for_writing(self.path, timeout=self.timeout) as table:
-            self._keep_default(table)
-            table.append(draft)
+        with self._write() as table:
+            table.append(draft, balance=find_account(table, label_set).limited_to((limit, share)).to_text())
 
     def budget(self, label_set: str | None = "labels") -> tuple[float, float] | None:
         """Return the (epsilon, delta) that a label set may spend, or None if nobody set one."""
-        return find_budget(self._read(), label_set)
+        with self._open() as table:
+            return find_budget(table, label_set)
 
     def spent(self, label_set: str = "labels") -> Guarantee | None:
         """Return what the releases of a label set cost together, or None if there are none."""
-        return sum_charges(self._read(), label_set)
+        with self._open() as table:
+            return find_account(table, label_set).spent
 
     def remaining(self, label_set: str = "labels") -> float:
         """Return an epsilon that may still be charged, at the budget's delta; inf if there is no budget.
@@ -198,12 +204,25 @@ class Ledger:
         It is the budget less what was spent, so a pure guarantee of it fits (at delta > 0 up to the rounding up of a
         composition). Guarantees that compose better than by adding up may fit even when they look larger.
         """
-        records = self._read()
-        return epsilon_left(find_budget(records, label_set), sum_charges(records, label_set))
+        with self._open() as table:
+            return find_account(table, label_set).limited_to(find_budget(table, label_set)).left
 
     def entries(self, label_set: str | None = None) -> tuple[LedgerEntry, ...]:
-        """Return the releases of a label set, or of all, oldest first."""
+        """Return the releases of a label set, or of all, oldest first, with the chain of all rows checked."""
         return select_releases(self._read(), label_set)
+
+    def find_noted(self, note: str, *, longer: bool = False) -> tuple[LedgerEntry, ...]:
+        """Return the releases with this note, or (`longer`) with a note that begins so, oldest first.
+
+        They are found by an index: it takes as long in a large ledger as in a small one, and checks these rows alone.
+        """
+        with self._open() as table:
+            if table is None:
+                return ()
+            if table.version != PLAIN_VERSION:
+                return select_releases(table.find_noted(note, longer=longer))
+            entries = select_releases(table.read_records())
+        return tuple(one for one in entries if one.note == note or (longer and one.note.startswith(note)))
 
     def find_releases(self, label_set: str, *, n_rows: int, row_ids: Iterable[Any] = ()) -> tuple[LedgerEntry, ...]:
         """Return the releases that may be of these labels: under this name, or of the same rows under another.
@@ -233,24 +252,86 @@ class Ledger:
         return tuple(sorted({record.label_set for record in self._read() if record.label_set is not None}))
 
     def verify(self, *, known: str | None = None) -> str:
-        """Check the chain and return its last hash, or raise `PrivacyError`.
+        """Check all rows, and what is kept beside them, and return the last hash, or raise `PrivacyError`.
+
+        Every row is replayed: the balance that it names must be what the rows up to it add up to, and the balances and
+        notes on file must be those of all rows.
 
         `known` is a hash from before (of an entry, or of an earlier `verify`). A chain that no longer holds it was
         written anew, which the chain alone cannot tell.
         """
-        hashes = [record.hash for record in self._read()]
+        hashes: list[str] = []
+        with self._open() as table:
+            if table is not None:
+                records = table.read_records()
+                hashes = [record.hash for record in records]
+                balances = self._replay(records)
+                if table.version != PLAIN_VERSION:
+                    self._compare(table, records, balances)
         if known is not None and known not in hashes:
             raise tampering_error(self.path, f"a chain without the known hash {known!r:.14}...")
         return hashes[-1] if hashes else ""
 
-    def _read(self) -> tuple[Record, ...]:
-        return read_records(self.path, timeout=self.timeout)
+    def last_hash(self) -> str:
+        """Return the hash in which the chain ends, empty without rows; `verify` returns it after checking everything."""
+        with self._open() as table:
+            return "" if table is None or table.last is None else table.last.hash
 
-    def _keep_default(self, table: Table) -> None:
-        """Record the default budget in a file that has none."""
-        if self._default is not None and find_budget(table.records, None) is None:
-            epsilon, delta = self._default
-            table.append(draft_budget("Ledger", epsilon=epsilon, delta=delta, label_set=None, who=None))
+    def _read(self) -> tuple[Record, ...]:
+        with self._open() as table:
+            return () if table is None else table.read_records()
+
+    @contextmanager
+    def _open(self) -> Iterator[Table | None]:
+        with open_for_reading(self.path, timeout=self.timeout) as table:
+            if table is not None and table.version == PLAIN_VERSION:
+                records = table.read_records()
+                table.assume({name: one.to_text() for name, one in self._replay(records).items()})
+            yield table
+
+    @contextmanager
+    def _write(self) -> Iterator[Table]:
+        """Open a write transaction on a file of this version, with its default budget recorded."""
+        with open_for_writing(self.path, timeout=self.timeout) as table:
+            if table.version == PLAIN_VERSION:
+                records = table.read_records()
+                notes = [(entry.note, int(entry.id)) for entry in select_releases(records) if entry.note]
+                table.upgrade({name: one.to_text() for name, one in self._replay(records).items()}, notes)
+            if self._default is not None and find_budget(table, None) is None:
+                epsilon, delta = self._default
+                draft = draft_budget("Ledger", epsilon=epsilon, delta=delta, label_set=None, who=None)
+                table.append(draft, balance=find_account(table, None).limited_to(self._default).to_text())
+            yield table
+
+    def _replay(self, records: Sequence[Record]) -> dict[str | None, Balance]:
+        """Return the balance of every label set after these rows; the newest row of each set must name it."""
+        newest = {record.label_set: record.id for record in records}
+        balances: dict[str | None, Balance] = {}
+        for record in records:
+            balance = balances.get(record.label_set, Balance())
+            if record.kind == "release":
+                balances[record.label_set] = balance.add(read_release(record).guarantee)
+            else:
+                balances[record.label_set] = balance.limited_to(read_budget(record).limit)
+            # The row that brought an older file to this version names the balances of other sets too.
+            names = read_bindings(record)
+            if len(names) == 1 and record.id != newest[record.label_set]:
+                continue
+            for name, digest in names.items():
+                if name not in balances or digest_text(balances[name].to_text()) != digest:
+                    what = f"another balance of {name!r:.60} in row {record.id} than its rows give"
+                    raise tampering_error(self.path, what)
+        return balances
+
+    def _compare(self, table: Table, records: Iterable[Record], balances: Mapping[str | None, Balance]) -> None:
+        """Refuse balances and notes on file that are not those of the rows."""
+        for name in {*balances, *table.read_balances()}:
+            text = balances[name].to_text() if name in balances else None
+            if table.find_balance(name) != text:
+                raise tampering_error(self.path, f"another balance of {name!r:.60} than its rows give")
+        notes = {(entry.note, int(entry.id)) for entry in select_releases(records) if entry.note}
+        if table.read_notes() != notes:
+            raise tampering_error(self.path, "other notes in its index than in its rows")
 
 
 def check_path(path: Any) -> Path:
@@ -260,31 +341,28 @@ def check_path(path: Any) -> Path:
     return Path(path).absolute()
 
 
-def check_room(guarantee: Guarantee, *, records: tuple[Record, ...], label_set: str) -> None:
+def check_room(guarantee: Guarantee, *, balance: Balance, label_set: str) -> None:
     """Refuse a guarantee of another unit than the set's, or one that does not fit its budget."""
-    used = sum_charges(records, label_set)
+    used, limit = balance.spent, balance.limit
     if used is not None and used.unit != guarantee.unit:
         must = f"be about the unit of label set {label_set!r}, `{used.unit.value}`"
         fix = "Guarantees of two units do not add up: use another label set."
         raise invalid("Ledger.charge", "guarantee", must, got=guarantee.unit.value, fix=fix, kind=PrivacyError)
-    limit = find_budget(records, label_set)
-    if limit is None:
-        return
-    total = guarantee if used is None else Guarantee.in_sequence([used, guarantee])
-    # A total that cannot be computed (NaN) does not fit.
-    if not total.epsilon(limit[1]) <= limit[0] * (1.0 + ROUNDING):
-        raise over_budget_error(guarantee, used=used, total=total, limit=limit, label_set=label_set)
+    if limit is not None and not balance.admits(guarantee):
+        raise over_budget_error(guarantee, balance=balance, limit=limit, label_set=label_set)
 
 
 def over_budget_error(
-    guarantee: Guarantee, *, used: Guarantee | None, total: Guarantee, limit: tuple[float, float], label_set: str
+    guarantee: Guarantee, *, balance: Balance, limit: tuple[float, float], label_set: str
 ) -> LabelDPError:
     """Return the refusal: budget, asked, spent, left."""
     epsilon, delta = limit
-    before = 0.0 if used is None else used.epsilon(delta)
+    total = balance.add(guarantee).spent
+    assert total is not None
+    before = 0.0 if balance.spent is None else balance.spent.epsilon(delta)
     asked, whole = guarantee.epsilon(delta), total.epsilon(delta)
     must = f"keep label set {label_set!r} within its budget of epsilon = {format_up(epsilon)} at delta = {delta:g}"
-    rest = format_down(epsilon_left(limit, used))
+    rest = format_down(balance.left)
     got = f"{format_up(asked)} asked, {format_up(before)} spent, {rest} left ({format_up(whole)} in all)"
     fix = "Ask for less, or have the budget raised with set_budget."
     if math.isinf(asked) and delta == 0 and math.isfinite(guarantee.epsilon(1e-5)):
@@ -413,50 +491,79 @@ def draft_release(
         "token": secrets.token_hex(16),
     }
     label_set = check_name(OWNER, "label_set", label_set)
-    return Draft(kind="release", label_set=label_set, who=sign(OWNER, who), content=to_json_text(content))
+    check_readable(content)
+    return Draft(kind="release", label_set=label_set, who=sign(OWNER, who), content=content)
+
+
+def check_readable(content: dict[str, Any]) -> None:
+    """Refuse what could be written and not read again: half a character, or a guarantee nested without end."""
+    try:
+        parse_json(json.dumps(content))
+    except (ValueError, RecursionError) as error:
+        fix = "Leave out what no text file holds, and name a composition instead of nesting it."
+        raise invalid(
+            OWNER, "guarantee", "read back from JSON, with its note", got=Described(str(error)), fix=fix
+        ) from error
 
 
 def draft_budget(owner: str, *, epsilon: float, delta: float, label_set: str | None, who: str | None) -> Draft:
     """Return the row of a budget whose numbers were checked."""
     name = None if label_set is None else check_name(owner, "label_set", label_set)
     content = {"epsilon": to_number(epsilon), "delta": delta}
-    return Draft(kind="budget", label_set=name, who=sign(owner, who), content=to_json_text(content))
+    return Draft(kind="budget", label_set=name, who=sign(owner, who), content=content)
 
 
-# The same rows are read at every charge; a Record is frozen, so what it says never changes.
+def unreadable_row_error(record: Record) -> LabelDPError:
+    """Return the error for a sealed row that labeldp did not write: whoever forged it sealed it too."""
+    fix = "What the ledger says was spent cannot be trusted: restore it from a backup."
+    got = Described(f"row {record.id}")
+    return invalid("Ledger", "path", "hold only rows that labeldp wrote", got=got, fix=fix, kind=PrivacyError)
+
+
+#: What a content that is JSON of another make leads to: `LabelDPError` is a ValueError.
+UNREADABLE = (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
+
+
+# The same rows are listed again and again; a Record is frozen, so what it says never changes.
 @lru_cache(maxsize=16_384)
 def read_release(record: Record) -> LedgerEntry:
     """Return the release that a row records."""
-    data = parse_json(record.content)
-    assert record.label_set is not None  # `draft_release` wrote it
-    return LedgerEntry(
-        id=EntryNumber(record.id, record.hash),
-        label_set=record.label_set,
-        rows=data["rows"],
-        n_rows=data["n_rows"],
-        guarantee=Guarantee.from_json(data["guarantee"]),
-        mechanism=data["mechanism"],
-        parts=tuple((part["name"], Guarantee.from_json(part["guarantee"])) for part in data["parts"]),
-        seeded=data["seeded"],
-        who=record.who,
-        when=record.when,
-        note=data["note"],
-        hash=record.hash,
-    )
+    try:
+        data = parse_json(record.content)
+        return LedgerEntry(
+            id=EntryNumber(record.id, record.hash),
+            label_set=check_name("Ledger", "label_set", record.label_set),
+            rows=check_rows(data["rows"]),
+            n_rows=check_integer("Ledger", "n_rows", data["n_rows"], least=0),
+            guarantee=Guarantee.from_json(data["guarantee"]),
+            mechanism=check_text("mechanism", data["mechanism"]),
+            parts=tuple(
+                (check_text("part", part["name"]), Guarantee.from_json(part["guarantee"])) for part in data["parts"]
+            ),
+            seeded=bool(data["seeded"]),
+            who=record.who,
+            when=record.when,
+            note=check_text("note", data["note"]),
+            hash=record.hash,
+        )
+    except UNREADABLE as error:
+        raise unreadable_row_error(record) from error
 
 
 def read_budget(record: Record) -> BudgetEntry:
     """Return the budget that a row records."""
-    data = parse_json(record.content)
-    epsilon = from_number(data["epsilon"])
-    return BudgetEntry(
-        id=record.id,
-        label_set=record.label_set,
-        epsilon=epsilon,
-        delta=data["delta"],
-        who=record.who,
-        when=record.when,
-    )
+    try:
+        data = parse_json(record.content)
+        return BudgetEntry(
+            id=record.id,
+            label_set=None if record.label_set is None else check_name("Ledger", "label_set", record.label_set),
+            epsilon=check_epsilon("Ledger", from_number(data["epsilon"])),
+            delta=check_delta("Ledger", data["delta"]),
+            who=record.who,
+            when=record.when,
+        )
+    except UNREADABLE as error:
+        raise unreadable_row_error(record) from error
 
 
 def select_releases(records: Iterable[Record], label_set: str | None = None) -> tuple[LedgerEntry, ...]:
@@ -465,32 +572,16 @@ def select_releases(records: Iterable[Record], label_set: str | None = None) -> 
     return tuple(read_release(record) for record in chosen if label_set in (None, record.label_set))
 
 
-def sum_charges(records: Iterable[Record], label_set: str) -> Guarantee | None:
-    """Return what a label set's releases cost together: all in sequence, since any two may share rows."""
-    guarantees = [entry.guarantee for entry in select_releases(records, label_set)]
-    return Guarantee.in_sequence(guarantees) if guarantees else None
+def find_account(table: Table | None, label_set: str | None) -> Balance:
+    """Return the balance of a label set, or of the default; an empty one where nothing was written."""
+    text = None if table is None else table.find_balance(label_set)
+    return Balance() if text is None else Balance.from_text(text)
 
 
-def find_budget(records: Iterable[Record], label_set: str | None) -> tuple[float, float] | None:
+def find_budget(table: Table | None, label_set: str | None) -> tuple[float, float] | None:
     """Return the newest budget of the set, or else the newest default."""
-    budgets = [record for record in records if record.kind == "budget"]
-    for name in (label_set, None):
-        mine = [record for record in budgets if record.label_set == name]
-        if mine:
-            return read_budget(mine[-1]).limit
-    return None
-
-
-def epsilon_left(limit: tuple[float, float] | None, used: Guarantee | None) -> float:
-    """Return the epsilon that a budget still admits at its delta, by adding up; inf without a budget."""
-    if limit is None or math.isinf(limit[0]):
-        return math.inf
-    return limit[0] if used is None else max(0.0, limit[0] - used.epsilon(limit[1]))
-
-
-def to_json_text(content: dict[str, Any]) -> str:
-    """Return strict JSON, one text for one content."""
-    return json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    own = find_account(table, label_set).limit
+    return own if own is not None or label_set is None else find_account(table, None).limit
 
 
 def sign(owner: str, who: str | None) -> str:

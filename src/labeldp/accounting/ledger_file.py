@@ -3,9 +3,11 @@
 >>> import tempfile
 >>> path = Path(tempfile.mkdtemp()) / "ledger.sqlite"
 >>> with open_for_writing(path, timeout=1.0) as table:
-...     first = table.append(Draft(kind="budget", label_set="labels", who="doctest", content="{}"))
->>> read_records(path, timeout=1.0) == (first,)
-True
+...     draft = Draft(kind="budget", label_set="labels", who="doctest", content={"epsilon": 1.0, "delta": 0.0})
+...     first = table.append(draft, balance="all that is known of this label set")
+>>> with open_for_reading(path, timeout=1.0) as table:
+...     table.read_records() == (first,), table.find_balance("labels")
+(True, 'all that is known of this label set')
 
 `fingerprint` says which labels a release was about, by the data set's name and row ids and never by label values:
 
@@ -26,6 +28,17 @@ Design notes on the file.
 - Row i has the SHA-256 of its own content and of the hash of row i - 1. Whoever edits a row breaks the chain; whoever
   drops rows at the end is behind the count that AUTOINCREMENT keeps. This finds accidents and careless hands. A forger
   who rewrites the whole file is found only by someone who kept an earlier hash (`Ledger.verify(known=...)`).
+- Beside the rows is a balance for each label set: what its rows say, in short, so that a charge reads one text instead
+  of all rows. Each row holds the SHA-256 of its set's balance after it. A balance is believed only if the newest row of
+  its set, found by an index, is sealed and names this very text: an edited, older or missing balance is a broken chain.
+  Rows and balances are written in one transaction.
+- At every opening, for reading or for writing, the last `RECENT` rows are checked, and as many at a random place: a
+  ledger of up to twice as many rows wholly, of n rows each old one with probability `RECENT`/n at least. All rows are
+  checked by `Table.read_records`, and so by every call that lists them; that the balances say what the rows say is
+  checked by `Ledger.verify` (`labeldp ledger --verify`).
+- Files of version 1 had no balances. They are read whole as before; the first charge adds what is missing in its own
+  transaction, and its row names the balances of all sets.
+- Whatever SQLite, a decoder or a parser says of a damaged file becomes one of our errors here.
 
 Design notes on fingerprints. Every field goes into SHA-256 behind its length, so no two inputs share a text. Ids are
 hashed in order, in chunks of a fixed size: the number of rows is bounded by patience, not by memory. The hash tells
@@ -38,11 +51,12 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import secrets
 import sqlite3
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -50,19 +64,27 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from labeldp.accounting.balance import digest_text
 from labeldp.errors import Described, LabelDPError, PrivacyError, invalid
+from labeldp.untrusted import parse_json
 from labeldp.validate import check_integer
 
 #: "LDPL": what the header of a ledger says that it is.
 APPLICATION_ID = 0x4C44504C
-VERSION = 1
+VERSION = 2
+#: The version without balances, which is still read, and written anew by the first charge.
+PLAIN_VERSION = 1
+#: Rows that are checked at every opening: the last ones, and as many at a random place.
+RECENT = 64
+#: The longest text or number of bytes in one cell that is read: more is no row of ours.
+LONGEST_CELL = 64 * 1024 * 1024
 #: The hash before the first row.
 ORIGIN = "0" * 64
 
-SELECT = "SELECT id, kind, label_set, at, who, content, previous, hash FROM record ORDER BY id"
+SELECT = "SELECT id, kind, label_set, at, who, content, previous, hash FROM record"
 INSERT = """INSERT INTO record (id, kind, label_set, at, who, content, previous, hash)
     VALUES (:id, :kind, :label_set, :when, :who, :content, :previous, :hash)"""
-SCHEMA = {
+PLAIN_SCHEMA = {
     "record": """CREATE TABLE record (
         id INTEGER PRIMARY KEY AUTOINCREMENT,
         kind TEXT NOT NULL CHECK (kind IN ('release', 'budget')),
@@ -82,16 +104,30 @@ SCHEMA = {
         WHEN NEW.id IS NOT (SELECT coalesce(max(id), 0) + 1 FROM record)
         BEGIN SELECT RAISE(ABORT, 'a ledger is append-only'); END""",
 }
+#: What version 2 has beside the rows: the default balance, of no label set, has the empty name.
+ADDED_SCHEMA = {
+    "record_of_set": "CREATE INDEX record_of_set ON record (label_set, id)",
+    "balance": """CREATE TABLE balance (
+        label_set TEXT PRIMARY KEY, entry INTEGER NOT NULL, content TEXT NOT NULL
+    ) WITHOUT ROWID""",
+    "noted": """CREATE TABLE noted (
+        note TEXT NOT NULL, entry INTEGER NOT NULL, PRIMARY KEY (note, entry)
+    ) WITHOUT ROWID""",
+}
+SCHEMA = {**PLAIN_SCHEMA, **ADDED_SCHEMA}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Draft:
-    """What a caller wants to write: a release or a budget, its label set (None: every set), who, and JSON."""
+    """What a caller wants to write: a release or a budget, its label set (None: every set), who, and plain facts.
+
+    A `note` among the facts can be found again by `Table.find_noted`.
+    """
 
     kind: str
     label_set: str | None
     who: str
-    content: str
+    content: Mapping[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,61 +150,149 @@ class Record:
 
 
 class Table:
-    """The open table inside one write transaction."""
+    """The open file inside one transaction, its header, schema and last rows checked.
 
-    def __init__(self, connection: sqlite3.Connection, records: tuple[Record, ...]) -> None:
+    `version` is the file's; one of `PLAIN_VERSION` has no balances, and `upgrade` gives it some. `last` is the newest row.
+    """
+
+    def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
+        self._path = path
         self._connection = connection
-        self.records = records
+        self.version = check_header(path, connection)
+        self.last = check_recent(path, connection)
+        self._unbound: dict[str | None, str] = {}
 
-    def append(self, draft: Draft) -> Record:
-        """Insert one row after the last; it counts once the transaction is committed."""
-        record = next_record(self.records, draft)
+    def read_records(self) -> tuple[Record, ...]:
+        """Return every row, oldest first, after checking the whole chain."""
+        records = tuple(read_rows(self._connection))
+        check_links(self._path, records, first=1, previous=ORIGIN)
+        if len(records) != (self.last.id if self.last else 0):
+            raise tampering_error(self._path, f"{len(records)} rows where {self.last and self.last.id} were written")
+        return records
+
+    def find_balance(self, label_set: str | None) -> str | None:
+        """Return the balance of a label set, or of the default (None), once the chain vouches for it; None without rows."""
+        if label_set in self._unbound or self.version == PLAIN_VERSION:
+            return self._unbound.get(label_set)
+        query = "SELECT entry, content FROM balance WHERE label_set = ?"
+        found = self._connection.execute(query, (label_set or "",)).fetchone()
+        (newest,) = self._connection.execute("SELECT max(id) FROM record WHERE label_set IS ?", (label_set,)).fetchone()
+        if found is None and newest is None:
+            return None
+        what = "the default" if label_set is None else f"label set {label_set!r:.60}"
+        if found is None or newest is None or not isinstance(found[0], int) or found[0] < newest:
+            raise tampering_error(self._path, f"no balance of {what} after its newest row")
+        entry, text = found
+        if not isinstance(text, str) or read_bindings(self.find_row(entry)).get(label_set) != digest_text(text):
+            raise tampering_error(self._path, f"a balance of {what} that row {entry} does not name")
+        return text
+
+    def read_balances(self) -> dict[str | None, tuple[int, str]]:
+        """Return the row and the text of every balance, unchecked: for whoever replays all rows."""
+        found = self._connection.execute("SELECT label_set, entry, content FROM balance")
+        return {name or None: (entry, text) for name, entry, text in found}
+
+    def find_row(self, number: int) -> Record:
+        """Return one row, which must be there and sealed."""
+        found = list(read_rows(self._connection, "WHERE id = ?", number))
+        if not found or not is_sealed(found[0]):
+            raise tampering_error(self._path, f"a broken chain at row {number}")
+        return found[0]
+
+    def find_noted(self, note: str, *, longer: bool = False) -> tuple[Record, ...]:
+        """Return the rows with this note, or (`longer`) with one that begins so, by the index, oldest first."""
+        if longer:
+            bounds = (note, note + chr(0x10FFFF))
+            found = self._connection.execute("SELECT entry FROM noted WHERE note >= ? AND note < ?", bounds)
+        else:
+            found = self._connection.execute("SELECT entry FROM noted WHERE note = ?", (note,))
+        numbers = sorted(entry for (entry,) in found)
+        return tuple(self.find_row(number) for number in numbers)
+
+    def read_notes(self) -> set[tuple[str, int]]:
+        """Return every note of the index with its row."""
+        return {(note, entry) for note, entry in self._connection.execute("SELECT note, entry FROM noted")}
+
+    def assume(self, balances: Mapping[str | None, str]) -> None:
+        """Take these balances for those of a file of the plain version, in this transaction: whoever replayed it knows."""
+        self._unbound = dict(balances)
+
+    def upgrade(self, balances: Mapping[str | None, str], notes: Iterable[tuple[str, int]]) -> None:
+        """Turn a file of the plain version into one with balances; the next row that is appended binds them."""
+        for command in ADDED_SCHEMA.values():
+            self._connection.execute(command)
+        self._connection.execute(f"PRAGMA user_version = {VERSION}")
+        self._connection.executemany("INSERT INTO noted (note, entry) VALUES (?, ?)", notes)
+        self.version = VERSION
+        self.assume(balances)
+
+    def append(self, draft: Draft, *, balance: str) -> Record:
+        """Insert one row after the last, with its set's balance after it; both count once the transaction is committed."""
+        balances = {**self._unbound, draft.label_set: balance}
+        bindings = [[name, digest_text(text)] for name, text in balances.items()]
+        record = next_record(self.last, replace(draft, content={**draft.content, "balances": bindings}))
         self._connection.execute(INSERT, dataclasses.asdict(record))
-        self.records = (*self.records, record)
+        self._connection.executemany(
+            "REPLACE INTO balance (label_set, entry, content) VALUES (?, ?, ?)",
+            [(name or "", record.id, text) for name, text in balances.items()],
+        )
+        if note := draft.content.get("note"):
+            self._connection.execute("INSERT INTO noted (note, entry) VALUES (?, ?)", (note, record.id))
+        self.last, self._unbound = record, {}
         return record
 
 
-def next_record(records: tuple[Record, ...], draft: Draft) -> Record:
-    """Return the row that follows `records`, stamped in UTC and sealed."""
+def next_record(last: Record | None, draft: Draft) -> Record:
+    """Return the row that follows `last`, stamped in UTC and sealed."""
     fields = {
-        "id": len(records) + 1,
+        "id": last.id + 1 if last else 1,
         "kind": draft.kind,
         "label_set": draft.label_set,
         "when": datetime.now(timezone.utc).isoformat(timespec="microseconds"),
         "who": draft.who,
-        "content": draft.content,
-        "previous": records[-1].hash if records else ORIGIN,
+        # Strict JSON, one text for one content.
+        "content": json.dumps(draft.content, sort_keys=True, separators=(",", ":"), allow_nan=False),
+        "previous": last.hash if last else ORIGIN,
     }
     return Record(**fields, hash=Record(**fields, hash="").compute_hash())  # type: ignore[arg-type]
 
 
-def read_records(path: Path, *, timeout: float) -> tuple[Record, ...]:
-    """Return every row, after checking that the file is a ledger and that its chain holds; none if there is no file.
+def read_bindings(record: Record) -> dict[str | None, str]:
+    """Return the digests of the balances that a sealed row names, by label set; none for rows of the plain version."""
+    try:
+        return {name: str(digest) for name, digest in parse_json(record.content).get("balances", ())}
+    except (TypeError, ValueError, AttributeError, RecursionError):
+        return {}
+
+
+@contextmanager
+def open_for_reading(path: Path, *, timeout: float) -> Iterator[Table | None]:
+    """Open one read transaction on a ledger; None if there is no file yet, or an empty one.
 
     `timeout` is how many seconds to wait for a writer who holds the file. Raises `PrivacyError` if rows were edited or
     removed, and `LabelDPError` if the file is no ledger or cannot be read.
     """
     check_place(path)
     if not path.exists():
-        return ()
+        yield None
+        return
     with open_connection(path, mode="rw", timeout=timeout) as connection:
         connection.execute("BEGIN")
-        return () if is_blank(path, connection) else read_checked_records(path, connection)
+        yield None if is_blank(path, connection) else Table(path, connection)
 
 
 @contextmanager
 def open_for_writing(path: Path, *, timeout: float) -> Iterator[Table]:
     """Open one write transaction: committed when the block ends, undone when it raises.
 
-    Yields the `Table` with all rows read and checked; a new or empty file becomes a ledger first. Other writers wait, so
-    that what the block read is still true when it writes.
+    A new or empty file becomes a ledger first. Other writers wait, so that what the block read is still true when it writes.
     """
     check_place(path)
     with open_connection(path, mode="rwc", timeout=timeout) as connection:
         connection.execute("BEGIN IMMEDIATE")
         if is_blank(path, connection):
             create_table(connection)
-        yield Table(connection, read_checked_records(path, connection))
+        yield Table(path, connection)
         connection.execute("COMMIT")
 
 
@@ -179,12 +303,20 @@ def open_connection(path: Path, *, mode: str, timeout: float) -> Iterator[sqlite
         address = f"{path.as_uri()}?mode={mode}"
         connection = sqlite3.connect(address, uri=True, timeout=timeout, isolation_level=None)
         try:
+            # Bytes that are no text are another hand's: they must reach the chain, whose hash they break.
+            connection.text_factory = lambda data: data.decode("utf-8", "surrogateescape")
+            if hasattr(connection, "setlimit"):  # Python 3.11
+                connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_CELL)
+            connection.execute("PRAGMA trusted_schema = OFF")
             connection.execute("PRAGMA synchronous = EXTRA")
             yield connection
         finally:
             connection.close()
     except sqlite3.Error as error:
         raise translate_error(path, error, timeout=timeout) from error
+    except (UnicodeError, OverflowError, MemoryError) as error:
+        # SQLite's complaint about a damaged schema quotes its bytes, which need not be text; and the like.
+        raise damage_error(path, type(error).__name__) from error
 
 
 def check_place(path: Path) -> None:
@@ -213,47 +345,69 @@ def is_blank(path: Path, connection: sqlite3.Connection) -> bool:
 
 
 def create_table(connection: sqlite3.Connection) -> None:
-    """Mark the file as ours and lay out the table."""
+    """Mark the file as ours and lay out its tables."""
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     connection.execute(f"PRAGMA user_version = {VERSION}")
     for command in SCHEMA.values():
         connection.execute(command)
 
 
-def read_checked_records(path: Path, connection: sqlite3.Connection) -> tuple[Record, ...]:
-    """Return every row of a file that is a ledger, with its chain intact."""
+def check_header(path: Path, connection: sqlite3.Connection) -> int:
+    """Return the version of a file that is a ledger of ours with its schema as it was laid out."""
     if read_number(connection, "PRAGMA application_id") != APPLICATION_ID:
         raise foreign_file_error(path)
     version = read_number(connection, "PRAGMA user_version")
-    if version != VERSION:
+    if version not in (PLAIN_VERSION, VERSION):
         got = Described(f"version {version} in {shorten_path(path)}")
         raise invalid("Ledger", "path", f"be a ledger of version {VERSION}", got=got, fix="Upgrade labeldp.")
-    check_schema(path, connection)
-    names = [part.name for part in dataclasses.fields(Record)]
-    records = tuple(Record(**dict(zip(names, row, strict=True))) for row in connection.execute(SELECT))
+    check_schema(path, connection, PLAIN_SCHEMA if version == PLAIN_VERSION else SCHEMA)
+    return version
+
+
+def check_recent(path: Path, connection: sqlite3.Connection) -> Record | None:
+    """Return the newest row, after checking it, those right before it, and as many at a random place."""
     # A ledger without rows has no line in sqlite_sequence.
     count = read_number(connection, "SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'record'")
-    check_chain(path, records, count=count)
-    return records
+    there = read_number(connection, "SELECT coalesce(max(id), 0) FROM record")
+    if count != there:
+        raise tampering_error(path, f"{there} rows where {count} were written")
+    begin = max(1, count - RECENT + 1)
+    spans = [(begin, count)]
+    if begin > 1:
+        start = 1 + RECENT * secrets.randbelow(-(-(begin - 1) // RECENT))
+        spans.append((start, min(start + RECENT - 1, begin - 1)))
+    newest = None
+    for first, last in spans:
+        rows = list(read_rows(connection, "WHERE id BETWEEN ? AND ?", first - 1, last))
+        before = rows.pop(0).hash if first > 1 and rows else ORIGIN
+        check_links(path, rows, first=first, previous=before)
+        if len(rows) != last - first + 1:
+            raise tampering_error(path, f"rows missing between {first} and {last}")
+        newest = newest or (rows[-1] if rows else None)
+    return newest
 
 
-def check_schema(path: Path, connection: sqlite3.Connection) -> None:
+def read_rows(connection: sqlite3.Connection, condition: str = "", *values: int) -> Iterator[Record]:
+    """Yield rows as they are on disk, oldest first."""
+    names = [part.name for part in dataclasses.fields(Record)]
+    for row in connection.execute(f"{SELECT} {condition} ORDER BY id", values):
+        yield Record(**dict(zip(names, row, strict=True)))
+
+
+def check_schema(path: Path, connection: sqlite3.Connection, schema: Mapping[str, str]) -> None:
     """Refuse a ledger whose table or guards are not the ones that were laid out."""
     found = dict(connection.execute("SELECT name, sql FROM sqlite_master WHERE name NOT LIKE 'sqlite^_%' ESCAPE '^'"))
-    changed = sorted(name for name in {*found, *SCHEMA} if found.get(name) != SCHEMA.get(name))
+    changed = sorted(str(name) for name in {*found, *schema} if found.get(name) != schema.get(name))
     if changed:
-        raise tampering_error(path, f"another `{changed[0]}` in its schema")
+        raise tampering_error(path, f"another `{changed[0]:.60}` in its schema")
 
 
-def check_chain(path: Path, records: tuple[Record, ...], *, count: int) -> None:
-    """Refuse rows that were edited, removed, reordered or put in by another hand."""
-    previous = ORIGIN
-    for position, record in enumerate(records, start=1):
+def check_links(path: Path, records: Iterable[Record], *, first: int, previous: str) -> None:
+    """Refuse rows from number `first` on that were edited, removed, reordered or put in by another hand."""
+    for position, record in enumerate(records, start=first):
         if record.id != position or record.previous != previous or not is_sealed(record):
             raise tampering_error(path, f"a broken chain at row {position}")
         previous = record.hash
-    if count != len(records):
-        raise tampering_error(path, f"{len(records)} rows where {count} were written")
 
 
 def is_sealed(record: Record) -> bool:
@@ -267,13 +421,19 @@ def is_sealed(record: Record) -> bool:
 def read_number(connection: sqlite3.Connection, command: str) -> int:
     """Return the one integer that a command answers."""
     (value,) = connection.execute(command).fetchone()
-    return int(value)
+    return value if isinstance(value, int) else -1
 
 
 def tampering_error(path: Path, what: str) -> LabelDPError:
     """Return the error for a ledger whose record cannot be trusted."""
     fix = f"What {path} says was spent cannot be trusted: restore it from a backup."
     return invalid("Ledger", "path", "be a ledger as it was written", got=Described(what), fix=fix, kind=PrivacyError)
+
+
+def damage_error(path: Path, what: str) -> LabelDPError:
+    """Return the error for a file that is no whole SQLite file any more."""
+    got = Described(f"{shorten_path(path)} ({what})")
+    return invalid("Ledger", "path", "be a whole SQLite file", got=got, fix="Restore it from a backup.")
 
 
 def foreign_file_error(path: Path) -> LabelDPError:
@@ -291,9 +451,8 @@ def translate_error(path: Path, error: sqlite3.Error, *, timeout: float) -> Labe
     for sign, must, fix in COMPLAINTS:
         if sign in text:
             return invalid("Ledger", "path", must.format(timeout=timeout), got=shorten_path(path), fix=fix)
-    return invalid(
-        "Ledger", "path", "be a ledger that can be used", got=shorten_path(path), fix=f"SQLite says: {text}."
-    )
+    fix = f"SQLite says: {text}. If the file is damaged, restore it from a backup."
+    return invalid("Ledger", "path", "be a ledger that can be used", got=shorten_path(path), fix=fix)
 
 
 def shorten_path(path: Path) -> Described:

@@ -26,9 +26,19 @@ def ledger(
     known: Annotated[
         str | None, typer.Option("--known", help="A hash noted earlier, which the ledger must still hold.")
     ] = None,
+    verify: Annotated[
+        bool,
+        typer.Option(
+            "--verify",
+            help="Replay all rows: the balances beside them must be what they add up to. --known does so too.",
+        ),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show what was spent, what is left, and whether the record is intact.
+
+    The chain of all rows is checked whenever they are listed. A charge checks the newest rows and some of the others, so
+    run --verify from time to time, and before you trust a ledger that was elsewhere.
 
     The last line is the hash in which the chain ends. Note it down away from this file after each release. A ledger that
     an older copy replaced is intact in itself; --known, with that hash, tells.
@@ -41,6 +51,8 @@ def ledger(
 
       labeldp ledger spent.sqlite --set-budget 2
 
+      labeldp ledger spent.sqlite --verify
+
       labeldp ledger spent.sqlite --known 5f2b...
     """
     from labeldp.accounting import Ledger
@@ -50,19 +62,20 @@ def ledger(
     book = Ledger(file)
     if set_budget is not None:
         book.set_budget(set_budget, delta=delta, label_set=label_set)
-    facts = _facts(book, label_set=label_set, known=known)
+    facts = _facts(book, label_set=label_set, known=known, verify=verify)
     answer(facts, as_json=as_json, show=lambda console: _show(console, facts))
 
 
-def _facts(book: Any, *, label_set: str | None, known: str | None) -> dict[str, Any]:
+def _facts(book: Any, *, label_set: str | None, known: str | None, verify: bool) -> dict[str, Any]:
     """Return the ledger as plain facts; reading it checks its chain."""
-    last = book.verify(known=known)
+    last = book.verify(known=known) if verify or known is not None else book.last_hash()
     entries = book.entries(label_set)
     names = sorted({entry.label_set for entry in entries} | ({label_set} if label_set else set(book.label_sets())))
     default = book.budget(None)
     return {
         "file": str(book.path),
         "intact": True,
+        "replayed": verify or known is not None,
         "last_hash": last,
         "default_budget": None if default is None else {"epsilon": default[0], "delta": default[1]},
         "label_sets": [_account_facts(book, name) for name in names],
@@ -123,7 +136,8 @@ def _show(console: Console, facts: dict[str, Any]) -> None:
         console.print(_entry_table(facts["entries"], wide=console.width >= 90))
     count = len(facts["entries"])
     ends = facts["last_hash"] or "-"
-    console.print(styled(("intact", "green"), f": {count} release{'' if count == 1 else 's'}; the chain ends in"))
+    how = "intact, all rows replayed" if facts["replayed"] else "intact"
+    console.print(styled((how, "green"), f": {count} release{'' if count == 1 else 's'}; the chain ends in"))
     console.print(ends)
     console.print(styled(("Keep this hash where the ledger is not, and give it to --known next time.", "dim")))
 

@@ -231,7 +231,7 @@ def _charge_once(job: Job) -> int | None:
     name = f"job {job.staging.job}"
     entry: int | None = recall_entry(noted)
     if job.budget.ledger is not None:
-        entry = next((one.id for one in job.budget.ledger.entries() if getattr(one, "note", "") == name), None)
+        entry = next((one.id for one in job.budget.ledger.find_noted(name)), None)
     if entry is None:
         entry = job.budget.charge(job.promise, mechanism=job.words, note=name)
     job.staging.put(JOB, {**noted, **note_entry(entry)})

@@ -308,7 +308,7 @@ class Journal:
     def _find_charge(self, ledger: Any) -> EntryNumber | None:
         if ledger is None:
             return None
-        return next((one.id for one in ledger.entries() if getattr(one, "note", "") == f"run {self._name}"), None)
+        return next((one.id for one in ledger.find_noted(f"run {self._name}")), None)
 
     def _missing(self) -> list[str]:
         return [name for name in self._pieces if not (self._root / name).is_dir()]
@@ -382,8 +382,7 @@ class Journal:
         ledger = budget.ledger
 
         def rows() -> list[str]:
-            notes = (str(getattr(one, "note", "")) for one in ledger.entries())
-            return [note.removeprefix(start) for note in notes if note.startswith(start)]
+            return [one.note.removeprefix(start) for one in ledger.find_noted(start, longer=True)]
 
         known = rows()
         if not known:

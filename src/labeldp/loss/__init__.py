@@ -9,7 +9,7 @@ Users meet them through `labeldp.Guarantee`; the house builds with `sequence`, `
 from __future__ import annotations
 
 from labeldp.loss.base import BoundedRange, Loss, Pure
-from labeldp.loss.compose import Beside, Then, parallel, read_loss, sequence
+from labeldp.loss.compose import Beside, Lump, Then, compact, parallel, read_loss, sequence
 from labeldp.loss.curves import RDP, ZCDP, Gaussian, Profile
 from labeldp.loss.discrete import DiscreteGaussian
 
@@ -21,9 +21,11 @@ __all__ = [
     "DiscreteGaussian",
     "Gaussian",
     "Loss",
+    "Lump",
     "Profile",
     "Pure",
     "Then",
+    "compact",
     "parallel",
     "read_loss",
     "sequence",
