@@ -1,7 +1,6 @@
 """The explorer and those who mean it harm: any program on the machine may connect to it, and say whatever it likes.
 
-On the commit before, each of 300 silent connections held a thread, for ever, and their end printed a traceback each
-(1,000 for 1,000); `GET http://[::1` and `GET //[::1` printed a traceback and got no answer. Now one thread serves all, the
+On the commit before, each silent connection held a thread, for ever, and its end printed a traceback (60 for 60); `GET http://[::1` and `GET //[::1` printed a traceback and got no answer. Now one thread serves all, the
 silent are cut off, what is no request is answered 400, and the terminal of the owner stays empty.
 """
 
