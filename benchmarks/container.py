@@ -20,6 +20,7 @@ import random
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import time
 from pathlib import Path
@@ -30,6 +31,24 @@ LIMIT = 600  # seconds for one command: compiling everything on a busy core
 READ_ONLY = (
     'mount --bind "$0" "$0" && mount -o remount,ro,bind / && (mount -o remount,ro,bind /dev/shm || true) && exec "$@"'
 )
+
+
+def find_python(uid: int) -> tuple[str, str]:
+    """Return an interpreter that this user may run, of our version, and the folder of our packages.
+
+    That of an environment may lie in root's home. Then the system's own takes its place, if it has the same version.
+    """
+    packages = sysconfig.get_path("purelib")
+    version = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    for place in (getattr(sys, "_base_executable", sys.executable), f"/usr/bin/python{version}"):
+        try:
+            subprocess.run(
+                [place, "-c", "import os"], user=uid, group=uid, extra_groups=[], check=True, capture_output=True
+            )
+        except (OSError, subprocess.CalledProcessError):
+            continue
+        return place, packages
+    sys.exit(f"No Python {version} that every user may run: {sys.executable} is closed to others.")
 
 
 def build_tree(folder: Path, source: Path) -> None:
@@ -59,9 +78,10 @@ def can_unshare(out: Path) -> bool:
     )
 
 
-def run(arguments, *, tree: Path, out: Path, uid: int, closed: bool, cache: Path | None = None, python=sys.executable):
+def run(arguments, *, tree: Path, out: Path, uid: int, closed: bool, cache: Path | None = None):
     """Run one command as that user; return its code, its seconds and what it said last."""
-    env = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "PYTHONPATH": str(tree), "TMPDIR": str(out)}
+    python, packages = find_python(uid)
+    env = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "PYTHONPATH": f"{tree}:{packages}", "TMPDIR": str(out)}
     if cache is not None:
         env["NUMBA_CACHE_DIR"] = str(cache)
     command = [python, "-m", "labeldp", *arguments]
@@ -98,7 +118,6 @@ def strangers(uid: int, out: Path) -> list[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--source", type=Path, default=ROOT / "src", help="the folder that holds the package")
-    parser.add_argument("--python", default=sys.executable, help="the interpreter, with labeldp's dependencies")
     parser.add_argument("--json", type=Path)
     chosen = parser.parse_args()
     if os.geteuid() != 0 or shutil.which("setpriv") is None:
@@ -114,7 +133,7 @@ def main() -> None:
         os.chown(out, uid, uid)
         out.chmod(0o700)
         closed = can_unshare(out)
-        options = {"tree": tree, "out": out, "uid": uid, "closed": closed, "python": chosen.python}
+        options = {"tree": tree, "out": out, "uid": uid, "closed": closed}
         print(
             f"user {uid}; " + ("all mounts read-only but one folder" if closed else "no mount namespace: rights only")
         )

@@ -51,11 +51,12 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import os
 import secrets
 import sqlite3
 import stat
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -286,14 +287,23 @@ def open_for_writing(path: Path, *, timeout: float) -> Iterator[Table]:
     """Open one write transaction: committed when the block ends, undone when it raises.
 
     A new or empty file becomes a ledger first. Other writers wait, so that what the block read is still true when it writes.
+    A new file is its owner's alone, whatever the umask: what was spent on whose labels is not for everyone. SQLite gives its
+    journal the same rights.
     """
     check_place(path)
+    create_private(path)
     with open_connection(path, mode="rwc", timeout=timeout) as connection:
         connection.execute("BEGIN IMMEDIATE")
         if is_blank(path, connection):
             create_table(connection)
         yield Table(path, connection)
         connection.execute("COMMIT")
+
+
+def create_private(path: Path) -> None:
+    """Make an empty file that its owner alone may open, if there is none; one that is there keeps its rights."""
+    with suppress(OSError):  # it is there, or cannot be made, which SQLite will say
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
 
 
 @contextmanager
