@@ -180,7 +180,7 @@ def work(home: Path, source: Path, *, quick: bool) -> dict[str, int | str]:
         finish("dask", "privatize", "table.csv", *private, "--to", "dask-release", "--engine", "dask", *ledger)
         ended["cluster"] = as_user(["cluster.py"], A, home, source, **quiet).wait(timeout=300)
         process = as_user([*labeldp, "explore", "--port", "18765", "--no-browser"], A, home, source, **quiet)
-        time.sleep(20)
+        time.sleep(45)  # it starts in seconds, on a busy machine in half a minute
         ended["explore"] = "open" if process.poll() is None else f"code {process.returncode}"
         stop(process)
     return ended

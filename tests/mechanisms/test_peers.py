@@ -34,7 +34,7 @@ def positive_reports(alpha: float, n: int, positives: int, clusters: int, seed: 
 
 def unlikely(sums: np.ndarray, law: np.ndarray, level: float) -> bool:
     """Whether some count's frequency has a two-sided binomial tail below level / (number of counts)."""
-    seen = np.bincount(sums, minlength=len(law))
+    seen = np.bincount(sums.astype(np.int64), minlength=len(law))
     tails = 2 * np.minimum(binom.cdf(seen, len(sums), law), binom.sf(seen - 1, len(sums), law))
     return bool((tails < level / len(law)).any())
 
