@@ -82,8 +82,17 @@ def test(version: str, python: Path, chosen: list[str]) -> bool:
     """Run the core, or the chosen tests, and say whether they passed."""
     core = [f"tests/{name}" for name in [*CORE.split(), *SINGLE.split()]]
     left_out = [f"--ignore={name}" for name in NEED_EXTRAS]
-    # The checks of scikit-learn 1.6 hand pytest a generator, of which newer versions of pytest warn.
-    options = ["-q", "-W", "ignore::pytest.PytestRemovedIn10Warning", "-o", f"cache_dir={HOME / version / 'pytest'}"]
+    # The checks of scikit-learn 1.6 hand pytest a generator, of which newer versions of pytest warn; and models that were
+    # saved with a newer scikit-learn warn of it when they are read.
+    options = [
+        "-q",
+        "-W",
+        "ignore::sklearn.exceptions.InconsistentVersionWarning",
+        "-W",
+        "ignore::pytest.PytestRemovedIn10Warning",
+        "-o",
+        f"cache_dir={HOME / version / 'pytest'}",
+    ]
     workers = [] if any(one.startswith("-n") for one in chosen) else ["-n", os.environ.get("WORKERS", "2")]
     env = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
     env["NUMBA_CACHE_DIR"] = str(HOME / version / "numba")

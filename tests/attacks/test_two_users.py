@@ -1,9 +1,8 @@
-"""Another user of the machine looks for what labeldp leaves: ledgers, unfinished releases, states of fits.
+"""Another user of the machine looks for what a release leaves behind.
 
-On the commit before, a ledger was made with the rights of any file, so that everyone could read what was spent on whose labels,
-and an unfinished table's folder was open until its owner's rights were set: benchmarks/two_users.py, which tries far more,
-opened `spent.sqlite`, `job.json` and drafts of `key.json` from a second account. Now all three are their owner's alone from the
-first moment, whatever the umask. A finished release is public, and stays readable.
+On the commit before, a ledger was made with the rights of any file, so that everyone could read what was spent on whose labels:
+benchmarks/two_users.py, which tries far more, opened `spent.sqlite` from a second account. Now it is its owner's alone from
+the first moment, whatever the umask. A finished release is public, and stays readable.
 """
 
 from __future__ import annotations
@@ -18,13 +17,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 import labeldp
 from labeldp.accounting import Ledger
-from labeldp.engines import privatize_table
 
 OTHER = 12002
 LOOK = """
@@ -69,10 +65,6 @@ def read_by_another(home: Path, repository: Path) -> list[str]:
     return list(json.loads(subprocess.run(command, check=True, capture_output=True, **options).stdout))
 
 
-class Killed(BaseException):
-    """What a kill looks like from inside."""
-
-
 def test_a_new_ledger_is_its_owners_alone(home: Path, repository: Path):
     ledger = Ledger(home / "spent.sqlite", budget=2.0)
     labels = labeldp.SensitiveLabels(np.arange(100) % 2, n_classes=2)
@@ -92,28 +84,3 @@ def test_a_ledger_that_is_shared_on_purpose_stays_so(home: Path):
     labels = labeldp.SensitiveLabels(np.arange(100) % 2, n_classes=2)
     labeldp.privatize(labels, labeldp.RandomizedResponse(1.0), ledger=Ledger(path, budget=2.0))
     assert path.stat().st_mode & 0o777 == 0o660
-
-
-def test_unfinished_work_is_closed_at_every_step(home: Path, repository: Path):
-    pq.write_table(pa.table({"a": np.arange(4_000), "ill": np.arange(4_000) % 2}), home / "table.parquet")
-    (home / "table.parquet").chmod(0o600)
-    seen: list[list[str]] = []
-
-    def stop(done: int, total: int | None) -> None:
-        seen.append(read_by_another(home, repository))
-        if len(seen) == 2:
-            raise Killed
-
-    with pytest.raises(Killed):
-        privatize_table(
-            home / "table.parquet",
-            label="ill",
-            to=home / "out",
-            epsilon=1.0,
-            classes=[0, 1],
-            batch_rows=1_000,
-            keep_unfinished=True,
-            progress=stop,
-        )
-    assert len(seen) == 2
-    assert [*seen, read_by_another(home, repository)] == [[], [], []]
