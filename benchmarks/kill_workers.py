@@ -83,7 +83,7 @@ def kill_workers(
     killed = 0
     cluster = OwnCluster(root / "cluster", workers=2)
     try:
-        with Client(cluster.address, set_as_default=False) as client:
+        with Client(cluster.address, security=cluster.security, set_as_default=False) as client:
             client.wait_for_workers(2, timeout=120)
             for number in range(runs):
                 ledger = labeldp.Ledger(root / f"ledger{number}.sqlite")
@@ -119,7 +119,8 @@ def kill_scheduler(root: Path, expected: dict[str, str]) -> dict[str, Any]:
     message, visible = "", True
     try:
         how = {"engine": "dask", "scheduler": cluster.address, "progress": kill, "keep_unfinished": True}
-        released(root, "out-s", ledger=ledger, **how)
+        with cluster.configured():
+            released(root, "out-s", ledger=ledger, **how)
     except LabelDPError as error:
         message, visible = str(error), (root / "out-s").exists()
     finally:
@@ -133,13 +134,14 @@ def fill_disk(root: Path, limit: int) -> dict[str, Any]:
     cluster, ledger = OwnCluster(root / "cluster3", workers=2, limit=limit), labeldp.Ledger(root / "ledger-d.sqlite")
     message = "no error"
     try:
-        released(root, "out-d", engine="dask", scheduler=cluster.address, ledger=ledger)
+        with cluster.configured():
+            released(root, "out-d", engine="dask", scheduler=cluster.address, ledger=ledger)
     except LabelDPError as error:
         message = str(error)
     finally:
         cluster.close()
     clean = "could not write on worker" in message and not (root / "out-d").exists()
-    return {"clean": clean, "message": re.sub(r"tcp://\S+", "tcp://...", message), "charges": len(ledger.entries())}
+    return {"clean": clean, "message": re.sub(r"tls://\S+", "tls://...", message), "charges": len(ledger.entries())}
 
 
 def main() -> None:

@@ -1,4 +1,7 @@
-"""A real cluster to kill: a scheduler and workers as processes of their own, with their logs in files. No benchmark itself."""
+"""A real cluster to kill: a scheduler and workers as processes of their own, with their logs in files. No benchmark itself.
+
+It talks TLS, with certificates of its own that live in its folder: `make_certificates` runs the commands of docs/scale.md.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +12,44 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 #: A worker imports numba and pyarrow: seconds on a quiet machine, a minute on one with a dozen other processes.
 START_SECONDS = 120
+
+
+def make_certificates(folder: Path) -> dict[str, str]:
+    """Make an authority and a certificate for all parts of a cluster; return dask's settings for them."""
+    names = {name: str(folder / name) for name in ("ca.pem", "ca-key.pem", "cert.pem", "key.pem", "request.pem")}
+    curve = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
+    authority = (
+        "-x509",
+        "-days",
+        "30",
+        "-subj",
+        "/CN=our cluster",
+        "-keyout",
+        names["ca-key.pem"],
+        "-out",
+        names["ca.pem"],
+    )
+    request = ("-subj", "/CN=our worker", "-keyout", names["key.pem"], "-out", names["request.pem"])
+    sign = ("-req", "-days", "30", "-in", names["request.pem"], "-CA", names["ca.pem"], "-CAkey", names["ca-key.pem"])
+    mask = os.umask(0o077)  # the keys are their owner's alone
+    try:
+        for command in (
+            ("req", *curve, *authority),
+            ("req", *curve, *request),
+            ("x509", *sign, "-CAcreateserial", "-out", names["cert.pem"]),
+        ):
+            subprocess.run(["openssl", *command], check=True, capture_output=True)
+    finally:
+        os.umask(mask)
+    settings = {"CA_FILE": names["ca.pem"]}
+    for role in ("SCHEDULER", "WORKER", "CLIENT"):
+        settings |= {f"{role}__CERT": names["cert.pem"], f"{role}__KEY": names["key.pem"]}
+    return {f"DASK_DISTRIBUTED__COMM__TLS__{name}": value for name, value in settings.items()}
 
 
 class OwnCluster:
@@ -22,9 +59,11 @@ class OwnCluster:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
         self.processes: list[subprocess.Popen[bytes]] = []
+        self.certificates = make_certificates(folder)
         self.scheduler = self._start(
-            "dask_scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--scheduler-file", str(self.file)
-        )
+            "dask_scheduler", "--host", "tls://127.0.0.1", "--port", "0", "--no-dashboard",
+            "--scheduler-file", str(self.file),
+        )  # fmt: skip
         self._wait_for(self.file)
         for _ in range(workers):
             self.add_worker(preload=preload, limit=limit)
@@ -37,13 +76,31 @@ class OwnCluster:
     def address(self) -> str:
         return str(json.loads(self.file.read_text())["address"])
 
+    @property
+    def security(self) -> Any:
+        """What a client needs."""
+        from distributed import Security
+
+        at = self.certificates
+        prefix = "DASK_DISTRIBUTED__COMM__TLS__"
+        own = {"tls_client_cert": at[f"{prefix}CLIENT__CERT"], "tls_client_key": at[f"{prefix}CLIENT__KEY"]}
+        return Security(tls_ca_file=at[f"{prefix}CA_FILE"], require_encryption=True, **own)
+
+    def configured(self) -> Any:
+        """Return a context in which dask's configuration names the certificates, as the environment of a user does."""
+        import dask
+
+        return dask.config.set(
+            {name.removeprefix("DASK_").lower().replace("__", "."): value for name, value in self.certificates.items()}
+        )
+
     def add_worker(self, *, preload: str | None = None, limit: int | None = None) -> subprocess.Popen[bytes]:
         extra = [] if preload is None else ["--preload", preload]
         return self._start(
             "dask_worker",
             self.address,
             "--host",
-            "127.0.0.1",
+            "tls://127.0.0.1",
             "--nthreads",
             "1",
             "--nworkers",
@@ -75,7 +132,7 @@ class OwnCluster:
         if limit is not None:
             command = ["prlimit", f"--fsize={limit}", *command]
         environment = {**os.environ, "PYTHONPATH": str(REPOSITORY / "src"), "PYTHONWARNINGS": "ignore"}
-        environment["DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES"] = "10"
+        environment |= {"DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "10", **self.certificates}
         with log:
             process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=environment)
         self.processes.append(process)

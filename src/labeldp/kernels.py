@@ -40,6 +40,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import tempfile
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -94,10 +95,13 @@ def _has_place() -> bool:
     if os.environ.get("XDG_CACHE_HOME") or Path(os.path.expanduser("~")).is_absolute():  # noqa: PTH111 - Path.home raises
         return True
     named = os.environ.get("NUMBA_CACHE_DIR")
-    if named:
+    for place in (named, Path(__file__).parent):
         with contextlib.suppress(OSError):
-            Path(named).mkdir(parents=True, exist_ok=True)
-    return any(os.access(place, os.W_OK) for place in (named, Path(__file__).parent) if place)
+            if place:
+                Path(place).mkdir(parents=True, exist_ok=True)
+                with tempfile.TemporaryFile(dir=place):  # the one sure way to know
+                    return True
+    return False
 
 
 @compile_loop(fastmath=_FAST, **_JIT)

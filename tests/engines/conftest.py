@@ -102,17 +102,19 @@ def cluster(own_cluster: Callable[..., Any]) -> Any:
 def client(cluster: Any) -> Iterator[Any]:
     from distributed import Client
 
-    with Client(cluster.address, timeout="60s", set_as_default=False) as opened:
+    with Client(cluster.address, timeout="60s", security=cluster.security, set_as_default=False) as opened:
         yield opened
 
 
 @pytest.fixture(scope="session")
 def inside() -> Iterator[Any]:
-    """A client of a cluster inside this process, with messages over TCP: as good as processes where none is killed."""
+    """A client of a cluster inside this process, with messages over TLS: as good as processes where none is killed."""
     need_dask()
     from distributed import Client, LocalCluster
+    from distributed.security import Security
 
-    where = {"processes": False, "protocol": "tcp", "n_workers": 2, "threads_per_worker": 1}
+    where = {"processes": False, "protocol": "tls", "n_workers": 2, "threads_per_worker": 1}
+    where["security"] = Security.temporary()
     # Any free port for the scheduler's pages: other tests may be running on this machine.
     with (
         LocalCluster(**where, dashboard_address="127.0.0.1:0") as cluster,

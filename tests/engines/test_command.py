@@ -39,10 +39,13 @@ def unfinished(folder: Path, **options: Any) -> Path:
     return place
 
 
-def test_a_scheduler_by_its_address(folder: Path, inside: Any, contents: Callable[[Path], dict[str, str]]) -> None:
+def test_a_scheduler_by_its_address(folder: Path, cluster: Any, contents: Callable[[Path], dict[str, str]]) -> None:
+    """Another process, over TLS, with certificates that dask's configuration names: the commands of docs/scale.md."""
     out = folder.parent
     options = ("--label", "level", "--epsilon", 1, "--seed", 4, "--json")
-    there = run(folder, "--to", out / "a", "--engine", "dask", "--scheduler", inside.scheduler.address, *options)
+    assert cluster.address.startswith("tls://")
+    with cluster.configured():
+        there = run(folder, "--to", out / "a", "--engine", "dask", "--scheduler", cluster.address, *options)
     run(folder, "--to", out / "b", *options)
     assert json.loads(there.stdout)["rows"] == 2_000
     assert contents(out / "a") == contents(out / "b")

@@ -124,7 +124,7 @@ class TestKills:
         client.run(limit_files, 150_000)
         try:
             with pytest.raises(
-                LabelDPError, match=r"could not write on worker tcp://\S+: File too large.* Entry 1 of the"
+                LabelDPError, match=r"could not write on worker tls://\S+: File too large.* Entry 1 of the"
             ):
                 call(tmp_path / "in", engine="dask", client=client, ledger=ledger)
         finally:
@@ -294,11 +294,15 @@ class TestBadInput:
 
     def test_a_scheduler_that_does_not_answer(self, parts: Path) -> None:
         self.refused(
-            parts, r"a scheduler that answers, got tcp://127\.0\.0\.1:1 ", engine="dask", scheduler="tcp://127.0.0.1:1"
+            parts,
+            r"a scheduler that answers, got tcp://127\.0\.0\.1:1 ",
+            engine="dask",
+            scheduler="tcp://127.0.0.1:1",
+            insecure=True,
         )
 
     def test_workers_of_another_version(self, parts: Path, client: Any) -> None:
-        message = rf"`worker tcp://\S+` must have labeldp {re.escape(labeldp.__version__)}, got labeldp 0\.0\.1"
+        message = rf"`worker tls://\S+` must have labeldp {re.escape(labeldp.__version__)}, got labeldp 0\.0\.1"
         client.wait_for_workers(1)
         client.run(pretend_version, "0.0.1")
         try:

@@ -5,8 +5,9 @@
 ('main', 'labeldp')
 
 A command talks and leaves the work to the library. Exit codes: 0 done; 1 unexpected (run again with --debug to see where);
-2 a usage error or bad input; 3 the budget refuses; 4 a damaged file, or one whose promise cannot be trusted. Neither a closed
-stream nor a reader who leaves early (`| head -1`) changes the code; output that cannot be written (a full disk) is code 2.
+2 a usage error or bad input; 3 the budget refuses; 4 a damaged file, or one whose promise cannot be trusted; 130 or
+143 stopped by Ctrl-C or SIGTERM. Neither a closed stream nor a reader who leaves early (`| head -1`) changes the code; output that
+cannot be written (a full disk) is code 2.
 
 Design notes. Start-up is most of what a short command takes, so nothing heavy is imported before a command runs: each
 command imports what it needs. Answers go to stdout; progress, warnings and errors go to stderr, so that `--json` leaves
@@ -85,12 +86,14 @@ app = typer.Typer(
 )
 for _command in COMMANDS:
     _name = _command.__name__.replace("_", "-")
-    app.command(_name, help=screen.reflow(_command.__doc__ or ""))(screen.guard(_command))
+    _kind = privatize.PrivatizeCommand if _command is privatize.privatize else None
+    app.command(_name, cls=_kind, help=screen.reflow(_command.__doc__ or ""))(screen.guard(_command))
 
 
 def main() -> None:
     """Run the command line of this process: its streams are made safe first, and warnings are written as lines."""
     screen.open_streams()
+    screen.stop_on_signals()
     warnings.showwarning = _show_warning
     try:
         app(prog_name="labeldp")

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from labeldp.cli.screen import (
     ENGINE,
@@ -31,6 +32,7 @@ from labeldp.cli.screen import (
     Budget,
     Classes,
     Epsilon,
+    InsecureScheduler,
     Label,
     LabelSet,
     LedgerFile,
@@ -84,18 +86,57 @@ class EngineChoice(str, Enum):
     dask = "dask"
 
 
-def _discard(directory: Path | None) -> None:
-    """Throw an unfinished job away, before any other option is looked at."""
-    if directory is None:
-        return
-    from labeldp.engines import discard_job
+#: What `--discard` means without a place.
+HERE = "."
 
+
+class PrivatizeCommand(TyperCommand):
+    """The command, whose `--discard` may stand alone: it then means the current folder. typer knows no such options."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Add the place that was left out."""
+        at = args.index("--discard") if "--discard" in args else None
+        if at is not None and (at + 1 == len(args) or args[at + 1].startswith("-")):
+            args = [*args[: at + 1], HERE, *args[at + 1 :]]
+        return super().parse_args(ctx, args)
+
+
+def _discard(place: str | None) -> None:
+    """Throw unfinished work away, before any other option is looked at, and show what it was."""
+    if place is None:
+        return
     try:
-        discard_job(directory)
-    except LabelDPError as error:
+        _discard_leftovers(place)
+    except Exception as error:  # noqa: BLE001 - the border: a callback runs outside `guard`
         exit_with(error)
-    errors().print(f"discarded {directory}", soft_wrap=True)
     raise typer.Exit
+
+
+def _discard_leftovers(place: str) -> None:
+    from labeldp.data.tables import UrlPath, place_of
+    from labeldp.engines import discard_job
+    from labeldp.release.unfinished import find_leftovers
+
+    where = place_of(place)
+    if isinstance(where, UrlPath):
+        discard_job(place)
+        errors().print(f"discarded {place}", soft_wrap=True)
+        return
+    found = find_leftovers(place)
+    if not found:
+        if place == HERE:
+            errors().print("nothing of labeldp's is unfinished here")
+            return
+        fix = "Give the target, its hidden folder .NAME.partial-..., or the folder that they lie in."
+        raise invalid(OWNER, "--discard", "be, or have beside it, an unfinished job", got=place, fix=fix)
+    for one in found:
+        if one.in_use:
+            errors().print(f"in use, left alone: {one.path}", soft_wrap=True)
+            continue
+        discard_job(one.path)
+        errors().print(f"discarded {one.path}: {one.what}", soft_wrap=True)
+    if all(one.in_use for one in found):
+        raise LabelDPError(f"{OWNER}: nothing was discarded: a process is at work on it. Wait for it, or end it first.")
 
 
 def privatize(
@@ -167,6 +208,7 @@ def privatize(
     ] = EngineChoice.local,
     scheduler: Scheduler = None,
     workers: Workers = None,
+    insecure_scheduler: InsecureScheduler = False,
     passphrase_file: PassphraseFile = None,
     resume: Annotated[
         Path | None,
@@ -175,11 +217,12 @@ def privatize(
         ),
     ] = None,
     discard: Annotated[  # noqa: ARG001 - its callback does it
-        Path | None,
+        str | None,
         typer.Option(
             "--discard",
-            help="Throw the unfinished job in this folder away.",
-            metavar="FOLDER",
+            help="Throw away what a stopped or killed run has left: in this hidden folder, beside this target, or, without "
+            "a place, anything of ours in the current folder.",
+            metavar="[PLACE]",
             rich_help_panel=ENGINE,
             is_eager=True,
             callback=_discard,
@@ -206,7 +249,9 @@ def privatize(
 
       labeldp privatize visits.csv -l ill -e 2 --to release --classes no,yes --missing drop
 
-      labeldp privatize clicks/ -l bought -e 1 --to release --engine dask --scheduler tcp://10.0.0.1:8786
+      labeldp privatize clicks/ -l bought -e 1 --to release --engine dask --scheduler tls://10.0.0.1:8786
+
+      labeldp privatize --discard release
     """
     from labeldp.data import open_table
     from labeldp.engines import privatize_table
@@ -241,6 +286,7 @@ def privatize(
             engine=engine.value,
             scheduler=scheduler,
             workers=workers,
+            insecure=insecure_scheduler,
             passphrase=read_passphrase(passphrase_file),
             resume=resume,
         )

@@ -34,6 +34,7 @@ import io
 import json
 import math
 import os
+import signal
 import sys
 import traceback
 import unicodedata
@@ -60,12 +61,32 @@ UNEXPECTED, BAD_INPUT, OVER_BUDGET, DAMAGED = 1, 2, 3, 4
 #: A file that is piped has no width; this one keeps tables and sentences whole.
 PIPED_WIDTH = 100
 
-_settings = {"debug": False}
+#: What the shell expects of a command that a signal has ended: 128 and its number.
+_settings: dict[str, int] = {"debug": False, "stopped": 128 + signal.SIGINT}
 
 
 def show_tracebacks(debug: bool) -> None:
     """Remember whether an error is to be shown with where it came from."""
     _settings["debug"] = debug
+
+
+def stop_on_signals() -> None:
+    """Let SIGTERM, and the end of the terminal, stop a command as Ctrl-C does: it cleans up, and says what it has left.
+
+    The first signal is heard, and later ones are not: nothing disturbs the cleaning up but a kill. A signal that is
+    ignored already (`nohup`) stays ignored. Exit codes are 130 for Ctrl-C, 143 for SIGTERM, 129 for SIGHUP.
+    """
+
+    def stop(number: int, _: Any) -> None:
+        _settings["stopped"] = 128 + number
+        for name in heard:
+            signal.signal(name, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    known = (signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM))
+    heard = [name for name in known if signal.getsignal(name) != signal.SIG_IGN]
+    for name in heard:
+        signal.signal(name, stop)
 
 
 def reflow(text: str) -> str:
@@ -93,6 +114,10 @@ def guard(command: Callable[..., None]) -> Callable[..., None]:
             command(*arguments, **options)
         except (typer.Exit, typer.Abort, typer.BadParameter):
             raise
+        except KeyboardInterrupt as error:
+            text = " ".join(str(error).split()) or "interrupted."
+            errors().print(styled(("stopped:", "bold red"), " ", text), soft_wrap=True)
+            raise typer.Exit(_settings["stopped"]) from None
         except Exception as error:  # noqa: BLE001 - the border: everything becomes an exit code
             exit_with(error)
 
@@ -445,7 +470,15 @@ Scheduler = Annotated[
 ]
 Workers = Annotated[
     int | None,
-    typer.Option("--workers", help="Worker processes on this machine; one a core if left out.", rich_help_panel=ENGINE),
+    typer.Option("--workers", help="Workers inside this process; one a core if left out.", rich_help_panel=ENGINE),
+]
+InsecureScheduler = Annotated[
+    bool,
+    typer.Option(
+        "--insecure-scheduler",
+        help="Accept a scheduler that talks in the clear (not tls://): whoever reaches its port runs code there.",
+        rich_help_panel=ENGINE,
+    ),
 ]
 PassphraseFile = Annotated[
     Path | None,

@@ -5,25 +5,37 @@ not in the work, which is stored as a result; not in a task's name, which dashbo
 stored once as the result of a task and not scattered: what is scattered dies with its worker, a result is made again.
 Failures come back as values, so that the worker is named and its log has nothing to print.
 
-Without a client or a scheduler's address, `start_cluster` starts a scheduler in this process and a few worker processes, gone
-when the work is over. A worker has one thread: drawing has threads of its own, and a process may be killed without taking
-others along. There is no dashboard, and workers' files are in a temporary folder: nothing of a job outlives it. A piece may
-lose its worker ten times before it is given up, since on one machine whoever kills workers (for memory, say) kills many.
+**Who may reach a cluster.** A scheduler and its workers run what they are sent. Over plain TCP they ask nobody for a name: any
+user of the machine, on loopback too, and any host that reaches the port, runs code as the owner of the cluster, and reads
+raw labels and the key on their way to a worker. So:
+
+- without a client or an address, `start_cluster` has scheduler and workers as threads of this process, which talk through
+  its memory. No port is open. The compiled loops and Arrow let other threads run, so threads are as fast as processes, and
+  they start at once;
+- a scheduler at an address, or a client, must talk TLS (`tls://`, certificates from dask's configuration). Plain addresses
+  of other machines, of the scheduler or of any worker, are refused, and those of loopback draw an
+  `InsecureClusterWarning`; `insecure=True` accepts both.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import ipaddress
 import logging
 import platform
 import secrets
+import shutil
+import socket
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 import cloudpickle  # type: ignore[import-untyped]
 import dask
@@ -35,8 +47,9 @@ from distributed.scheduler import KilledWorker
 import labeldp
 from labeldp.engines.engine import Engine, Progress
 from labeldp.engines.job import CarriedKey
-from labeldp.errors import Described, LabelDPError, invalid
+from labeldp.errors import Described, InsecureClusterWarning, LabelDPError, invalid
 from labeldp.random import thread_count
+from labeldp.release.unfinished import find_leftovers, hidden_name, hold, make_private, remove_leftover
 from labeldp.validate import check_integer
 
 Item = TypeVar("Item")
@@ -47,6 +60,8 @@ OWNER = "privatize_table"
 FAN_IN = 8
 #: Tasks that wait at the scheduler: enough for a thousand workers, and a billion rows are 240.
 MOST_WAITING = 4096
+#: The name of workers' folders among temporary files.
+SCRATCH = "labeldp-dask"
 #: How long a cluster may take to have its first worker.
 WORKER_SECONDS = 60
 #: What must be the same here and there: it decides bytes, or what a pickle means.
@@ -64,11 +79,14 @@ class _Failed:
 class Cluster(Engine):
     """A client of a cluster, and what to do when the work is over."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, *, insecure: bool = False) -> None:
         self._client = client
         self._close: Callable[[], None] = lambda: None
+        address = getattr(client.scheduler, "address", None)
+        check_addresses([] if address is None else [str(address)], insecure=insecure)
         with _translate_errors():
-            _check_workers(client)
+            workers = _check_workers(client)
+        check_addresses(workers, insecure=insecure)
 
     def close_with(self, close: Callable[[], None]) -> Cluster:
         """Return this cluster, which will call `close` when the work is over."""
@@ -142,27 +160,84 @@ class Cluster(Engine):
             shared.release()
 
 
-def open_cluster(*, client: Any, scheduler: str | None, workers: int | None) -> Cluster:
-    """Return the user's client, a client of the scheduler at an address, or a cluster of this machine's own."""
+def open_cluster(*, client: Any, scheduler: str | None, workers: int | None, insecure: bool = False) -> Cluster:
+    """Return the user's client, a client of the scheduler at an address, or a cluster of this process's own.
+
+    `insecure` accepts a cluster that talks in the clear (see above).
+    """
     if client is not None:
         if not isinstance(client, Client):
             raise invalid(OWNER, "client", "be a distributed.Client", got=type(client).__name__)
-        return Cluster(client)
+        return Cluster(client, insecure=insecure)
     if scheduler is not None:
-        return _connect(scheduler)
+        check_addresses([scheduler], insecure=insecure)  # before a word is said
+        return _connect(scheduler, insecure=insecure)
 
     return start_cluster(workers)
 
 
-def _connect(scheduler: str) -> Cluster:
+#: Protocols that encrypt and ask for a certificate, or that never leave the process.
+SAFE = ("tls", "wss", "inproc")
+
+
+def check_addresses(addresses: Iterable[str], *, insecure: bool) -> None:
+    """Refuse addresses of other machines that are talked to in the clear, and warn of those of this one.
+
+    >>> check_addresses(["tls://10.0.0.1:8786", "inproc://10.0.0.1/7/1"], insecure=False)
+    >>> check_addresses(["tcp://10.0.0.1:8786"], insecure=False)
+    Traceback (most recent call last):
+    ...
+    labeldp.errors.LabelDPError: privatize_table: `scheduler` must talk TLS with other machines, got tcp://10.0.0.1:8786. ...
+    """
+    if insecure:
+        return
+    plain = [address for address in addresses if _protocol(address) not in SAFE]
+    far = next((address for address in plain if not _is_loopback(address)), None)
+    if far is not None:
+        fix = (
+            "Whoever reaches that port runs code as its owner, and raw labels and the key of the noise go there in the clear. "
+            "Start it with certificates and use tls:// (docs/scale.md), or pass insecure=True (--insecure-scheduler) on a "
+            "network that is yours alone."
+        )
+        raise invalid(OWNER, "scheduler", "talk TLS with other machines", got=Described(far), fix=fix)
+    if plain:
+        warnings.warn(
+            f"{OWNER}: the cluster at {plain[0]} takes work from every user of this machine: any of them runs code as its "
+            "owner. Start it with certificates and use tls:// (docs/scale.md), or leave it out; insecure=True "
+            "(--insecure-scheduler) silences this.",
+            InsecureClusterWarning,
+            stacklevel=4,
+        )
+
+
+def _protocol(address: str) -> str:
+    """Return the protocol of an address; dask's default is plain TCP."""
+    name, sign, _ = address.partition("://")
+    return name.lower() if sign else "tcp"
+
+
+def _is_loopback(address: str) -> bool:
+    """Whether an address is this machine's alone: every address that its host stands for is one of loopback."""
+    host = urlsplit(f"//{address.partition('://')[2] or address}").hostname or ""
+    try:
+        found = {entry[4][0] for entry in socket.getaddrinfo(host, None)}
+        return bool(found) and all(ipaddress.ip_address(str(one).partition("%")[0]).is_loopback for one in found)
+    except (OSError, ValueError):
+        return False
+
+
+def _connect(scheduler: str, *, insecure: bool) -> Cluster:
     try:
         client: Any = Client(scheduler, timeout="10s", set_as_default=False)  # type: ignore[no-untyped-call]
-    except (OSError, ValueError, TimeoutError) as error:
-        fix = "Start one with `dask scheduler`, or leave it out for a cluster on this machine."
+    except (OSError, ValueError, TypeError, TimeoutError) as error:  # TypeError: tls:// without certificates
+        fix = (
+            "Start one with `dask scheduler`, and name the certificates of tls:// in dask's configuration (docs/scale.md); or "
+            "leave it out for a cluster inside this process."
+        )
         got = Described(f"{scheduler} ({str(error).splitlines()[0] if str(error) else type(error).__name__})")
         raise invalid(OWNER, "scheduler", "be the address of a scheduler that answers", got=got, fix=fix) from error
     try:
-        return Cluster(client).close_with(client.close)
+        return Cluster(client, insecure=insecure).close_with(client.close)
     except BaseException:
         client.close()
         raise
@@ -219,8 +294,8 @@ def _version(package: str) -> str:
 # ------------------------------------------------------------------------------------------------- on this side
 
 
-def _check_workers(client: Client) -> None:
-    """Refuse a cluster without workers, and workers of other versions than ours."""
+def _check_workers(client: Client) -> list[str]:
+    """Refuse a cluster without workers, and workers of other versions than ours; return their addresses."""
     try:
         client.wait_for_workers(1, timeout=WORKER_SECONDS)
     except TimeoutError as error:
@@ -228,11 +303,13 @@ def _check_workers(client: Client) -> None:
         raise invalid(
             OWNER, "scheduler", "have workers", got=Described(f"none for {WORKER_SECONDS} s"), fix=fix
         ) from error
-    for where, found in client.run(_versions, on_error="return").items():
+    answers = client.run(_versions, on_error="return")
+    for where, found in answers.items():
         if isinstance(found, BaseException):
             got = Described(f"{type(found).__name__}: {found}")
             raise invalid(OWNER, f"worker {where}", "have labeldp installed", got=got, fix="Install the same version.")
         _check_versions(_versions(), found, where=where)
+    return list(answers)
 
 
 def _check_versions(ours: dict[str, str], theirs: dict[str, str], *, where: str) -> None:
@@ -271,30 +348,60 @@ def _translate_errors() -> Iterator[None]:
 
 
 SETTINGS = {
-    "distributed.scheduler.allowed-failures": 10,
     # No pages at all: distributed serves some even without a dashboard.
     "distributed.scheduler.http.routes": [],
     "distributed.worker.http.routes": [],
+    # Nothing of a job goes to the disk but what the job writes; its own bound on memory is `job.DEPTH`.
+    "distributed.worker.memory.target": False,
+    "distributed.worker.memory.spill": False,
+    "distributed.worker.memory.pause": False,
+    "distributed.worker.memory.terminate": False,
 }
+#: A free port of this machine alone, until it is closed a moment later.
+NO_PAGES = "127.0.0.1:0"
 
 
 def start_cluster(workers: int | None) -> Cluster:
-    """Return a cluster of so many workers; by default one a core."""
+    """Return a cluster of so many workers, threads of this process; by default one a core. No port is open."""
     count = thread_count() if workers is None else check_integer(OWNER, "workers", workers, least=1)
     with contextlib.ExitStack() as stack:
         stack.enter_context(dask.config.set(SETTINGS))
-        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="labeldp-dask-"))
+        folder = stack.enter_context(_scratch_folder())
         cluster = stack.enter_context(
             LocalCluster(  # type: ignore[no-untyped-call]
                 n_workers=count,
                 threads_per_worker=1,
-                processes=True,
-                dashboard_address="127.0.0.1:0",
+                processes=False,
+                protocol="inproc://",
+                dashboard_address=NO_PAGES,
+                worker_dashboard_address=NO_PAGES,
                 scheduler_kwargs={"dashboard": False},
-                local_directory=folder,
+                local_directory=str(folder),
                 silence_logs=logging.CRITICAL,
             )
         )
+        cluster.sync(_stop_pages, cluster)
         client = stack.enter_context(Client(cluster, set_as_default=False))  # type: ignore[no-untyped-call]
         opened = Cluster(client)
         return opened.close_with(stack.pop_all().close)
+
+
+async def _stop_pages(cluster: Any) -> None:
+    """Close the ports for pages that distributed opens for every scheduler and worker, whether it has pages or not."""
+    for server in (cluster.scheduler, *cluster.workers.values()):
+        server.http_server.stop()
+
+
+@contextmanager
+def _scratch_folder() -> Iterator[Path]:
+    """Give a folder for workers, this user's alone. What a kill leaves of one is removed by the next."""
+    for left in find_leftovers(Path(tempfile.gettempdir()) / SCRATCH):
+        with contextlib.suppress(OSError):  # another user's
+            remove_leftover(left.path)
+    folder = Path(tempfile.gettempdir()) / hidden_name(SCRATCH)
+    make_private(folder)
+    try:
+        with hold(folder):
+            yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)

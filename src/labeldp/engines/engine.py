@@ -18,6 +18,7 @@ compiled kernels let other threads run, so reading, randomizing and writing shar
 from __future__ import annotations
 
 import abc
+import contextlib
 import functools
 import queue
 import threading
@@ -80,9 +81,17 @@ ENGINES = ("local", "dask")
 
 @contextmanager
 def open_engine(
-    engine: str, *, client: Any = None, scheduler: str | None = None, workers: int | None = None
+    engine: str,
+    *,
+    client: Any = None,
+    scheduler: str | None = None,
+    workers: int | None = None,
+    insecure: bool = False,
 ) -> Iterator[Engine]:
-    """Give the engine that was asked for, and close what was opened for it."""
+    """Give the engine that was asked for, and close what was opened for it.
+
+    `insecure` accepts a cluster that talks in the clear with other machines (`labeldp.engines.dask`).
+    """
     check_choice(OWNER, "engine", engine, ENGINES)
     given = [
         name
@@ -101,7 +110,7 @@ def open_engine(
         from labeldp.engines.dask import open_cluster
     except ImportError as error:
         raise missing_extra("distributed", "dask", "engine='dask'") from error
-    cluster = open_cluster(client=client, scheduler=scheduler, workers=workers)
+    cluster = open_cluster(client=client, scheduler=scheduler, workers=workers, insecure=insecure)
     try:
         yield cluster
     finally:
@@ -116,36 +125,50 @@ _PATIENCE_SECONDS = 0.1
 def prefetch(items: Iterable[Item], *, depth: int) -> Iterator[Item]:
     """Yield the items in order while a thread makes the next `depth` of them; its error is raised here.
 
-    When the reader stops early (an error further on), the thread stops at its next item and is waited for.
+    When the reader stops early (an error further on, Ctrl-C), the thread stops at its next item and is waited for. A signal
+    may come at any instruction of the reader, so it takes no lock of Python's own: an interrupt between the taking of a
+    lock and the block that lets go of it would hold it for good, and the thread with it. Simple queues are safe: one
+    brings items, and one takes back the permission to make another.
     """
-    ready: queue.Queue[tuple[Any, BaseException | None]] = queue.Queue(maxsize=depth)
-    stopped = threading.Event()
-    thread = threading.Thread(target=_fill, args=(items, ready, stopped), name="labeldp-prefetch", daemon=True)
-    thread.start()
+    ready: queue.SimpleQueue[tuple[Any, BaseException | None]] = queue.SimpleQueue()
+    room: queue.SimpleQueue[None] = queue.SimpleQueue()
+    for _ in range(depth):
+        room.put(None)
+    gone: list[bool] = []
+    thread = threading.Thread(target=_fill, args=(items, ready, room, gone), name="labeldp-prefetch", daemon=True)
     try:
+        thread.start()
         while True:
             item, error = ready.get()
+            room.put(None)
             if error is not None:
                 raise error
             if item is _END:
                 return
             yield item
     finally:
-        stopped.set()
-        thread.join()
+        gone.append(True)
+        if thread.is_alive():  # False too where an interrupt came before it was started
+            thread.join()
 
 
-def _fill(items: Iterable[Any], ready: queue.Queue[tuple[Any, BaseException | None]], stopped: threading.Event) -> None:
+def _fill(
+    items: Iterable[Any],
+    ready: queue.SimpleQueue[tuple[Any, BaseException | None]],
+    room: queue.SimpleQueue[None],
+    gone: list[bool],
+) -> None:
     """Put items until there are no more, one fails, or nobody wants them."""
     iterator = iter(items)
     try:
         for item in iterator:
-            if not _put(ready, (item, None), stopped):
+            if not _wait_for_room(room, gone):
                 break
+            ready.put((item, None))
         else:
-            _put(ready, (_END, None), stopped)
+            ready.put((_END, None))
     except BaseException as error:  # noqa: BLE001 - handed to the reader, which raises it
-        _put(ready, (None, error), stopped)
+        ready.put((None, error))
     finally:
         # A generator holds files and threads of its own: it must be closed in the thread that ran it.
         close = getattr(iterator, "close", None)
@@ -153,12 +176,10 @@ def _fill(items: Iterable[Any], ready: queue.Queue[tuple[Any, BaseException | No
             close()
 
 
-def _put(ready: queue.Queue[tuple[Any, BaseException | None]], entry: Any, stopped: threading.Event) -> bool:
-    """Wait for room and put an entry; False when the reader has gone."""
-    while not stopped.is_set():
-        try:
-            ready.put(entry, timeout=_PATIENCE_SECONDS)
-        except queue.Full:
-            continue
-        return True
+def _wait_for_room(room: queue.SimpleQueue[None], gone: list[bool]) -> bool:
+    """Wait until another item may be put; False when the reader has gone."""
+    while not gone:
+        with contextlib.suppress(queue.Empty):
+            room.get(timeout=_PATIENCE_SECONDS)
+            return not gone
     return False

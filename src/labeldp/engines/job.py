@@ -84,7 +84,18 @@ from labeldp.release.files import (
     flush_directory,
 )
 from labeldp.release.labels import Budget
-from labeldp.release.unfinished import check_passphrase, mark, mark_labels, seal, unseal
+from labeldp.release.unfinished import (
+    check_passphrase,
+    hold,
+    is_partial,
+    make_private,
+    mark,
+    mark_labels,
+    remove_leftover,
+    seal,
+    unseal,
+    write_private,
+)
 from labeldp.untrusted import read_json
 from labeldp.validate import code_dtype
 
@@ -128,8 +139,14 @@ class Job:
 def run(job: Job, target: Place) -> tuple[int | None, float]:
     """Do the job; return the ledger's entry and the expected share of true labels."""
     charges: list[int | None] = [None]
-    with _clear_after(job, target, charges):
+    taken_up = job.staging.place.exists()
+    with contextlib.ExitStack() as stack:
+        if taken_up:  # refused before anything of it is touched, if another process is at work on it
+            stack.enter_context(job.staging.hold())
+        stack.enter_context(_clear_after(job, target, charges))
         job.staging.make([span.name for span in job.rows.spans])
+        if not taken_up:
+            stack.enter_context(job.staging.hold())
         _begin(job)
         charges[0] = _charge_once(job)
         accuracy = _write_all(job, ledger_entry=charges[0])
@@ -138,10 +155,20 @@ def run(job: Job, target: Place) -> tuple[int | None, float]:
 
 
 def discard_job(directory: Any) -> None:
-    """Throw an unfinished job away: its folder and its key. What the ledger was charged stays charged."""
-    staging = staging_at(place_of(directory))
+    """Throw an unfinished job away: its folder and its key. What the ledger was charged stays charged.
+
+    Any leftover of ours will do, whenever it was killed (`labeldp.release.unfinished`); one that a process is still at work
+    on is refused.
+    """
+    place = place_of(directory)
+    if not is_partial(place.name) or not place.exists():
+        raise _refuse_place("directory", place)
+    staging = Staging(place)
     _held.pop(staging.job, None)
-    staging.remove()
+    if isinstance(place, UrlPath):
+        staging.remove()
+    elif not remove_leftover(place):
+        raise _refuse_use("directory", place)
 
 
 def find_key(staging: Staging, passphrase: str | None) -> NoiseKey:
@@ -297,6 +324,10 @@ def _clear_after(job: Job, target: Place, charges: list[int | None]) -> Iterator
     except LabelDPError as error:
         kept = _keep_key(job)
         raise type(error)(f"{error}{_say_what_is_left(job, charges[0], kept=kept, lost='')}") from error
+    except KeyboardInterrupt as error:
+        kept = _keep_key(job)
+        left = _say_what_is_left(job, charges[0], kept=kept, lost=" Nothing was kept.")
+        raise KeyboardInterrupt(f"{OWNER}: interrupted.{left}") from error
     except BaseException:
         kept = _keep_key(job)
         raise
@@ -367,11 +398,27 @@ class Staging:
         """What will be the release."""
         return self.place / "release"
 
-    def make(self, names: list[str]) -> None:
-        """Make the folders, those of the files in the release too."""
+    def make(self, names: Sequence[str]) -> None:
+        """Make the folders, those of the files in the release too. On this machine the outermost is its owner's alone.
+
+        What is inside has the usual modes, since some of it will be the release: nobody else gets there before.
+        """
+        if isinstance(self.place, Path) and not self.place.exists():
+            make_private(self.place)
         folders = {self.work, self.place / "done", self.release, *((self.release / name).parent for name in names)}
         for folder in folders:
             folder.mkdir(parents=True, exist_ok=True)
+
+    @contextlib.contextmanager
+    def hold(self) -> Iterator[None]:
+        """Keep other processes from taking the job up or away while this one works; behind a URL there are no locks."""
+        if isinstance(self.place, UrlPath):
+            yield
+            return
+        with hold(self.place) as free:
+            if not free:
+                raise _refuse_use("resume", self.place)
+            yield
 
     def draft(self) -> str:
         """Return a new name in work/."""
@@ -395,7 +442,10 @@ class Staging:
         return Written(number=span.number, **note)
 
     def put(self, name: str, value: dict[str, Any]) -> None:
-        """Write a small JSON file, at once or not at all."""
+        """Write a small JSON file, at once or not at all; on this machine its owner alone may read it."""
+        if isinstance(self.place, Path):
+            write_private(self.place / name, value)
+            return
         draft = self.work / f"{secrets.token_hex(8)}.json"
         with draft.open("w", encoding="utf-8") as handle:
             json.dump(value, handle)
@@ -435,9 +485,18 @@ def staging_at(directory: Place) -> Staging:
     """Return the staging area of an unfinished job."""
     staging = Staging(directory)
     if ".partial-" not in directory.name or staging.get(JOB) is None:
-        fix = "It is called .NAME.partial-..., beside the release's NAME; the error of the failed run names it."
-        raise invalid(OWNER, "resume", "be the folder of an unfinished job", got=str(directory), fix=fix)
+        raise _refuse_place("resume", directory)
     return staging
+
+
+def _refuse_place(argument: str, place: Place) -> LabelDPError:
+    fix = "It is called .NAME.partial-..., beside the release's NAME; the error of the failed run names it."
+    return invalid(OWNER, argument, "be the folder of an unfinished job", got=str(place), fix=fix)
+
+
+def _refuse_use(argument: str, place: Place) -> LabelDPError:
+    fix = "Another process is at work on it: wait for it, or end it first."
+    return invalid(OWNER, argument, "be a job that nobody is at work on", got=str(place), fix=fix)
 
 
 def _move(path: Any, target: Any) -> None:

@@ -85,6 +85,7 @@ def privatize_table(
     client: Any = None,
     scheduler: str | None = None,
     workers: int | None = None,
+    insecure: bool = False,
     keep_unfinished: bool = False,
     passphrase: str | None = None,
     resume: str | os.PathLike[str] | None = None,
@@ -139,8 +140,12 @@ def privatize_table(
         This machine, with reading, drawing and writing overlapped; or a cluster (`labeldp[dask]`), where each worker must
         reach table and target by the same paths. The release is the same, byte for byte.
     client, scheduler, workers
-        For dask, at most one: a `distributed.Client`; the address of a scheduler; or how many worker processes of this
-        machine (by default, one a core).
+        For dask, at most one: a `distributed.Client`; the address of a scheduler; or how many workers inside this process
+        (by default, one a core), which no other user can reach.
+    insecure : bool
+        Whether a client or scheduler may talk in the clear (not `tls://`). Raw labels and the key of the noise travel to
+        workers, and whoever reaches a plain port runs code there. Without it one of another machine is refused, and one
+        of this machine draws an `InsecureClusterWarning`.
     keep_unfinished : bool
         Whether a job that fails after its charge stays in its hidden folder, and its key in this process's memory, so that
         `resume` can take it up, if the labels are the same. Otherwise nothing stays.
@@ -184,7 +189,7 @@ def privatize_table(
     belief = choose_prior(prior, spelt, groups=groups, prior_epsilon=prior_epsilon)
     _check_mechanism(mechanism, epsilon=epsilon)
     table.require(label)
-    with open_engine(engine, client=client, scheduler=scheduler, workers=workers) as carrier:
+    with open_engine(engine, client=client, scheduler=scheduler, workers=workers, insecure=insecure) as carrier:
         rows, dropped = check_rows(table, label, classes=classes, missing=missing, engine=carrier)
         rows = replace(
             rows, name=label if label_set is None else str(label_set), row_ids=check_ids(table, row_ids, label)

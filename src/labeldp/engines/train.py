@@ -77,6 +77,7 @@ def train_released(
     client: Any = None,
     scheduler: str | None = None,
     workers: int | None = None,
+    insecure: bool = False,
 ) -> Any:
     """Fit an estimator on a released table, in bounded memory, and return it.
 
@@ -90,7 +91,7 @@ def train_released(
         A table's release, and which of its numeric columns are features (by default all).
     epochs, batch_rows : int
         How often `partial_fit` goes over the table, and rows in memory at a time.
-    engine, client, scheduler, workers
+    engine, client, scheduler, workers, insecure
         As for `privatize_table`; `partial_fit` has an order and stays on this machine.
     """
     features, release = open_released_table(directory)
@@ -107,7 +108,7 @@ def train_released(
         fix = "Use SoftmaxRegression(), SGDClassifier() or GaussianNB()."
         got = type(estimator).__name__
         raise invalid(OWNER, "estimator", "have `partial_fit`, or be a SoftmaxRegression", got=got, fix=fix)
-    with open_engine(engine, client=client, scheduler=scheduler, workers=workers) as carrier:
+    with open_engine(engine, client=client, scheduler=scheduler, workers=workers, insecure=insecure) as carrier:
         return _fit_softmax(estimator, pieces, carrier, size=size)
 
 

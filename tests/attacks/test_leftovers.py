@@ -1,0 +1,176 @@
+"""What kills, signals and other users make of unfinished work: found, removed, and readable by its owner alone.
+
+The long version, 300 kills of the command, is benchmarks/kill_privatize.py.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+import labeldp
+from labeldp.cli import app
+from labeldp.engines import discard_job, privatize_table
+from labeldp.errors import LabelDPError
+from labeldp.release.unfinished import find_leftovers, hidden_name, hold, is_partial, remove_leftover
+
+PHRASE = "correct horse battery"
+NAME = ".out.partial-0123456789abcdef"
+SECONDS = 120
+
+#: The command, which gets a signal when its first file is written.
+STOPPED = """
+import os, sys
+from labeldp.cli import main
+from labeldp.engines.job import Staging
+
+keep = Staging.keep
+def stop(self, *given, **named):
+    os.kill(os.getpid(), int(os.environ["SIGNAL"]))
+    return keep(self, *given, **named)
+Staging.keep = stop
+main()
+"""
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    path = tmp_path / "table.parquet"
+    pq.write_table(pa.table({"label": np.arange(300) % 3}), path)
+    return path
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def command(*words: object, code: int) -> str:
+    done = CliRunner().invoke(app, ["privatize", *map(str, words)])
+    assert done.exit_code == code, done.output
+    return str(done.output)
+
+
+@pytest.mark.parametrize("sealed", [False, True])
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
+def test_signals_clean_up_and_say_what_is_left(name: str, sealed: bool, table: Path) -> None:
+    """Before: SIGTERM left a folder whether sealed or not (exit code -15), and Ctrl-C said nothing of `--resume`."""
+    root, number = table.parent, signal.Signals[name]
+    options = ["privatize", str(table), "--label", "label", "--epsilon", "1", "--to", str(root / "out")]
+    options += ["--ledger", str(root / "ledger.sqlite")]
+    environment = {**os.environ, "SIGNAL": str(int(number)), **({"LABELDP_PASSPHRASE": PHRASE} if sealed else {})}
+    run = [sys.executable, "-c", STOPPED, *options]
+    done = subprocess.run(run, env=environment, capture_output=True, text=True, timeout=SECONDS, check=False)
+    assert done.returncode == 128 + number, done.stderr
+    assert "Traceback" not in done.stderr
+    left = find_leftovers(root / "out")
+    assert not (root / "out").exists()
+    if not sealed:
+        assert left == []
+        assert "stopped:" in done.stderr
+        return
+    (job,) = left
+    assert f"kept in {job.path}" in done.stderr.replace("\n", "")
+    assert "--resume" in done.stderr
+    os.environ["LABELDP_PASSPHRASE"] = PHRASE
+    try:
+        command(*options[1:], "--resume", job.path, code=0)
+    finally:
+        del os.environ["LABELDP_PASSPHRASE"]
+    assert len(labeldp.Ledger(root / "ledger.sqlite").entries()) == 1
+
+
+def test_secrets_are_their_owners_alone(table: Path) -> None:
+    """With umask 0. Before: the folder was 0777, key.json and the notes 0666. The release itself is as any new folder."""
+    modes: dict[str, int] = {}
+
+    def look(done: int, total: int) -> None:
+        (place,) = table.parent.glob(".out.partial-*")
+        for path in [place, *place.rglob("*.json")]:
+            modes[path.name] = path.stat().st_mode & 0o777
+
+    before = os.umask(0)
+    try:
+        privatize_table(table, label="label", to=table.parent / "out", epsilon=1.0, passphrase=PHRASE, progress=look)
+        labeldp.load_release(table.parent / "out").save(table.parent / "copy")
+    finally:
+        os.umask(before)
+    folders = {mode for name, mode in modes.items() if is_partial(name) and name.startswith(".out")}
+    assert folders == {0o700}
+    assert {modes["key.json"], modes["job.json"]} == {0o600}
+    assert [(table.parent / name).stat().st_mode & 0o777 for name in ("out", "copy")] == [0o777, 0o777]
+
+
+def test_a_kill_before_the_job_is_noted(tmp_path: Path) -> None:
+    """Before: `--discard` refused the folder ("must be the folder of an unfinished job", exit code 2), so it stayed for good."""
+    for made in ("work", "done", "release"):
+        (tmp_path / NAME / made).mkdir(parents=True)
+    assert "without a key" in command("--discard", tmp_path / NAME, code=0)
+    assert names(tmp_path) == []
+
+
+def test_everything_of_ours_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Jobs, releases, models, tables: by the folder, by the target, or by where one stands. Nothing else is touched."""
+    ours = [hidden_name("out"), hidden_name("out"), hidden_name("model.skops")]
+    others = [".out.partial-", ".out.partial-xyz", "out.partial-0123456789abcdef", ".cache"]
+    for name in [*ours[:2], *others]:
+        (tmp_path / name).mkdir()
+    (tmp_path / ours[2]).touch()
+    assert command("--discard", tmp_path / "out", code=0).count("discarded") == 2
+    monkeypatch.chdir(tmp_path)
+    assert "half-written file" in command("--discard", code=0)
+    assert names(tmp_path) == sorted(others)
+    assert "nothing" in command("--discard", code=0)
+    assert "unfinished job" in command("--discard", "out", code=2)
+
+
+def test_work_in_progress_is_left_alone(tmp_path: Path, table: Path) -> None:
+    place = tmp_path / NAME
+    (place / "work").mkdir(parents=True)
+    with hold(place) as free:
+        assert free
+        assert "in use, left alone" in command("--discard", tmp_path / "out", code=2)
+        with pytest.raises(LabelDPError, match=r"nobody is at work on"):
+            discard_job(place)
+        assert place.exists()
+    discard_job(place)
+    assert not place.exists()
+
+    found: list[bool] = []
+
+    def sweep(done: int, total: int) -> None:
+        found.extend(one.in_use for one in find_leftovers(tmp_path / "out"))
+
+    privatize_table(table, label="label", to=tmp_path / "out", epsilon=1.0, progress=sweep)
+    assert found
+    assert all(found)
+
+
+def test_a_planted_link_is_removed_and_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "precious").mkdir()
+    (tmp_path / "precious" / "file").touch()
+    (tmp_path / NAME).symlink_to(tmp_path / "precious")
+    assert remove_leftover(tmp_path / NAME)
+    assert names(tmp_path) == ["precious"]
+    assert names(tmp_path / "precious") == ["file"]
+    assert not remove_leftover(tmp_path / "precious")  # not a name of ours
+
+
+def test_an_interrupt_names_the_job(table: Path) -> None:
+    """Before: a bare KeyboardInterrupt, and a hidden folder that nobody was told of."""
+
+    def interrupt(done: int, total: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt, match=r"kept in .*\.out\.partial-[0-9a-f]{16}: take it up with resume"):
+        privatize_table(
+            table, label="label", to=table.parent / "out", epsilon=1.0, passphrase=PHRASE, progress=interrupt
+        )
