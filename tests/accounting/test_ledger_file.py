@@ -278,7 +278,7 @@ def test_a_damaged_file_says_so(ledger, path):
     assert len(data) > 4096 * 2
     data[4096:] = b"\xaa" * (len(data) - 4096)
     path.write_bytes(data)
-    with pytest.raises(LabelDPError, match=r"whole SQLite file.*backup"):
+    with pytest.raises(PrivacyError, match=r"whole SQLite file.*backup"):
         ledger.entries()
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import sqlite3
+from contextlib import closing
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -80,6 +82,19 @@ def test_plan_of_a_table_uses_its_shape_and_not_its_labels(run, run_json, folder
     assert run_json("plan people.parquet --label income --read-classes")["classes"] == 2
     assert "a look at the labels" in run("plan people.parquet --label income --read-classes").stderr
     assert "look at the labels" in run("plan people.parquet --label income", code=2).stderr
+
+
+def test_ledger_verify_replays_all_rows(run, run_json, folder):
+    """The listing checks the chain; --verify also finds a note that was taken out of the index beside the rows."""
+    book = labeldp.Ledger(folder / "verified.sqlite", budget=2.0)
+    book.charge(labeldp.Guarantee.pure(0.5), rows="0" * 64, n_rows=3, mechanism="RR", note="job 1")
+    assert [run_json(f"ledger verified.sqlite {option}")["replayed"] for option in ("", "--verify")] == [False, True]
+    assert "all rows replayed" in run("ledger verified.sqlite --verify").stdout
+    with closing(sqlite3.connect(folder / "verified.sqlite")) as other:
+        other.execute("DELETE FROM noted")
+        other.commit()
+    run("ledger verified.sqlite")
+    assert "restore it from a backup" in " ".join(run("ledger verified.sqlite --verify", code=4).stderr.split())
 
 
 def test_privatize_inspect(run, run_json, folder):

@@ -443,7 +443,8 @@ def tampering_error(path: Path, what: str) -> LabelDPError:
 def damage_error(path: Path, what: str) -> LabelDPError:
     """Return the error for a file that is no whole SQLite file any more."""
     got = Described(f"{shorten_path(path)} ({what})")
-    return invalid("Ledger", "path", "be a whole SQLite file", got=got, fix="Restore it from a backup.")
+    fix = "Restore it from a backup."
+    return invalid("Ledger", "path", "be a whole SQLite file", got=got, fix=fix, kind=PrivacyError)
 
 
 def foreign_file_error(path: Path) -> LabelDPError:
@@ -458,6 +459,8 @@ def translate_error(path: Path, error: sqlite3.Error, *, timeout: float) -> Labe
     text = str(error)
     if "not a database" in text:
         return foreign_file_error(path)
+    if "malformed" in text:
+        return damage_error(path, "malformed")
     for sign, must, fix in COMPLAINTS:
         if sign in text:
             return invalid("Ledger", "path", must.format(timeout=timeout), got=shorten_path(path), fix=fix)
@@ -476,7 +479,6 @@ COMPLAINTS = (
     ("readonly", "be writable", "Nothing was charged. Ask for write access to the file and its directory."),
     ("unable to open", "be readable and in a writable directory", "Nothing was charged. Check who owns them."),
     ("full", "have room to grow", "Nothing was charged. Free some space on the disk."),
-    ("malformed", "be a whole SQLite file", "Restore it from a backup."),
     ("append-only", "only grow", "A ledger never forgets: charge or set a budget anew instead."),
 )
 
