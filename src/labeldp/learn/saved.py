@@ -16,7 +16,13 @@ caller may have fitted them on raw labels before. Of PATE only the student stays
 promise travels as JSON and is read by `Guarantee.from_json`. Nothing here is a signature.
 
 *Safety.* A file that asks for a type which is neither one of skops' own (scikit-learn, NumPy, SciPy) nor in `TRUSTED` is
-refused before anything is built.
+refused before anything is built. What its members and arrays declare is compared with its size before anything is allocated
+(`labeldp.untrusted`), and arrays that compiled code follows are checked before they are handed out
+(`labeldp.learn.soundness`). Whatever is wrong, it is a `ReleaseError`.
+
+*The seal.* Since version 3 a file ends with the SHA-256 of everything before it, so a file of which any byte was changed does
+not load. It is no signature: whoever edits a file on purpose can seal it again. Files of versions 1 and 2 have none; they
+load as they did, and damage to a number inside of an array was found by the archive's own 32-bit checksums alone.
 
 *Names.* A file calls our classes by their public names (`labeldp.learn.SoftmaxRegression`), wherever their code lies.
 skops itself writes the module in which a class is defined; `save_model` replaces it. So a class may move to another
@@ -44,18 +50,25 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from labeldp.accounting import note_entry, recall_entry
-from labeldp.errors import Described, LabelDPError, ReleaseError, invalid, nearest
+from labeldp.errors import Described, LabelDPError, MissingExtraError, ReleaseError, invalid, nearest
 from labeldp.guarantee import Guarantee
 from labeldp.learn.classifier import LabelPrivateClassifier
 from labeldp.learn.pate import PATE, MultiLabelPATE
 from labeldp.learn.search import PrivateSearchCV
+from labeldp.learn.soundness import check_model, check_schema
 from labeldp.learn.stages import Stage
 from labeldp.release.files import check_new, write_new
+from labeldp.untrusted import check_archive, check_seal, parse_json, seal_archive
 
 FORMAT = "labeldp model"
-#: Version 2 names public paths. Version 1 (labeldp 0.1, first files) is read through `OLD_NAMES`.
-VERSION = 2
-READABLE = (1, 2)
+#: Version 3 is sealed. Version 2 names public paths. Version 1 (labeldp 0.1, first files) is read through `OLD_NAMES`.
+VERSION = 3
+SEALED_SINCE = 3
+READABLE = (1, 2, 3)
+#: Brackets inside brackets of a schema: skops writes about four for each object that holds another.
+SCHEMA_DEPTH = 200
+#: Bytes of a schema: a forest of 10,000 trees has some 40 MB.
+MOST_SCHEMA = 128 * 2**20
 SCHEMA = "schema.json"
 
 #: Our types that a model file may name, by their public names. Each is a plain container of arrays and settings.
@@ -165,7 +178,7 @@ def save_model(model: Any, path: str | os.PathLike[str], *, facts: dict[str, Any
     if strange:
         fix = "Use scikit-learn's or labeldp's estimators."
         raise invalid("save_model", "model", "be made of known types", got=strange[0], fix=fix)
-    write_new(target, data, owner="save_model")
+    write_new(target, seal_archive(data), owner="save_model")
 
 
 def load_model(path: str | os.PathLike[str]) -> Any:
@@ -188,28 +201,24 @@ def load_model(path: str | os.PathLike[str]) -> Any:
         around = [str(place.parent / p.name) for p in place.parent.glob("*.skops")] if place.parent.is_dir() else []
         raise invalid("load_model", "path", "be an existing file", got=str(place), fix=nearest(str(place), around))
     try:
-        data = _rename_types(place.read_bytes(), lambda module, name: OLD_NAMES.get(f"{module}.{name}"))
-        strange = sorted(set(skops.io.get_untrusted_types(data=data)) - TRUSTED)
-        if strange:
-            raise _refuse_types(place, strange)
+        written = place.read_bytes()
+        sealed = check_seal(written)
+        check_archive(written)
+        data = _rename_types(written, lambda module, name: OLD_NAMES.get(f"{module}.{name}"))
+        _check_types(place, data)
+        _check_schema(data)
         stored = skops.io.loads(data, trusted=sorted(TRUSTED))
-        return _restore(stored["model"], _read_header(place, stored["header"]))
-    except LabelDPError:
+        facts = _read_header(place, stored["header"], sealed=sealed)
+        check_model(stored["model"])
+        return _restore(stored["model"], facts)
+    except ReleaseError:
+        raise
+    except MissingExtraError:  # the reader's installation, not the file
         raise
     except UntrustedTypesFoundException as error:
         raise _refuse_types(place, [str(error)]) from error
-    # Whatever a damaged file makes skops, zipfile, json or a type's own checks say, it is one thing to the reader.
-    except (
-        KeyError,
-        TypeError,
-        ValueError,
-        AttributeError,
-        IndexError,
-        EOFError,
-        OSError,
-        RecursionError,
-        zipfile.BadZipFile,
-    ) as error:
+    # Whatever a damaged file makes skops, zipfile, zlib, tokenize or a type's own code say, it is one thing to the reader.
+    except Exception as error:
         raise ReleaseError(
             f"load_model: {place} is not a readable model: {error}. Ask its owner for it again."
         ) from error
@@ -225,7 +234,7 @@ def _rename_types(data: bytes, rename: Callable[[str, str], str | None]) -> byte
     the schema alone; everything else is copied as it is.
     """
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        schema = json.loads(archive.read(SCHEMA))
+        schema = _read_schema(archive)
         if not _rename_nodes(schema, rename):
             return data
         copied = io.BytesIO()
@@ -235,6 +244,19 @@ def _rename_types(data: bytes, rename: Callable[[str, str], str | None]) -> byte
                     written.writestr(entry, archive.read(entry))
             written.writestr(SCHEMA, json.dumps(schema))
     return copied.getvalue()
+
+
+def _read_schema(archive: zipfile.ZipFile) -> Any:
+    return parse_json(archive.read(SCHEMA), most_bytes=MOST_SCHEMA, most_depth=SCHEMA_DEPTH)
+
+
+def _check_schema(data: bytes) -> None:
+    """Refuse parts that must not even be built."""
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        check_schema(
+            _read_schema(archive),
+            lambda name: np.load(io.BytesIO(archive.read(name)), allow_pickle=False),
+        )
 
 
 def _rename_nodes(node: Any, rename: Callable[[str, str], str | None]) -> bool:
@@ -262,6 +284,15 @@ def _public_name(module: str, name: str) -> str | None:
         if last == name and getattr(import_module(room), name).__module__ == module:
             return public
     return None
+
+
+def _check_types(place: Path, data: bytes) -> None:
+    """Refuse a file that names types which could do anything, before anything of it is built."""
+    import skops.io
+
+    strange = sorted(set(skops.io.get_untrusted_types(data=data)) - TRUSTED)
+    if strange:
+        raise _refuse_types(place, strange)
 
 
 def _refuse_types(place: Path, types: list[str]) -> LabelDPError:
@@ -363,14 +394,18 @@ def _write_stage(record: Mapping[str, Any]) -> dict[str, Any]:
 # ------------------------------------------------------------------------------------------------ what is restored
 
 
-def _read_header(place: Path, text: str) -> dict[str, Any]:
-    """Return the facts of a file that is ours and of a version that we know."""
-    header = json.loads(text)
+def _read_header(place: Path, text: str, *, sealed: bool) -> dict[str, Any]:
+    """Return the facts of a file that is ours, of a version that we know, and sealed if that version seals."""
+    header = parse_json(text)
     if header.get("format") != FORMAT or header.get("version") not in READABLE:
         got = Described(f"{header.get('format')!r}, version {header.get('version')!r}")
         fix = "Upgrade labeldp to read newer models."
         raise invalid(
             "load_model", place.name, f"be a {FORMAT}, version {VERSION}", got=got, fix=fix, kind=ReleaseError
+        )
+    if header["version"] >= SEALED_SINCE and not sealed:
+        raise ReleaseError(
+            f"load_model: {place} is not a readable model: its seal is gone. Ask its owner for it again."
         )
     facts: dict[str, Any] = header["facts"]
     return facts

@@ -9,7 +9,8 @@
 >>> folder.cleanup()
 
 A file holds arrays and one line of JSON, in NumPy's npz format without pickle: reading it runs no code. It is written beside
-its place and renamed, so that the place holds a whole file at any time.
+its place and renamed, so that the place holds a whole file at any time. It ends with the SHA-256 of everything before it: a
+file with a changed byte is refused. That is no signature; whoever edits a file on purpose can seal it again.
 
 A checkpoint holds the weights, their moving average, the state of the optimizer and of torch's generators. With all of them
 a run that goes on ends with the same bits as one that was never stopped. The name of the file carries a fingerprint of
@@ -24,6 +25,7 @@ existing checkpoints into files that are never found.
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
 import zipfile
@@ -40,6 +42,7 @@ from labeldp.arrays import Array
 from labeldp.errors import Described, LabelDPError, ReleaseError, invalid
 from labeldp.nn.training import Run, Task
 from labeldp.release.unfinished import hidden_name, lock
+from labeldp.untrusted import check_archive, check_seal, parse_json, seal_archive
 
 FORMAT = "labeldp training"
 VERSION = 1
@@ -156,13 +159,18 @@ def get_arrays(network: nn.Module) -> Arrays:
     return {name: tensor.detach().cpu().numpy().copy() for name, tensor in network.state_dict().items()}
 
 
-def set_arrays(network: nn.Module, arrays: Arrays) -> None:
-    """Put arrays into a network; refuse them unless the names and shapes are those of the network."""
+def check_arrays(network: nn.Module, arrays: Arrays) -> None:
+    """Refuse arrays unless their names and shapes are those of the network."""
     own = network.state_dict()
     wrong = sorted(own.keys() ^ arrays.keys()) or [n for n in own if tuple(own[n].shape) != arrays[n].shape]
     if wrong:
         got = Described(f"another {wrong[0]}")
         raise invalid("NetClassifier", "weights", "be those of this network", got=got, kind=ReleaseError)
+
+
+def set_arrays(network: nn.Module, arrays: Arrays) -> None:
+    """Put arrays into a network; refuse them unless the names and shapes are those of the network."""
+    check_arrays(network, arrays)
     # torch.tensor copies: a loaded network never shares memory with the file or another network.
     network.load_state_dict({name: torch.tensor(array) for name, array in arrays.items()})
 
@@ -181,6 +189,7 @@ DAMAGE = (
     IndexError,
     EOFError,
     OSError,
+    MemoryError,
     zipfile.BadZipFile,
     zlib.error,
 )
@@ -193,11 +202,13 @@ def write_arrays(path: Path, arrays: Arrays, header: dict[str, Any], *, new: boo
     that is taken is an OSError; without it the file there is replaced.
     """
     hidden = path.with_name(hidden_name(path.name))
-    text = np.array(json.dumps(header, allow_nan=False))
+    text = np.array(json.dumps({**header, "sealed": True}, allow_nan=False))
+    box = io.BytesIO()
+    np.savez(box, allow_pickle=False, **{**arrays, HEADER: text})
     try:
         with hidden.open("xb") as handle:
             lock(handle.fileno())
-            np.savez(handle, allow_pickle=False, **{**arrays, HEADER: text})
+            handle.write(seal_archive(box.getvalue()))
             handle.flush()
             os.fsync(handle.fileno())
         if new:
@@ -209,10 +220,19 @@ def write_arrays(path: Path, arrays: Arrays, header: dict[str, Any], *, new: boo
 
 
 def read_arrays(path: Path) -> tuple[Arrays, dict[str, Any]]:
-    """Return the arrays and the header of a file; a damaged one raises one of `DAMAGE`."""
-    with path.open("rb") as handle, np.load(handle, allow_pickle=False) as stored:
+    """Return the arrays and the header of a file; a damaged one raises one of `DAMAGE`.
+
+    What its members declare is compared with its size first. A file that was written with a seal must have it; files of
+    labeldp 0.1 before seals say nothing of one.
+    """
+    data = path.read_bytes()
+    sealed = check_seal(data)
+    check_archive(data)
+    with np.load(io.BytesIO(data), allow_pickle=False) as stored:
         arrays = {name: stored[name] for name in stored.files}
-    header: dict[str, Any] = json.loads(str(arrays.pop(HEADER)))
+    header: dict[str, Any] = parse_json(str(arrays.pop(HEADER)))
+    if header.pop("sealed", False) and not sealed:
+        raise ValueError("it was changed after it was written: its seal is gone")
     return arrays, header
 
 

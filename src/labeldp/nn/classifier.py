@@ -33,6 +33,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,16 @@ from torch import Tensor, nn
 
 from labeldp.arrays import Array, Float32s, Floats
 from labeldp.errors import Described, LabelDPError, ReleaseError, invalid
-from labeldp.nn.checkpoint import DAMAGE, Checkpoints, get_arrays, read_arrays, select_section, set_arrays, write_arrays
+from labeldp.nn.checkpoint import (
+    DAMAGE,
+    Checkpoints,
+    check_arrays,
+    get_arrays,
+    read_arrays,
+    select_section,
+    set_arrays,
+    write_arrays,
+)
 from labeldp.nn.inputs import (
     ArrayInputs,
     DatasetInputs,
@@ -415,15 +425,22 @@ def unpack_state(packed: dict[str, Any]) -> dict[str, Any]:
 def _rebuild_network(state: dict[str, Any]) -> nn.Module:
     """Return the network of a state whose `module_` is packed: made anew, then given its arrays."""
     shape = tuple(state["_sample_shape"])
+    make = partial(
+        make_network,
+        state["module"],
+        n_classes=len(state["classes_"]),
+        sample_shape=shape,
+        hidden=state["module_"]["hidden"],
+        dropout=state["dropout"],
+        sizes=tuple(state["_sizes"]),
+    )
+    if isinstance(state["module"], str):
+        # A file says how wide its network is. On this device tensors have a shape and no memory: the network is compared
+        # with the arrays that are there before it is allocated.
+        with torch.device("meta"):
+            check_arrays(make(), state["module_"]["arrays"])
     with torch.random.fork_rng(devices=[]):  # first weights are drawn and overwritten: nobody's generator moves
-        network = make_network(
-            state["module"],
-            n_classes=len(state["classes_"]),
-            sample_shape=shape,
-            hidden=state["module_"]["hidden"],
-            dropout=state["dropout"],
-            sizes=tuple(state["_sizes"]),
-        )
+        network = make()
     set_arrays(network, state["module_"]["arrays"])
     return place_network(network.eval(), sample_shape=shape, device=torch.device(state["device"]))
 

@@ -1,0 +1,240 @@
+"""Arrays of a loaded model, checked before compiled code believes them.
+
+>>> from sklearn.tree import DecisionTreeClassifier
+>>> check_model(DecisionTreeClassifier().fit([[0.0], [1.0]], [0, 1]))
+
+A model file names types, and its arrays fill them. Most estimators predict with NumPy, which checks every index. Some do not:
+compiled loops follow a tree from a node to its child, or read as many support vectors as another array says there are. With
+edited arrays they never end, or read memory that is not theirs, and the interpreter is gone. scikit-learn does not check what
+it loads (scikit-learn/scikit-learn#34558), so `load_model` does, over everything that can be reached from the model:
+
+| what | what must hold |
+|---|---|
+| trees (also in forests, gradient boosting, isolation forests) | every inner node has two children after it, each node is a child at most once, features are columns of the input, thresholds are numbers, as many nodes as are counted |
+| trees of histogram gradient boosting | the same, and the sets of categories that a node names are there |
+| support vector machines | as many vectors, coefficients and intercepts as there are classes and vectors counted; no sparse ones |
+| k-means | centres have as many columns as the input |
+| factorised ratings | factors for every id and for one unknown |
+| random states | a position inside the state |
+
+Children after their parent make every path rise, so it ends after at most as many steps as there are nodes. Sparse matrices
+and nodes of trees that are built in another way than skops writes them are refused unseen (`check_schema`).
+
+Not checked: settings. A number of iterations or of threads that a file asks for is obeyed by `transform` of some
+estimators, so a forged file can still be slow; and a model can always be wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from sklearn.cluster import KMeans, MiniBatchKMeans
+from sklearn.ensemble import BaseEnsemble
+from sklearn.ensemble._gb import BaseGradientBoosting
+from sklearn.ensemble._hist_gradient_boosting.predictor import TreePredictor
+from sklearn.svm._base import BaseLibSVM
+from sklearn.tree import BaseDecisionTree
+from sklearn.tree._tree import Tree
+
+TREE = "sklearn.tree._tree.Tree"
+#: Loaders of skops that no model of ours needs: each builds something whose arrays compiled code believes, or calls it.
+REFUSED_LOADERS = ("SparseMatrixNode", "MethodNode", "OperatorFuncNode", "PartialNode")
+
+
+def check_schema(node: Any, read_array: Callable[[str], Any]) -> None:
+    """Refuse a schema of skops with parts whose very construction reads beyond an array.
+
+    `read_array` returns a stored array by the name of its file. `Tree(n_features, n_classes, n_outputs)` reads `n_outputs`
+    numbers of `n_classes`, whatever its length: it must be built from these three, and they must agree.
+    """
+    stack, parts, checked = [node], list[dict[str, Any]](), dict[Any, Any]()
+    while stack:
+        part = stack.pop()
+        if isinstance(part, list):
+            stack += part
+        if not isinstance(part, dict):
+            continue
+        stack += part.values()
+        parts.append(part)
+        loader = part.get("__loader__")
+        if loader in REFUSED_LOADERS:
+            raise ValueError(f"it has a part of a kind that labeldp does not write, {loader}")
+        named = f"{part.get('__module__')}.{part.get('__class__')}"
+        if (loader == "TreeNode") != (named == TREE) and loader is not None:
+            raise ValueError("it has a tree that is built in another way than scikit-learn's")
+        if loader == "TreeNode":
+            args = part["__reduce__"]["args"]
+            _, n_classes, n_outputs = args["content"]
+            checked |= {one.get("__id__"): one for one in (args, n_classes, n_outputs)}
+            _require(
+                n_outputs["__loader__"] == "JsonNode" and n_classes["__loader__"] == "NdArrayNode", "a tree's outputs"
+            )
+            _require(n_classes["type"] == "numpy" and n_outputs["content"].isdigit(), "a tree's outputs")
+            counts = read_array(n_classes["file"])
+            _require(
+                counts.ndim == 1 and counts.dtype.kind == "i" and len(counts) == int(n_outputs["content"]) > 0,
+                "a tree's outputs",
+            )
+            _require(bool((counts > 0).all() and (counts < 2**31).all()), "a tree's classes")
+    # skops builds one object for all parts of one number, from the first of them: what was checked must be what is built.
+    _require(all(checked.get(part.get("__id__"), part) == part for part in parts), "a number of a part of a tree")
+
+
+def check_model(model: Any) -> None:
+    """Refuse, with a ValueError, a model with arrays that compiled code would follow beyond their ends or for ever."""
+    parts = list(_walk(model))
+    for part in parts:
+        if isinstance(part, Tree):
+            _check_tree(part)
+        elif isinstance(part, BaseDecisionTree) and hasattr(part, "tree_"):
+            _require(part.tree_.n_features == part.n_features_in_, "a tree's number of features")
+        elif isinstance(part, TreePredictor):
+            _check_predictor(part)
+        elif isinstance(part, BaseLibSVM) and hasattr(part, "support_vectors_"):
+            _check_vectors(part)
+        elif isinstance(part, (KMeans, MiniBatchKMeans)) and hasattr(part, "cluster_centers_"):
+            centres = part.cluster_centers_
+            _require(
+                centres.ndim == 2 and len(centres) > 0 and centres.shape[1] == part.n_features_in_, "k-means' centres"
+            )
+            _require(0 < int(getattr(part, "_n_threads", 1)) <= 1024, "a number of threads")
+        elif isinstance(
+            part, np.random.Generator
+        ):  # the one that scikit-learn keeps; its state is two numbers of 128 bits
+            _require(type(part.bit_generator) is np.random.PCG64, "a random generator")
+        elif isinstance(part, np.random.RandomState):
+            state = part.get_state(legacy=False)["state"]
+            _require(0 <= int(state["pos"]) <= len(state["key"]), "a random state")
+        elif type(part).__name__ == "MatrixFactorisation" and hasattr(part, "user_factors_"):
+            _check_factors(part)
+    for part in parts:  # whose parts are sound now
+        if isinstance(part, BaseEnsemble) and hasattr(part, "estimators_"):
+            _check_ensemble(part)
+        elif hasattr(part, "_predictors"):
+            _check_boosting(part)
+
+
+def _require(holds: bool, what: str) -> None:  # noqa: FBT001 - one statement to read, one thing to say
+    if not holds:
+        raise ValueError(f"{what} cannot be right")
+
+
+def _walk(model: Any) -> Iterator[Any]:
+    """Yield everything that is reached from a model, once."""
+    seen: set[int] = set()
+    stack = [model]
+    while stack:
+        part = stack.pop()
+        if id(part) in seen or isinstance(part, (str, bytes, int, float, type, type(None))):
+            continue
+        seen.add(id(part))
+        if isinstance(part, np.ndarray):
+            stack += part.ravel().tolist() if part.dtype == object else []
+            continue
+        yield part
+        if isinstance(part, dict):
+            stack += part.values()
+        elif isinstance(part, (list, tuple, set)):
+            stack += part
+        else:
+            stack += list(getattr(part, "__dict__", {}).values())
+
+
+def _check_paths(left: Any, right: Any, inner: Any) -> None:
+    """Refuse children that are not after their parent, not there, or another node's already."""
+    places = np.flatnonzero(inner)
+    children = np.concatenate([left[inner], right[inner]]).astype(np.int64)
+    parents = np.concatenate([places, places])
+    _require(bool((children > parents).all() and (children < len(left)).all()), "a child of a tree's node")
+    _require(len(np.unique(children)) == len(children), "a node of a tree with two parents")
+
+
+def _check_tree(tree: Any) -> None:
+    _require(tree.node_count == tree.capacity > 0, "a tree's number of nodes")  # what every view of its arrays trusts
+    nodes = tree.__getstate__()["nodes"]
+    _require(0 <= tree.max_depth <= tree.node_count, "a tree's depth")
+    inner = nodes["left_child"] != -1  # what the compiled loop stops at
+    _require(bool((nodes["right_child"][~inner] == -1).all()), "a leaf of a tree")
+    _check_paths(nodes["left_child"], nodes["right_child"], inner)
+    features = nodes["feature"][inner]
+    _require(bool((features >= 0).all() and (features < tree.n_features).all()), "a feature of a tree's node")
+    # A split on missing values alone has an infinite threshold; none has one that is not a number.
+    _require(not np.isnan(nodes["threshold"][inner]).any(), "a threshold of a tree")
+
+
+def _check_predictor(predictor: Any) -> None:
+    nodes = predictor.nodes
+    _require(nodes.ndim == 1 and len(nodes) > 0, "a tree's nodes")
+    inner = nodes["is_leaf"] == 0
+    _check_paths(nodes["left"], nodes["right"], inner)
+    _require(not np.isnan(nodes["num_threshold"][inner]).any(), "a threshold of a tree")
+    named = nodes["bitset_idx"][inner & (nodes["is_categorical"] != 0)]
+    for sets in (predictor.raw_left_cat_bitsets, predictor.binned_left_cat_bitsets):
+        _require(sets.ndim == 2 and sets.shape[1] == 8 and sets.dtype == np.uint32, "a tree's sets of categories")
+        _require(bool((named < len(sets)).all()), "a tree's set of categories")
+
+
+def _check_boosting(model: Any) -> None:
+    """Histogram gradient boosting: the trees read columns of the input and of the map of categories."""
+    known = model._bin_mapper.is_categorical_  # noqa: SLF001 - what its predict reads
+    n_features = known.size
+    _require(known.ndim == 1 and 0 < n_features == len(model._bin_mapper.bin_thresholds_), "a map of categories")  # noqa: SLF001
+    _require(n_features == getattr(model, "_n_features", n_features), "a number of features")
+    plain = getattr(model, "_preprocessor", None) is None  # with categories, columns are sorted but as many
+    _require(not plain or n_features == model.n_features_in_, "a number of features")
+    for stage in model._predictors:  # noqa: SLF001
+        for tree in stage:
+            _require(isinstance(tree, TreePredictor), "a tree")
+            inner = tree.nodes["is_leaf"] == 0
+            features = tree.nodes["feature_idx"][inner].astype(np.int64)
+            _require(bool((features >= 0).all() and (features < n_features).all()), "a feature of a tree's node")
+            categorical = tree.nodes["is_categorical"][inner] != 0
+            _require(bool(known[features[categorical]].all()), "a category of a tree's node")
+
+
+def _check_ensemble(model: Any) -> None:
+    """Trees in a forest or in gradient boosting get the input of the whole, which only the whole compares."""
+    trees = np.asarray(model.estimators_, dtype=object)
+    if isinstance(model, BaseGradientBoosting):
+        # Its loop takes each for a tree without looking, and adds to the columns of the first guess without counting.
+        _require(all(isinstance(tree, BaseDecisionTree) for tree in trees.ravel()), "a tree")
+        first = model._raw_predict_init(np.zeros((1, model.n_features_in_), np.float32))  # noqa: SLF001
+        _require(trees.ndim == 2 and first.shape == (1, trees.shape[1]), "a number of trees")
+    subsets = getattr(model, "estimators_features_", None)
+    if subsets is not None:  # bagging: each has its own columns
+        _require(len(subsets) == len(trees), "a number of trees")
+    widths = [model.n_features_in_] * trees.size if subsets is None else [len(subset) for subset in subsets]
+    for tree, width in zip(trees.ravel(), widths, strict=True):
+        if isinstance(tree, BaseDecisionTree):
+            _require(isinstance(tree.tree_, Tree) and tree.tree_.n_features == width, "a tree's number of features")
+
+
+def _check_vectors(model: Any) -> None:
+    """Libsvm reads as many vectors, coefficients and intercepts as the counts of each other say."""
+    vectors, counts, coefficients = model.support_vectors_, model._n_support, model._dual_coef_  # noqa: SLF001
+    plain = all(isinstance(one, np.ndarray) for one in (vectors, counts, coefficients, model.support_))
+    _require(plain and not model._sparse, "support vectors")  # noqa: SLF001
+    classes = len(model.classes_) if hasattr(model, "classes_") else 2
+    pairs = classes * (classes - 1) // 2
+    precomputed = model.kernel == "precomputed" or callable(model.kernel)
+    number = len(model.support_)
+    _require(counts.shape == (classes,) and bool((counts >= 0).all()), "counts of support vectors")
+    _require(coefficients.shape == (classes - 1, number) and model._intercept_.shape == (pairs,), "coefficients")
+    if hasattr(model, "classes_"):
+        _require(int(counts.astype(np.int64).sum()) == number, "counts of support vectors")
+    if precomputed:
+        inside = (model.support_ >= 0) & (model.support_ < model.shape_fit_[0])
+        _require(bool(inside.all()), "places of support vectors")
+    else:
+        _require(vectors.shape == (number, model.n_features_in_), "support vectors")
+    _require(tuple(model.shape_fit_)[-1:] == (model.n_features_in_,), "a number of features")
+    for odds in (getattr(model, "_probA", ()), getattr(model, "_probB", ())):
+        _require(len(odds) in (0, pairs), "coefficients")
+
+
+def _check_factors(model: Any) -> None:
+    users, items = model.user_factors_, model.item_factors_
+    _require(users.ndim == items.ndim == 3 and users.shape[::2] == items.shape[::2], "factors")
+    _require(users.shape[1] == len(model.user_ids_) + 1 and items.shape[1] == len(model.item_ids_) + 1, "factors")
