@@ -115,9 +115,7 @@ CHANGES: dict[str, Callable[[Any], Any]] = {
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("kind", TREES)
 def test_trees_with_edited_nodes(tmp_path: Path, kind: str, change: str) -> None:
-    """Before, measured on the forest: each loaded; `predict` hung (a child that is its parent), was killed by signal 11 (a
-    child or a feature far away), or answered nonsense (no number).
-    """
+    """Before: each loaded; `predict` then hung (a node that is its own child) or ended the interpreter (the others)."""
     path = save(TREES[kind], tmp_path)
     assert load_model(path) is not None
     forge(path, edit_arrays(is_nodes, CHANGES[change]))

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import resource
@@ -23,6 +24,7 @@ import pytest
 import labeldp
 from labeldp.engines import discard_job, privatize_table
 from labeldp.errors import LabelDPError, PrivacyError
+from labeldp.release.files import digest
 
 pytest.importorskip("distributed", reason="needs labeldp[dask]")
 
@@ -193,8 +195,8 @@ class TestResume:
         with pytest.raises(StopError) as error:
             call(parts, keep_unfinished=True, ledger=ledger, progress=halfway)
         place = Path(unfinished(error))
-        noted = (place / "job.json").read_text()
-        (place / "job.json").write_text(noted.replace('"ledger_entry": 1', '"ledger_entry": null'))
+        noted = {**json.loads((place / "job.json").read_text()), "ledger_entry": None}
+        (place / "job.json").write_text(json.dumps({**noted, "sha256": digest(noted)}))
         assert call(parts, resume=place, ledger=ledger).ledger_entry == 1
         assert len(ledger.entries()) == 1
 

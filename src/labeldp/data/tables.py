@@ -246,14 +246,25 @@ def _read_head(part: Place, types: dict[str, str]) -> tuple[Any, int | None]:
     with _explain_damage(part):
         if _is_parquet(part):
             with _open_part(part) as handle, pq.ParquetFile(handle) as file:
-                return file.schema_arrow, file.metadata.num_rows
+                schema = file.schema_arrow
+                _check_counts(file.metadata)
+                _ = schema.names  # names that are not UTF-8 are damage too, and Arrow decodes them when it is asked
+                return schema, file.metadata.num_rows
         with _open_csv(part, None, {name: _parse_type(name, spelt) for name, spelt in types.items()}) as reader:
             schema = reader.schema
+            _ = schema.names  # as above
             has_rows = any(batch.num_rows for batch in reader)
     absent = [name for name in types if name not in schema.names]
     if absent:
         raise invalid("open_table", "types", "name columns", got=absent[0], fix=nearest(absent[0], schema.names))
     return schema, None if has_rows else 0
+
+
+def _check_counts(footer: Any) -> None:
+    """Refuse a Parquet footer whose counts of rows contradict each other: Arrow believes one of them, and may read for ever."""
+    # Not the counts of columns: to ask Arrow for a column of a damaged footer can end the process.
+    if sum(footer.row_group(number).num_rows for number in range(footer.num_row_groups)) != footer.num_rows:
+        raise ValueError("counts of rows that differ")
 
 
 def _parse_type(name: str, spelt: str) -> Any:

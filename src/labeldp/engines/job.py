@@ -66,7 +66,7 @@ from labeldp.channel import FiniteChannel
 from labeldp.data.tables import Place, UrlPath, place_of
 from labeldp.engines.engine import Engine, Progress, prefetch
 from labeldp.engines.rows import OWNER, Rows, Span, regroup, table_changed, value_type
-from labeldp.errors import Described, LabelDPError, invalid
+from labeldp.errors import Described, LabelDPError, ReleaseError, invalid
 from labeldp.guarantee import Guarantee
 from labeldp.mechanisms import Mechanism
 from labeldp.priors import Reader
@@ -78,6 +78,7 @@ from labeldp.release.files import (
     GROUP_ROWS,
     MANIFEST,
     LabelsStream,
+    digest,
     file_facts,
     finish_release,
     flush,
@@ -197,7 +198,7 @@ def _begin(job: Job) -> None:
         job.staging.put(
             JOB, {"format": "labeldp job", "identity": job.identity(), "labels": labels, **note_entry(None)}
         )
-    elif noted["identity"] != job.identity() or noted.get("labels") != labels:
+    elif noted.get("identity") != job.identity() or noted.get("labels") != labels:
         raise _refuse_change("another table, label, budget or prior")
 
 
@@ -232,7 +233,7 @@ def _keep_answers(job: Job, response: Response) -> None:
         found = dict(job.engine.each(each, job.rows.pieces()))
         facts += [found[number].encode() for number in range(len(found))]
     answers = mark(job.key, *facts)
-    noted = job.staging.get(JOB)
+    noted = job.staging.get(JOB) or {}
     if noted.get("answers", answers) != answers:
         raise _refuse_change("another prior, grouping or channel for some row")
     job.staging.put(JOB, {**noted, "answers": answers})
@@ -254,7 +255,7 @@ def _bytes_of(values: Any) -> bytes:
 
 def _charge_once(job: Job) -> int | None:
     """Return the job's entry in the ledger: the one it has, or a new one. The ledger is asked, not the job's note."""
-    noted = job.staging.get(JOB)
+    noted = job.staging.get(JOB) or {}
     name = f"job {job.staging.job}"
     entry: int | None = recall_entry(noted)
     if job.budget.ledger is not None:
@@ -339,7 +340,7 @@ def _clear_after(job: Job, target: Place, charges: list[int | None]) -> Iterator
 
 def _keep_key(job: Job) -> bool:
     """Keep the key of a job that has begun, if that was asked for."""
-    if not job.keep or job.staging.get(JOB) is None:
+    if not job.keep or not (job.staging.place / JOB).is_file():
         return False
     _held[job.staging.job] = job.key
     return True
@@ -427,22 +428,35 @@ class Staging:
     def keep(self, span: Span, draft: str, *, facts: dict[str, Any], rows: int, accuracy: float) -> Written:
         """Move a finished file to its place, and note that it is there."""
         _move(self.work / draft, self.release / span.name)
-        note: dict[str, Any] = {"name": span.name, "facts": facts, "rows": rows, "accuracy": accuracy}
-        self.put(f"done/{span.number}.json", note)
-        return Written(number=span.number, **note)
+        note: dict[str, Any] = {"name": span.name, "facts": facts, "rows": rows}
+        # JSON has no NaN, which is the accuracy of outputs that are not labels.
+        self.put(f"done/{span.number}.json", {**note, "accuracy": None if math.isnan(accuracy) else accuracy})
+        return Written(number=span.number, accuracy=accuracy, **note)
 
     def find_kept(self, span: Span, *, rows: int) -> Written | None:
-        """Return what an earlier run finished of a span, if it is still whole."""
-        note = self.get(f"done/{span.number}.json")
-        if note is None or note["name"] != span.name or note["rows"] != rows:
+        """Return what an earlier run finished of a span, if it is still whole.
+
+        What is damaged counts as absent: it is drawn again under the same key, and comes out the same.
+        """
+        try:
+            note = self.get(f"done/{span.number}.json") or {}
+        except ReleaseError:
             return None
-        path = self.release / span.name
-        if not path.is_file() or file_facts(path) != note["facts"]:
+        path, share = self.release / span.name, note.get("accuracy")
+        if (note.get("name"), note.get("rows")) != (span.name, rows) or not isinstance(share, float | int | None):
             return None
-        return Written(number=span.number, **note)
+        if (
+            (isinstance(path, Path) and path.is_symlink())
+            or not path.is_file()
+            or file_facts(path) != note.get("facts")
+        ):
+            return None
+        accuracy = math.nan if share is None else float(share)
+        return Written(number=span.number, name=span.name, facts=note["facts"], rows=rows, accuracy=accuracy)
 
     def put(self, name: str, value: dict[str, Any]) -> None:
-        """Write a small JSON file, at once or not at all; on this machine its owner alone may read it."""
+        """Write a small JSON object with its digest, at once or not at all; on this machine its owner alone may read it."""
+        value = {**value, "sha256": digest(value)}
         if isinstance(self.place, Path):
             write_private(self.place / name, value)
             return
@@ -452,10 +466,22 @@ class Staging:
             flush(handle)
         _move(draft, self.place / name)
 
-    def get(self, name: str) -> Any:
-        """Read a small JSON file; None if it is not there."""
+    def get(self, name: str) -> dict[str, Any] | None:
+        """Read a small JSON object; None if it is not there, and `ReleaseError` if it cannot be read."""
         path = self.place / name
-        return read_json(path) if path.is_file() else None
+        try:
+            found = read_json(path) if path.is_file() else None
+        except (OSError, ValueError) as error:
+            raise self._refuse_damage(name, str(error)) from error
+        if found is None:
+            return None
+        if not isinstance(found, dict) or found.pop("sha256", None) != digest(found):
+            raise self._refuse_damage(name, "it was changed after it was written")
+        return found
+
+    def _refuse_damage(self, name: str, reason: str) -> ReleaseError:
+        text = f"{OWNER}: {name} of the unfinished job in {self.place} cannot be read: {reason}."
+        return ReleaseError(f"{text} Throw the job away with discard_job (--discard), and run it anew.")
 
     def publish(self, target: Place) -> None:
         """Give the release its name: the one step that makes it visible."""

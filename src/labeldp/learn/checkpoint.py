@@ -91,7 +91,8 @@ if TYPE_CHECKING:
     from labeldp.accounting import EntryNumber
 
 OWNER = "LabelPrivateClassifier"
-VERSION = 2
+#: Version 3 has the digests of what it keeps.
+VERSION = 3
 PLAN, PRIOR, LOCK = "plan", "prior", "lock"
 FACTS = "facts.json"
 
@@ -240,11 +241,11 @@ class Journal:
             key = self._given if self._run is None else self._run.key
             stage = make(NoiseKey.carried(key.reveal(), seeded=key.seeded))
             self._write(PLAN, self._facts, **({} if stage is None else {"stage": stage}))
-        facts = self._read(PLAN)
+        facts, arrays = self._read(PLAN)
         strange = next((n for n in sorted({*facts, *self._facts}) if facts.get(n) != self._facts.get(n)), None)
         if strange is not None:
             raise self._refuse_other(strange)
-        stage = self._read_arrays(PLAN).get("stage")
+        stage = arrays.get("stage")
         self._split = b"" if stage is None else stage.tobytes()
         if self._run is not None and self._run.name != self._name_run(self._run.key):
             raise self._refuse_other("labels, or another split of them")
@@ -324,7 +325,7 @@ class Journal:
             promise = None if table.guarantee is None else table.guarantee.to_json()
             facts = {"guarantee": promise, "seeded": table.seeded, "description": table.description}
             self._write(name, facts, rows=table.rows, index=table.index)
-        facts, arrays = self._read(name), self._read_arrays(name)
+        facts, arrays = self._read(name)
         promise = facts["guarantee"]
         return PriorTable(
             rows=arrays["rows"],
@@ -452,29 +453,35 @@ class Journal:
         _held.pop(self._name, None)
 
     def _write(self, name: str, facts: dict[str, Any], **arrays: npt.NDArray[Any]) -> None:
-        from labeldp.release.files import stage_directory
+        from labeldp.release.files import digest, file_facts, stage_directory
 
         with stage_directory(self._root / name, owner=OWNER, private=True) as partial:
             for key, array in arrays.items():
                 with (partial / f"{key}.npy").open("xb") as handle:
                     np.save(handle, array, allow_pickle=False)
                     os.fsync(handle.fileno())
+            files = {key: file_facts(partial / f"{key}.npy") for key in arrays}
+            whole = {"facts": facts, "files": files}
             with (partial / FACTS).open("x", encoding="utf-8") as text:
-                json.dump(facts, text)
+                json.dump({**whole, "sha256": digest(whole)}, text)
                 text.flush()
                 os.fsync(text.fileno())
 
-    def _read(self, name: str) -> dict[str, Any]:
-        try:
-            facts: dict[str, Any] = read_json(self._root / name / FACTS)
-        except (OSError, ValueError) as error:
-            raise self._refuse_damage(name, error) from error
-        return facts
+    def _read(self, name: str) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+        """Return the facts and the arrays of a directory that is as it was written."""
+        from labeldp.release.files import digest, file_facts
 
-    def _read_arrays(self, name: str) -> dict[str, npt.NDArray[Any]]:
+        place = self._root / name
         try:
-            return {path.stem: read_npy(path) for path in (self._root / name).glob("*.npy")}
-        except (OSError, ValueError, EOFError) as error:
+            whole = read_json(place / FACTS)
+            sealed = isinstance(whole, dict) and whole.get("sha256") == digest(whole)
+            files: dict[str, Any] = whole["files"] if sealed else {}
+            if not sealed or any(file_facts(place / f"{key}.npy") != facts for key, facts in files.items()):
+                raise self._refuse_damage(name, ValueError("it was changed after it was written"))
+            return whole["facts"], {key: read_npy(place / f"{key}.npy") for key in files}
+        except ReleaseError:
+            raise
+        except (OSError, ValueError, KeyError, EOFError) as error:
             raise self._refuse_damage(name, error) from error
 
     def _refuse_damage(self, name: str, error: Exception) -> ReleaseError:

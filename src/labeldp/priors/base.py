@@ -368,6 +368,15 @@ class PriorTable:
     seeded: bool = False
     description: str = ""
 
+    def __post_init__(self) -> None:
+        # A release or a checkpoint on disk may say anything; a place outside the rows would be another example's belief.
+        rows, index = np.asarray(self.rows), np.asarray(self.index)
+        if rows.ndim != 2 or rows.dtype.kind != "f" or rows.shape[1] == 0:
+            raise invalid("PriorTable", "rows", "be rows of class probabilities", got=self.rows)
+        low, high = (index.min(initial=0), index.max(initial=-1)) if index.dtype.kind in "iu" else (0, len(rows))
+        if index.ndim != 1 or low < 0 or high >= len(rows):
+            raise invalid("PriorTable", "index", "name a row of the beliefs for each example", got=self.index)
+
     def probabilities(self, examples: Any = slice(None)) -> Floats:
         """Return the (m, K) prior of some examples."""
         chosen: Floats = self.rows[self.index[examples]]

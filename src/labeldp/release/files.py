@@ -607,6 +607,11 @@ def _assemble(described: Manifest) -> Release:
     if (codes is None) is channel.outputs_are_labels:
         raise ReleaseError(f"load_release: {root} has outputs of another kind of channel. Ask its owner for it again.")
     codes = extras["output"] if codes is None else codes
+    prior, places = _read_shared(root / PRIOR)["prior"] if PRIOR in manifest["files"] else None, extras.get("prior_row")
+    if places is not None and (prior is None or places.min(initial=0) < 0 or places.max(initial=-1) >= len(prior)):
+        raise ReleaseError(
+            f"load_release: {root} names rows of a prior that are not there. Ask its owner for it again."
+        )
     return Release(
         codes=codes.astype(code_dtype(channel.n_outputs), copy=False),
         classes=classes,
@@ -620,8 +625,8 @@ def _assemble(described: Manifest) -> Release:
         ledger_entry=recall_entry(manifest),
         label_column=described.label_column,
         stage=extras.get("stage"),
-        prior=_read_shared(root / PRIOR)["prior"] if PRIOR in manifest["files"] else None,
-        prior_index=extras.get("prior_row"),
+        prior=prior,
+        prior_index=places,
     )
 
 

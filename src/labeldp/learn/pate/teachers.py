@@ -42,6 +42,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import io
 import json
 import os
 import sys
@@ -64,7 +65,7 @@ from labeldp.arrays import Array, Float64s, UInt8s
 from labeldp.errors import Described, LabelDPError, PrivacyError, ReleaseError, invalid
 from labeldp.random import NoiseKey
 from labeldp.release.unfinished import hidden_name, lock
-from labeldp.untrusted import read_json, read_npy
+from labeldp.untrusted import check_npy, read_json
 
 #: (teacher, its rows, its targets, public points) -> votes
 Vote = Callable[[Any, Any, Array, Any], Array]
@@ -300,18 +301,17 @@ class VoteStore:
         if not path.exists():
             return None
         try:
-            votes: npt.NDArray[Any] = read_npy(path)
+            votes = _open_votes(path)
         except (ValueError, OSError, EOFError) as error:
             raise ReleaseError(f"PATE: {path.name} is not readable: {error}. Delete it and fit again.") from error
         return votes
 
     def save(self, teacher: int, votes: npt.NDArray[Any]) -> None:
-        """Keep a teacher's votes."""
-        import io
-
+        """Keep a teacher's votes, with their SHA-256 behind them."""
         buffer = io.BytesIO()
         np.save(buffer, votes, allow_pickle=False)
-        write_private(self._path(teacher), buffer.getvalue())
+        data = buffer.getvalue()
+        write_private(self._path(teacher), data + hashlib.sha256(data).digest())
 
     def discard(self) -> None:
         """Delete every file of the run and the folder, unless something else lies in it."""
@@ -322,6 +322,21 @@ class VoteStore:
 
     def _path(self, teacher: int) -> Path:
         return self.folder / f"votes-{teacher:06d}.npy"
+
+
+def _open_votes(path: Path) -> npt.NDArray[Any]:
+    """Return the votes of a file that is as `VoteStore.save` wrote it."""
+    if not path.is_file():
+        raise ValueError("it is no file")
+    data = path.read_bytes()
+    body, seal = data[:-32], data[-32:]
+    if hashlib.sha256(body).digest() != seal:
+        raise ValueError("it was changed after it was written")
+    handle = io.BytesIO(body)
+    check_npy(handle, len(body))
+    handle.seek(0)
+    votes: npt.NDArray[Any] = np.load(handle, allow_pickle=False)
+    return votes
 
 
 def check_private(owner: str, place: Path) -> None:
