@@ -103,7 +103,7 @@ class TestKills:
 
         ledger = labeldp.Ledger(parts.parent / "ledger.sqlite")
         how = {"engine": "dask", "scheduler": mine.address, "keep_unfinished": True}
-        with pytest.raises(LabelDPError, match=r"the scheduler is gone") as error:
+        with mine.configured(), pytest.raises(LabelDPError, match=r"the scheduler is gone") as error:
             call(parts, rng=3, ledger=ledger, progress=kill, **how)
         mine.close()
         assert not (parts.parent / "out").exists()

@@ -101,7 +101,7 @@ class TestSeveralFiles:
             manifest["files"][name] = {"sha256": "", "bytes": 0}  # type: ignore[index]
 
         self.edited(out, change)
-        with pytest.raises(ReleaseError, match=r"names a file outside of it"):
+        with pytest.raises(ReleaseError, match=r"`files` must be names of files of a release"):
             load_release(out)
 
     def test_the_order_of_the_rows_is_that_of_the_list(self, out: Path) -> None:

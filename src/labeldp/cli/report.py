@@ -24,7 +24,6 @@ from labeldp.cli.screen import (
     warn_seeded,
 )
 from labeldp.errors import Described, invalid
-from labeldp.untrusted import read_json
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -124,6 +123,8 @@ def _read_audit(path: Path | None) -> dict[str, Any] | None:
     """Return the JSON object of an audit."""
     if path is None:
         return None
+    from labeldp.untrusted import read_json
+
     require_path(path, "--audit", owner="report")
     try:
         found = read_json(path)

@@ -651,11 +651,16 @@ def _check_rows(described: Manifest) -> None:
         )
     texts = sum(len(str(one).encode()) for one in classes)
     longest = max(len(str(one).encode()) for one in classes) + 8 * len(classes) + 64
-    for footer in footers:
-        for group, place in itertools.product(range(footer.num_row_groups), range(footer.num_columns)):
+    for path, footer in zip(described.label_files, footers, strict=True):
+        # Not a feature of the table, which is not read here.
+        places = [
+            place
+            for place in range(footer.num_columns)
+            if _is_ours(footer.schema.column(place).path, described.label_column)
+        ]
+        _probe_chunks(path, [footer.schema.column(place).path for place in places])
+        for group, place in itertools.product(range(footer.num_row_groups), places):
             rows, column = footer.row_group(group).num_rows, footer.row_group(group).column(place)
-            if not _is_ours(column.path_in_schema, described.label_column):
-                continue  # a feature of the table, which is not read here
             decoded = column.num_values * max(8, footer.schema.column(place).length)
             # In the file there are the classes once more, as a dictionary, and the headers of its pages, in 64 KiB.
             if decoded > rows * longest or column.total_uncompressed_size > rows * longest + 2 * texts + 2**16:
@@ -663,6 +668,17 @@ def _check_rows(described: Manifest) -> None:
                     f"load_release: {described.directory} declares more in {column.path_in_schema!r} than {rows} labels "
                     "take. Do not use it."
                 )
+
+
+def _probe_chunks(path: Path, columns: Sequence[str]) -> None:
+    """Have Arrow make the column chunks of every row group, and raise where it cannot.
+
+    pyarrow's `row_group(i).column(j)` ends the process where a forged footer contradicts itself: the C++ error is not caught
+    there. A reader of one row makes the same objects, and its errors are exceptions.
+    """
+    with pq.ParquetFile(path) as file:
+        for group in range(file.num_row_groups):
+            next(file.iter_batches(batch_size=1, row_groups=[group], columns=list(columns)), None)
 
 
 def _is_ours(path: str, label_column: str | None) -> bool:
@@ -674,6 +690,7 @@ def _is_ours(path: str, label_column: str | None) -> bool:
 def _read_shared(path: Path) -> dict[str, Array]:
     """Return the columns of a file that examples share, unless its footer declares far more than its bytes."""
     footer = pq.read_metadata(path)
+    _probe_chunks(path, footer.schema.to_arrow_schema().names)
     columns = range(footer.num_columns)
     values = sum(footer.row_group(g).column(c).num_values for g in range(footer.num_row_groups) for c in columns)
     width = max((max(8, footer.schema.column(c).length) for c in columns), default=8)
