@@ -160,7 +160,7 @@ def test_an_edited_split_is_refused(tmp_path: Path) -> None:
     stop_after_stage(1, tmp_path / "run", ledger=ledger)
     split = np.load(tmp_path / "run" / "plan" / "stage.npy")
     np.save(tmp_path / "run" / "plan" / "stage.npy", 1 - split)
-    with pytest.raises(LabelDPError, match="another split"):
+    with pytest.raises(LabelDPError, match="changed after it was written"):
         classifier(tmp_path / "run", ledger=ledger).fit(X, Y)
 
 

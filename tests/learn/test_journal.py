@@ -201,7 +201,8 @@ def test_no_raw_label_and_no_key_is_written(problem, tmp_path):
     assert names == {"plan", "run-1.json", "lock", "prior", "stage-1", "stage-2"}
     assert {path.name for path in (tmp_path / "run" / "plan").iterdir()} == {"facts.json", "stage.npy"}
     facts = json.loads((tmp_path / "run" / "plan" / "facts.json").read_text())
-    assert set(facts) == {"version", "settings", "classes", "examples", "label set", "seeded"}
+    assert set(facts) == {"facts", "files", "sha256"}
+    assert set(facts["facts"]) == {"version", "settings", "classes", "examples", "label set", "seeded"}
 
 
 def test_classes_that_do_not_store_are_refused_before_the_charge(problem, tmp_path):

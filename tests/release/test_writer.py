@@ -120,7 +120,8 @@ class TestTableReleases:
 
         monkeypatch.setattr(pq.ParquetFile, "iter_batches", spy)
         load_release(tmp_path / "out")
-        assert read == [["truth of the matter"]]
+        # Once for a row of each group, which checks the footer, and once for all; the channel has a file of its own.
+        assert [names for names in read if "keep" not in names] == [["truth of the matter"]] * 2
 
     @pytest.mark.parametrize(
         ("facts", "message"),

@@ -684,7 +684,7 @@ def _probe_chunks(path: Path, columns: Sequence[str]) -> None:
 def _is_ours(path: str, label_column: str | None) -> bool:
     """Whether a column, by its path in a Parquet schema, is one that `_read_examples` reads."""
     name = path.split(".", maxsplit=1)[0]
-    return label_column is None or path == label_column or name.removeprefix(RESERVED) in EXTRAS
+    return label_column is None or path == label_column or name in {RESERVED + extra for extra in EXTRAS}
 
 
 def _read_shared(path: Path) -> dict[str, Array]:
