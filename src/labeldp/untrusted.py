@@ -1,4 +1,4 @@
-"""Bytes that others wrote, bounded before they are parsed: JSON, arrays of NumPy, archives of arrays.
+"""Bytes that others wrote, bounded before they are parsed: JSON, arrays of NumPy, archives of arrays, footers of Parquet.
 
 >>> parse_json('{"epsilon": 1.5}')
 {'epsilon': 1.5}
@@ -23,6 +23,9 @@ anything is allocated. Arrays of objects, which would be pickles, are refused.
 (members that are stored) or `MOST_UNPACKED` (members that are compressed, which old files have); each `.npy` inside is
 checked as above, and an `.npz` inside once more.
 
+*Parquet* (`read_footer`): what a file declares, before a page of it is read. Arrow's own way to it ends the process where a
+footer contradicts itself.
+
 *Seals* (`seal_archive`, `check_seal`): the SHA-256 of an archive in its own comment, the last bytes of the file. It covers
 every byte before it. It finds damage. It is no signature: whoever edits a file on purpose can compute the digest anew.
 
@@ -38,6 +41,7 @@ import math
 import os
 import re
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
 
@@ -214,3 +218,54 @@ def check_seal(data: bytes) -> bool:
     if comment[len(_SEAL) :] != hashlib.sha256(body).hexdigest().encode():
         raise ValueError("it was changed after it was written: its checksum does not match")
     return True
+
+
+def read_footer(path: Path, *, only: Callable[[str], bool] = lambda _: True) -> Any:
+    """Return the metadata of a Parquet file, of which `row_group(i).column(j)` may then be asked for every column.
+
+    Of a forged footer it may not: where one contradicts itself (a schema of required values, with counts of missing ones)
+    `column(j)` throws a C++ exception that pyarrow does not catch, and the process ends. A reader of batches makes the same
+    objects, and its errors are exceptions. So each row group is opened by one first, over a file that has the size of this
+    one and no bytes: no page is read, since a page may unpack to 2 GiB before anyone has looked at what is declared of it.
+
+    `only` is asked with the path of each column in the schema; the others are not tried and must not be asked for. A
+    contradiction is a ValueError. Of 5 million labels in 5 row groups: 2 ms of the 85 that `load_release` computes.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    footer = pq.read_metadata(path)
+    paths = [footer.schema.column(place).path for place in range(footer.num_columns)]
+    columns = [name for name in paths if only(name)]
+    try:
+        with pq.ParquetFile(_HollowFile(path.stat().st_size), metadata=footer, buffer_size=1, pre_buffer=False) as file:
+            for group in range(footer.num_row_groups if columns else 0):
+                for _ in file.iter_batches(batch_size=1, row_groups=[group], columns=columns):
+                    break
+    except (pa.ArrowException, OSError) as error:
+        raise ValueError(f"its footer contradicts itself ({error})") from error
+    return footer
+
+
+class _HollowFile(io.RawIOBase):
+    """A file that has a size and no bytes."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._position = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        self._position = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._size}[whence]
+        return self._position
+
+    def tell(self) -> int:
+        return self._position
+
+    def readinto(self, _: Any) -> int:
+        return 0

@@ -60,6 +60,7 @@ from labeldp.audit.results import Check
 from labeldp.release import Release
 from labeldp.release.columns import EXTRAS, RESERVED, clean_metadata, find_metadata
 from labeldp.release.files import CHANNEL, PRIOR, Manifest, read_manifest
+from labeldp.untrusted import read_footer
 
 #: Rows looked at, evenly spaced: at this many, a share is known to 0.2 %; fewer where classes are so many that the table
 #: of rows by classes would be larger than the second number.
@@ -421,8 +422,8 @@ def _inspect_file(path: Path, manifest: Manifest) -> Iterator[str]:
 
     import pyarrow.parquet as pq
 
-    with pq.ParquetFile(path) as file:
-        facts, schema = file.metadata, file.schema_arrow
+    facts = read_footer(path)
+    schema = pq.read_schema(path)
     for key, value in (facts.metadata or {}).items():
         if key == ARROW_SCHEMA:
             if not _repeats_schema(base64.b64decode(value), schema):
