@@ -29,7 +29,7 @@ from labeldp.guarantee import Guarantee
 from labeldp.learn import PATE, LabelPrivateClassifier, SoftmaxRegression, load_model, save_model
 from labeldp.learn.ratings import LabelPrivateRatings, MatrixFactorisation
 from labeldp.release import privatize
-from labeldp.release.files import load_release
+from labeldp.release.loading import load_release
 
 X = np.random.default_rng(0).normal(size=(ROWS, 3))
 Y = np.where(X[:, 0] > 0, "yes", "no")

@@ -169,7 +169,7 @@ def test_no_room_reaches_into_what_another_hides():
 
 def test_a_private_import_would_be_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(sys.modules[__name__], "ROOT", tmp_path)
-    (tmp_path / "room.py").write_text("from labeldp.release.files import _inside, load_release\n")
+    (tmp_path / "room.py").write_text("from labeldp.release.loading import _inside, load_release\n")
     assert private_imports(tmp_path / "room.py") == ["room.py:1: _inside"]
 
 

@@ -31,7 +31,7 @@ import labeldp
 from labeldp.audit import audit, channel_audit
 from labeldp.engines import privatize_table
 from labeldp.learn import LabelPrivateClassifier
-from labeldp.release.files import digest, file_facts
+from labeldp.release.manifest import digest, file_facts
 
 N = 4000
 RNG = np.random.default_rng(14)

@@ -23,7 +23,7 @@ import labeldp
 from labeldp.engines import privatize_table
 from labeldp.errors import LabelDPError, ReleaseError
 from labeldp.release import load_release
-from labeldp.release.files import digest, file_facts, read_manifest
+from labeldp.release.manifest import digest, file_facts, read_manifest
 
 N = 60
 

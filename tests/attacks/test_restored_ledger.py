@@ -30,7 +30,7 @@ from labeldp.engines import privatize_table
 from labeldp.errors import PrivacyError
 from labeldp.learn import LabelPrivateClassifier
 from labeldp.release import load_release
-from labeldp.release.files import digest
+from labeldp.release.manifest import digest
 
 LABELS = np.arange(200) % 2
 FEATURES = np.column_stack([LABELS, np.arange(200) % 7]).astype(float)

@@ -17,7 +17,7 @@ from labeldp.audit import audit
 from labeldp.audit.contents import raw_label_check
 from labeldp.audit.static import directory_check, ledger_checks, matrix_check, private_check
 from labeldp.errors import LabelDPError, ReleaseError
-from labeldp.release.files import digest, read_manifest
+from labeldp.release.manifest import digest, read_manifest
 from labeldp.testing.broken import DrawsFromAll
 
 PRIOR = np.array([0.6, 0.2, 0.1, 0.1])

@@ -153,7 +153,7 @@ def test_unexpected_errors_show_no_traceback_unless_asked(run, folder, monkeypat
         raise RuntimeError("a fault.")
 
     monkeypatch.setattr("labeldp.release.load_release", broken)
-    monkeypatch.setattr("labeldp.release.files.load_release", broken)
+    monkeypatch.setattr("labeldp.release.loading.load_release", broken)
     run("privatize people.parquet -l income -e 1 --to out")
     quiet = run("inspect out", code=1).stderr
     assert "RuntimeError. This is a fault of labeldp" in quiet

@@ -24,7 +24,7 @@ import pytest
 import labeldp
 from labeldp.engines import discard_job, privatize_table
 from labeldp.errors import LabelDPError, PrivacyError
-from labeldp.release.files import digest
+from labeldp.release.manifest import digest
 
 pytest.importorskip("distributed", reason="needs labeldp[dask]")
 

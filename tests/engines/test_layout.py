@@ -20,7 +20,7 @@ from labeldp.engines.rows import cut, spans_of
 from labeldp.errors import PrivacyError, ReleaseError
 from labeldp.random import NoiseKey
 from labeldp.release import SensitiveLabels, load_release
-from labeldp.release.files import digest
+from labeldp.release.manifest import digest
 from labeldp.release.measurement import StreamedCounts
 from labeldp.release.unfinished import seal, unseal
 

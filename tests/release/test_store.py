@@ -21,7 +21,8 @@ from labeldp.channel import FiniteChannel
 from labeldp.errors import LabelDPError, ReleaseError
 from labeldp.random import NoiseKey
 from labeldp.release import Release, SensitiveLabels, privatize
-from labeldp.release.files import CHANNEL, LABELS, MANIFEST, PRIOR, load_release
+from labeldp.release.loading import load_release
+from labeldp.release.manifest import CHANNEL, LABELS, MANIFEST, PRIOR
 
 RR = labeldp.RandomizedResponse
 PLAIN = {MANIFEST, LABELS, CHANNEL, PRIOR}

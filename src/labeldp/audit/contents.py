@@ -59,7 +59,7 @@ from labeldp.arrays import Floats, Int64s
 from labeldp.audit.results import Check
 from labeldp.release import Release
 from labeldp.release.columns import EXTRAS, RESERVED, clean_metadata, find_metadata
-from labeldp.release.files import CHANNEL, PRIOR, Manifest, read_manifest
+from labeldp.release.manifest import CHANNEL, PRIOR, Manifest, read_manifest
 from labeldp.untrusted import read_footer
 
 #: Rows looked at, evenly spaced: at this many, a share is known to 0.2 %; fewer where classes are so many that the table

@@ -31,7 +31,7 @@ from labeldp.audit.results import Check
 from labeldp.errors import LabelDPError
 from labeldp.guarantee import Guarantee
 from labeldp.release import Release, load_release
-from labeldp.release.files import CHANNEL, FIELDS, LABELS, MANIFEST, PRIOR, Manifest, read_manifest
+from labeldp.release.manifest import CHANNEL, FIELDS, LABELS, MANIFEST, PRIOR, Manifest, read_manifest
 
 if TYPE_CHECKING:
     from labeldp.accounting import Ledger, LedgerEntry

@@ -73,7 +73,7 @@ def audit(
 
 def _find_subject(target: str) -> Any:
     """Return what is audited: the directory of a release, or what a named function returns."""
-    from labeldp.release.files import is_release
+    from labeldp.release.manifest import is_release
 
     path = Path(target)
     if path.is_dir():

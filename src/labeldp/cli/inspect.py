@@ -40,7 +40,7 @@ def inspect(
 
 def _facts(directory: Path, release: Any) -> dict[str, Any]:
     """Return everything public about a release."""
-    from labeldp.release.files import MANIFEST, read_manifest
+    from labeldp.release.manifest import MANIFEST, read_manifest
 
     manifest = read_manifest(directory)
     return {

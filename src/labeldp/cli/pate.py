@@ -151,7 +151,7 @@ def pate(
     """
     from labeldp.data import open_table
     from labeldp.learn.saved import save_model
-    from labeldp.release.files import check_new
+    from labeldp.release.saving import check_new
 
     _check_options(label, aggregation, most_answers=most_answers, threshold=threshold, tau=tau, classes=classes)
     for target in (to, *([] if answers is None else [answers])):

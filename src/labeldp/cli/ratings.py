@@ -80,7 +80,7 @@ def train_ratings(
       labeldp train-ratings ratings.parquet --user u --item i -r stars -e 2 --classes 1,2,3,4,5 --to model.skops
     """
     from labeldp.learn.saved import save_model
-    from labeldp.release.files import check_new
+    from labeldp.release.saving import check_new
 
     check_new(to, owner="train-ratings")
     if seed is not None:

@@ -83,7 +83,8 @@ def report(
 
       labeldp report release --to report.html --ledger spent.sqlite --audit audit.json --model model.skops
     """
-    from labeldp.release.files import check_new, read_manifest, write_new
+    from labeldp.release.manifest import read_manifest
+    from labeldp.release.saving import check_new, write_new
     from labeldp.report.release_page import release_page
 
     check_new(to, owner="report")

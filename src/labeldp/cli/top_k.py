@@ -128,7 +128,7 @@ def top_k(
     )
     asked.check()
     if to is not None:
-        from labeldp.release.files import check_new
+        from labeldp.release.saving import check_new
 
         check_new(to, owner="top-k")
     with spinner("counting"):
@@ -141,7 +141,7 @@ def top_k(
         found, entry = _charge_and_select(asked, histogram, book=book, label_set=name, seed=seed)
     facts = _facts(found, asked, histogram, entry=entry, label_set=name)
     if to is not None:
-        from labeldp.release.files import write_new
+        from labeldp.release.saving import write_new
 
         write_new(to, (json.dumps(to_json_types(facts), allow_nan=False, indent=1) + "\n").encode(), owner="top-k")
     answer(facts, as_json=as_json, show=lambda console: _show(console, found, facts))

@@ -129,7 +129,7 @@ def train(
     """
     from labeldp.data import open_table
     from labeldp.learn.saved import save_model
-    from labeldp.release.files import check_new
+    from labeldp.release.saving import check_new
 
     check_new(to, owner="train")
     if seed is not None:
@@ -194,7 +194,7 @@ def _from_table(
     from dataclasses import replace
 
     from labeldp.learn.tables import read_labelled, table_classifier
-    from labeldp.release.files import check_saving
+    from labeldp.release.saving import check_saving
 
     source = owner.table
     source.require(owner.label)

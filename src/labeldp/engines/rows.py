@@ -74,8 +74,9 @@ from labeldp.random import NoiseKey
 from labeldp.release import SensitiveLabels
 from labeldp.release.columns import RESERVED
 from labeldp.release.door import draw_part
-from labeldp.release.files import LABELS, LABELS_FOLDER, check_plain_classes
+from labeldp.release.manifest import LABELS, LABELS_FOLDER
 from labeldp.release.measurement import StreamedCounts
+from labeldp.release.saving import check_plain_classes
 from labeldp.validate import check_integer, check_probability_rows
 
 #: Rows of a batch by default: 10 MB at 20 columns of 8 bytes.

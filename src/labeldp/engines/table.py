@@ -51,9 +51,9 @@ from labeldp.priors.cluster import group_examples
 from labeldp.random import NoiseKey, as_key
 from labeldp.release import LabelCounts, Release, load_release
 from labeldp.release.door import check_claim
-from labeldp.release.files import check_target
 from labeldp.release.labels import Budget
 from labeldp.release.measurement import Counter
+from labeldp.release.saving import check_target
 from labeldp.release.unfinished import check_passphrase
 from labeldp.validate import check_epsilon, check_integer
 

@@ -36,7 +36,7 @@ from labeldp.errors import Described, invalid
 from labeldp.priors.base import one_thread
 from labeldp.release import Release, load_release
 from labeldp.release.columns import RESERVED
-from labeldp.release.files import read_manifest
+from labeldp.release.manifest import read_manifest
 from labeldp.softmax import SoftmaxObjective, Sums, add_sums, minimise, sum_soft, sum_targets
 from labeldp.validate import check_integer
 

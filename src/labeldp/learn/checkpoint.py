@@ -339,7 +339,8 @@ class Journal:
         """Return the release of a stage (from 0): the one on disk, or a new one that is on disk when this returns."""
         if self._checkpoint is None:
             return draw()
-        from labeldp.release.files import load_release, save_release
+        from labeldp.release.loading import load_release
+        from labeldp.release.saving import save_release
 
         name = f"stage-{number + 1}"
         if (self._root / name).is_dir():
@@ -453,7 +454,8 @@ class Journal:
         _held.pop(self._name, None)
 
     def _write(self, name: str, facts: dict[str, Any], **arrays: npt.NDArray[Any]) -> None:
-        from labeldp.release.files import digest, file_facts, stage_directory
+        from labeldp.release.manifest import digest, file_facts
+        from labeldp.release.saving import stage_directory
 
         with stage_directory(self._root / name, owner=OWNER, private=True) as partial:
             for key, array in arrays.items():
@@ -469,7 +471,7 @@ class Journal:
 
     def _read(self, name: str) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
         """Return the facts and the arrays of a directory that is as it was written."""
-        from labeldp.release.files import digest, file_facts
+        from labeldp.release.manifest import digest, file_facts
 
         place = self._root / name
         try:

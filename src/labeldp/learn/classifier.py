@@ -287,7 +287,7 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
     def _open_journal(self, labels: SensitiveLabels, plan: Recipe, key: NoiseKey, *, measured: bool) -> Journal:
         """Return the journal of this run; what would not fit on disk is refused before anything is spent."""
         if self.checkpoint is not None:
-            from labeldp.release.files import check_plain_classes
+            from labeldp.release.saving import check_plain_classes
 
             check_plain_classes(labels.classes, owner=OWNER)
         facts = {

@@ -57,7 +57,7 @@ from labeldp.learn.pate import PATE, MultiLabelPATE
 from labeldp.learn.search import PrivateSearchCV
 from labeldp.learn.soundness import check_model, check_schema
 from labeldp.learn.stages import Stage
-from labeldp.release.files import check_new, write_new
+from labeldp.release.saving import check_new, write_new
 from labeldp.untrusted import check_archive, check_seal, parse_json, seal_archive
 
 FORMAT = "labeldp model"

@@ -16,7 +16,7 @@ from labeldp.release.measurement import LabelCounts, LabelSums, Measurement, Que
 from labeldp.release.release import Release
 
 if TYPE_CHECKING:  # a type checker does not see __getattr__ through: without this, load_release is just an object
-    from labeldp.release.files import load_release
+    from labeldp.release.loading import load_release
 
 __all__ = [
     "LabelCounts",
@@ -35,7 +35,7 @@ __all__ = [
 def __getattr__(name: str) -> object:
     """Load the part that needs pyarrow only when a release is read."""
     if name == "load_release":
-        from labeldp.release.files import load_release
+        from labeldp.release.loading import load_release
 
         return load_release
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -94,7 +94,7 @@ class Release:
         `features`, an Arrow table with a row per example, is written beside the labels; the release must then know the
         name of its `label_column`.
         """
-        from labeldp.release.files import save_release
+        from labeldp.release.saving import save_release
 
         save_release(self, directory, features=features)
 

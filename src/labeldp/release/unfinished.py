@@ -141,7 +141,7 @@ def _mark_secret(key: NoiseKey) -> bytes:
 
 def write_private(path: Path, value: dict[str, Any]) -> None:
     """Write a small JSON file that its owner alone may read, whatever the umask; at once, or not at all, and durably."""
-    from labeldp.release.files import flush, flush_directory
+    from labeldp.release.saving import flush, flush_directory
 
     draft = path.parent / hidden_name(path.name)
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
