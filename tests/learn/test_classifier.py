@@ -23,7 +23,7 @@ from labeldp.errors import LabelDPError
 from labeldp.guarantee import SEEDED, Trust, did_not_see
 from labeldp.learn import LabelPrivateClassifier, SoftmaxRegression
 from labeldp.release import SensitiveLabels
-from labeldp.release.labels import CLASSES_READ_OFF
+from labeldp.release.budget import CLASSES_READ_OFF
 
 #: What "auto" takes for each, and so what each is able to.
 ESTIMATORS = {

@@ -40,7 +40,7 @@ from labeldp.learn.scoring import CorrectCount, estimate_likelihood
 from labeldp.learn.tables import TableRows, table_classifier
 from labeldp.priors import ClusterPrior
 from labeldp.random import NoiseKey
-from labeldp.release.labels import Budget
+from labeldp.release.budget import Budget
 
 GRID = {"l2": [1e-3, 1e7]}  # the second says nothing but the mean
 

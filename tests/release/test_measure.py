@@ -26,7 +26,7 @@ from labeldp.errors import LabelDPError
 from labeldp.guarantee import Guarantee, Trust, Unit, did_not_see
 from labeldp.random import NoiseKey
 from labeldp.release import LabelCounts, LabelSums, Query, SensitiveLabels, Sensitivity, measure
-from labeldp.release.labels import Budget
+from labeldp.release.budget import Budget
 from labeldp.release.measurement import choose_noise
 
 ALARM = 1e-7

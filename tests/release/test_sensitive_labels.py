@@ -15,7 +15,8 @@ import pytest
 import labeldp
 from labeldp.errors import LabelDPError
 from labeldp.release import SensitiveLabels
-from labeldp.release.labels import CLASSES_READ_OFF, codes_of
+from labeldp.release.budget import CLASSES_READ_OFF
+from labeldp.release.labels import codes_of
 
 WORDS = ["no", "yes", "no", "maybe", "yes", "maybe"]
 #: Their codes in the sorted list, and in the declared one.

@@ -12,7 +12,7 @@ from labeldp.guarantee import Guarantee, Trust
 from labeldp.mechanisms import RandomizedResponse
 from labeldp.random import NoiseKey
 from labeldp.release import SensitiveLabels, privatize
-from labeldp.release.labels import Budget
+from labeldp.release.budget import Budget
 from labeldp.release.stages import StageDoor, run_stages
 
 

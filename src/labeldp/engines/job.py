@@ -72,9 +72,9 @@ from labeldp.mechanisms import Mechanism
 from labeldp.priors import Reader
 from labeldp.random import NoiseKey
 from labeldp.release import Release
+from labeldp.release.budget import Budget
 from labeldp.release.columns import RESERVED, clean_field, clean_metadata, example_columns
 from labeldp.release.door import draw_part
-from labeldp.release.labels import Budget
 from labeldp.release.manifest import GROUP_ROWS, MANIFEST, digest, file_facts
 from labeldp.release.saving import LabelsStream, finish_release, flush, flush_directory
 from labeldp.release.unfinished import (

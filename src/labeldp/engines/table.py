@@ -50,8 +50,8 @@ from labeldp.priors import Beliefs, ClusterPrior, Grouping, LearnedPrior, Prior,
 from labeldp.priors.cluster import group_examples
 from labeldp.random import NoiseKey, as_key
 from labeldp.release import LabelCounts, Release, load_release
+from labeldp.release.budget import Budget
 from labeldp.release.door import check_claim
-from labeldp.release.labels import Budget
 from labeldp.release.measurement import Counter
 from labeldp.release.saving import check_target
 from labeldp.release.unfinished import check_passphrase

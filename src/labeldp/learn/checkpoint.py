@@ -75,7 +75,7 @@ from labeldp.guarantee import Guarantee, Unit
 from labeldp.priors import PriorTable
 from labeldp.random import NoiseKey
 from labeldp.release import Release, SensitiveLabels
-from labeldp.release.labels import Budget
+from labeldp.release.budget import Budget
 from labeldp.release.unfinished import (
     Box,
     check_passphrase,

@@ -74,7 +74,8 @@ from labeldp.priors import ArrayExamples, ClusterPrior, Prior, StagedClusterPrio
 from labeldp.priors.staged import cluster_count
 from labeldp.random import NoiseKey, as_key
 from labeldp.release import Release, SensitiveLabels
-from labeldp.release.labels import Budget, box_labels
+from labeldp.release.budget import Budget
+from labeldp.release.labels import box_labels
 from labeldp.release.scores import ScoredClassifier
 from labeldp.release.stages import StageDoor
 from labeldp.validate import check_choice, check_epsilon

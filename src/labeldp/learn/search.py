@@ -78,7 +78,8 @@ from labeldp.learn.softmax import SoftmaxRegression
 from labeldp.learn.stages import is_silent
 from labeldp.random import NoiseKey, as_key
 from labeldp.release import Measurement, Release, SensitiveLabels, measure
-from labeldp.release.labels import Budget, SearchShares, box_labels
+from labeldp.release.budget import Budget, SearchShares
+from labeldp.release.labels import box_labels
 from labeldp.release.scores import ScoredClassifier
 from labeldp.validate import check_choice, check_delta, check_epsilon, check_integer
 

@@ -67,7 +67,7 @@ from labeldp.priors.base import (
 from labeldp.priors.cluster import ClusterPrior, cluster
 from labeldp.random import NoiseKey
 from labeldp.release import SensitiveLabels
-from labeldp.release.labels import equal_parts
+from labeldp.release.budget import equal_parts
 from labeldp.validate import check_epsilon, check_integer
 
 OWNER = "StagedClusterPrior"

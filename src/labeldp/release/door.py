@@ -27,7 +27,8 @@ from labeldp.errors import Described, PrivacyError, invalid
 from labeldp.guarantee import Guarantee
 from labeldp.mechanisms import MeasuringMechanism, Mechanism
 from labeldp.random import NoiseKey, as_key, over_spans
-from labeldp.release.labels import Budget, SensitiveLabels, as_sensitive, codes_of
+from labeldp.release.budget import Budget
+from labeldp.release.labels import SensitiveLabels, as_sensitive, codes_of
 from labeldp.release.measurement import Counter, LabelCounts, measure
 from labeldp.release.release import Release
 from labeldp.validate import check_integer, code_dtype

@@ -37,7 +37,8 @@ from labeldp.loss import DiscreteGaussian, Gaussian, Loss
 from labeldp.loss.discrete import least_variance
 from labeldp.mechanisms import MeasuringMechanism
 from labeldp.random import BitStream, NoiseKey, as_key
-from labeldp.release.labels import Budget, SensitiveLabels, as_sensitive, codes_of
+from labeldp.release.budget import Budget
+from labeldp.release.labels import SensitiveLabels, as_sensitive, codes_of
 from labeldp.samplers import discrete_gaussian, discrete_laplace, rate_below, variance_above
 from labeldp.validate import check_delta, check_epsilon, check_integer
 

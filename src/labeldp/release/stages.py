@@ -53,7 +53,7 @@ from typing import Generic, Protocol, TypeVar
 
 from labeldp.guarantee import Guarantee
 from labeldp.random import NoiseKey
-from labeldp.release.labels import Budget
+from labeldp.release.budget import Budget
 
 Model = TypeVar("Model")
 Belief = TypeVar("Belief")

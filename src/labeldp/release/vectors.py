@@ -60,7 +60,8 @@ from labeldp.arrays import Float64s, Int64s
 from labeldp.errors import PrivacyError, invalid
 from labeldp.guarantee import Guarantee, Trust, Unit
 from labeldp.random import BitStream, as_key
-from labeldp.release.labels import Budget, SensitiveLabels, as_sensitive, codes_of
+from labeldp.release.budget import Budget
+from labeldp.release.labels import SensitiveLabels, as_sensitive, codes_of
 from labeldp.release.measurement import Query, Sensitivity, measure, round_to_integers
 from labeldp.validate import check_delta, check_epsilon, check_integer
 

@@ -23,7 +23,7 @@ from labeldp.learn.pate import PATE, MultiLabelPATE
 from labeldp.learn.pate import multiclass as _multiclass
 from labeldp.learn.pate import multilabel as _multilabel
 from labeldp.random import NoiseKey
-from labeldp.release.labels import CLASSES_READ_OFF
+from labeldp.release.budget import CLASSES_READ_OFF
 
 RNG = np.random.default_rng(0)
 X, PUBLIC = RNG.normal(size=(600, 2)), RNG.normal(size=(30, 2))

@@ -68,7 +68,7 @@ from labeldp.mechanisms import Mechanism, RandomizedResponse, RRWithPrior
 from labeldp.priors import ArrayExamples, Prior
 from labeldp.random import NoiseKey, as_key
 from labeldp.release import Release, SensitiveLabels, privatize
-from labeldp.release.labels import Budget
+from labeldp.release.budget import Budget
 from labeldp.release.vectors import VectorQuery, measure_vector
 from labeldp.validate import check_delta, check_epsilon, check_integer, check_positive
 

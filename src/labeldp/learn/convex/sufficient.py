@@ -21,7 +21,7 @@ that are nearly right needs few directions, and these are the network's best.
 
 *Budget.* Every stage asks about all labels: stages compose in sequence. With delta, the Gaussian loss mu that meets (epsilon,
 delta) is divided evenly, mu / sqrt(T) each, and dominates the discrete noise of its stage (`labeldp.loss.discrete`); pure
-stages get epsilon / T each (`labeldp.release.labels.Budget.share`).
+stages get epsilon / T each (`labeldp.release.budget.Budget.share`).
 
 References: Vu & Slavkovic 2009 and Foulds et al. 2016 (noisy sufficient statistics); Canonne, Kamath, Steinke 2020
 (discrete noise); Dong, Roth & Su 2022 (squares of mu add up).
@@ -60,7 +60,8 @@ from labeldp.priors import model_probabilities
 from labeldp.priors.staged import half_whiten
 from labeldp.random import NoiseKey, as_key
 from labeldp.release import Sensitivity, measure
-from labeldp.release.labels import Budget, box_labels
+from labeldp.release.budget import Budget
+from labeldp.release.labels import box_labels
 from labeldp.release.stages import StageDoor, run_stages
 from labeldp.validate import check_choice, check_delta, check_epsilon, check_integer
 

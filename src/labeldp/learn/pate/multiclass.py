@@ -49,7 +49,8 @@ from labeldp.learn.softmax import SoftmaxRegression
 from labeldp.priors import model_probabilities
 from labeldp.random import BitStream, NoiseKey, as_key
 from labeldp.release import SensitiveLabels
-from labeldp.release.labels import Budget, box_labels, codes_of
+from labeldp.release.budget import Budget
+from labeldp.release.labels import box_labels, codes_of
 from labeldp.release.scores import ScoredClassifier
 from labeldp.validate import check_choice, check_integer, check_real
 

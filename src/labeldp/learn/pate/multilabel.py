@@ -45,7 +45,7 @@ from labeldp.learn.pate.votes import (
 )
 from labeldp.learn.softmax import SoftmaxRegression
 from labeldp.random import BitStream, NoiseKey, as_key
-from labeldp.release.labels import Budget
+from labeldp.release.budget import Budget
 from labeldp.selection import StablePlan
 from labeldp.validate import check_choice, check_integer
 

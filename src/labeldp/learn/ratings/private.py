@@ -50,7 +50,8 @@ from labeldp.mechanisms import MeanInformation, OptimalResponse
 from labeldp.priors.cluster import cluster
 from labeldp.random import NoiseKey, as_key
 from labeldp.release import LabelSums, Query, Release, SensitiveLabels, Sensitivity, measure, privatize
-from labeldp.release.labels import Budget, box_labels
+from labeldp.release.budget import Budget
+from labeldp.release.labels import box_labels
 from labeldp.release.measurement import check_groups, round_to_integers
 from labeldp.release.scores import ScoredRegressor
 from labeldp.release.stages import StageDoor, run_stages
