@@ -39,8 +39,9 @@ import numpy as np
 from labeldp.arrays import Float64s, Floats, Int64s
 from labeldp.channel import FiniteChannel
 from labeldp.data.tables import Place, TableSource, UrlPath, open_table, place_of
+from labeldp.engines.drawing import Response
 from labeldp.engines.engine import Progress, open_engine
-from labeldp.engines.job import Job, Response, Staging, find_key, run, staging_at
+from labeldp.engines.job import Job, Staging, find_key, run, staging_at
 from labeldp.engines.rows import BATCH_ROWS, MOST_CELLS, OWNER, TableExamples, check_ids, check_rows
 from labeldp.errors import Described, invalid
 from labeldp.guarantee import Guarantee
