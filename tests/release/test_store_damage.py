@@ -16,7 +16,7 @@ import pytest
 import labeldp
 from labeldp.errors import PrivacyError, ReleaseError
 from labeldp.release import Release, load_release
-from labeldp.release import files as store
+from labeldp.release import manifest as store
 
 Edit = Callable[[dict[str, Any]], object]
 FILES = [store.MANIFEST, store.LABELS, store.CHANNEL]

@@ -16,7 +16,8 @@ from labeldp.channel import Channel
 from labeldp.errors import LabelDPError, ReleaseError
 from labeldp.guarantee import Guarantee
 from labeldp.release import Release, load_release
-from labeldp.release import files as writer
+from labeldp.release import saving as writer
+from labeldp.release.manifest import LABELS, MANIFEST, digest, file_facts
 
 
 def head(**facts: Any) -> Release:
@@ -38,7 +39,7 @@ def write_table_release(root: Path, batches: list[pa.RecordBatch], **facts: Any)
         stream = writer.LabelsStream(partial, batches[0].schema)
         for batch in batches:
             stream.write(batch)
-        files = {writer.LABELS: stream.close()}
+        files = {LABELS: stream.close()}
         rows = sum(batch.num_rows for batch in batches)
         made = head(**{"label_column": "truth of the matter", **facts})
         writer.finish_release(made, partial, label_files=files, n_examples=rows)
@@ -89,8 +90,8 @@ class TestLabelsStream:
         stream = writer.LabelsStream(tmp_path, batch().schema)
         for _ in range(3):
             stream.write(batch())
-        assert stream.close() == writer.file_facts(tmp_path / writer.LABELS)
-        assert pq.read_table(tmp_path / writer.LABELS).num_rows == 30
+        assert stream.close() == file_facts(tmp_path / LABELS)
+        assert pq.read_table(tmp_path / LABELS).num_rows == 30
 
     def test_row_groups_do_not_follow_the_batches(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(writer, "GROUP_ROWS", 40)
@@ -98,7 +99,7 @@ class TestLabelsStream:
         for _ in range(9):
             stream.write(batch())
         stream.close()
-        found = pq.ParquetFile(tmp_path / writer.LABELS).metadata
+        found = pq.ParquetFile(tmp_path / LABELS).metadata
         assert [found.row_group(i).num_rows for i in range(found.num_row_groups)] == [40, 40, 10]
 
 
@@ -134,9 +135,9 @@ class TestTableReleases:
     )
     def test_a_manifest_that_does_not_fit(self, facts: dict[str, Any], message: str, tmp_path: Path) -> None:
         write_table_release(tmp_path / "out", [batch()])
-        path = tmp_path / "out" / writer.MANIFEST
+        path = tmp_path / "out" / MANIFEST
         manifest = {**json.loads(path.read_text()), **facts}
-        path.write_text(json.dumps({**manifest, "sha256": writer.digest(manifest)}))
+        path.write_text(json.dumps({**manifest, "sha256": digest(manifest)}))
         with pytest.raises(ReleaseError, match=message):
             load_release(tmp_path / "out")
 

@@ -205,12 +205,12 @@ def _charge_and_select(
 
     import numpy as np
 
-    from labeldp.release import labels
+    from labeldp.release import budget as spending
 
     empty = dataclasses.replace(histogram, counts=np.zeros_like(histogram.counts))
     promise = asked.select(empty, None).guarantee
     items = _Items(label_set, int(histogram.counts.size) if histogram.public else 0)
-    budget = labels.Budget(owner="top-k", labels=items, ledger=book, seeded=seed is not None)
+    budget = spending.Budget(owner="top-k", labels=items, ledger=book, seeded=seed is not None)
     mechanism = f"top-k({asked.method.value}, k = {asked.k or 'chosen'}, {asked.neighbours})"
     entry = budget.charge(budget.state(promise), mechanism=mechanism)
     return asked.select(histogram, seed), entry
