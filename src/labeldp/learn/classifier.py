@@ -333,11 +333,15 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
         return labels
 
     def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        inner = get_tags(SoftmaxRegression() if self.estimator is None else self.estimator).input_tags
-        tags.input_tags.sparse, tags.input_tags.allow_nan = inner.sparse, inner.allow_nan
-        tags.input_tags.three_d_array = inner.three_d_array
-        return tags
+        return takes_rows_of(self.estimator, super().__sklearn_tags__())
+
+
+def takes_rows_of(estimator: Any, tags: Any) -> Any:
+    """Return scikit-learn's tags of a learner that hands its rows on: it takes the kinds that `estimator` takes."""
+    inner = get_tags(SoftmaxRegression() if estimator is None else estimator).input_tags
+    tags.input_tags.sparse, tags.input_tags.allow_nan = inner.sparse, inner.allow_nan
+    tags.input_tags.three_d_array = inner.three_d_array
+    return tags
 
 
 def _split(n: int, shares: tuple[float, ...], key: NoiseKey) -> npt.NDArray[np.uint8] | None:

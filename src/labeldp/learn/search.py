@@ -64,14 +64,13 @@ import numpy.typing as npt
 from sklearn.base import BaseEstimator, clone
 from sklearn.model_selection import KFold, ParameterGrid
 from sklearn.pipeline import Pipeline
-from sklearn.utils import get_tags
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from labeldp.arrays import Floats, Places
 from labeldp.errors import Described, PrivacyError, invalid
 from labeldp.guarantee import Guarantee, Unit
-from labeldp.learn.classifier import LabelPrivateClassifier
+from labeldp.learn.classifier import LabelPrivateClassifier, takes_rows_of
 from labeldp.learn.corrections import as_indexable, take_rows
 from labeldp.learn.scoring import CorrectCount, estimate_hits, estimate_likelihood, find_codes
 from labeldp.learn.softmax import SoftmaxRegression
@@ -368,11 +367,7 @@ class PrivateSearchCV(ScoredClassifier, BaseEstimator):  # type: ignore[misc]  #
         return labels
 
     def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        inner = get_tags(SoftmaxRegression() if self.estimator is None else self.estimator).input_tags
-        tags.input_tags.sparse, tags.input_tags.allow_nan = inner.sparse, inner.allow_nan
-        tags.input_tags.three_d_array = inner.three_d_array
-        return tags
+        return takes_rows_of(self.estimator, super().__sklearn_tags__())
 
 
 def score_fold(model: Any, X: Any, release: Release, fold: tuple[Places, Places], *, scoring: str) -> Floats:
