@@ -41,7 +41,6 @@ from labeldp.learn import (
 )
 from labeldp.learn.ratings import LabelPrivateRatings
 from labeldp.mechanisms import PeerToPeerRR
-from labeldp.peers import run_peers
 from labeldp.release.measurement import LabelSums
 
 N = 240
@@ -110,6 +109,13 @@ def learned(learner: Any, labels: Any = Y) -> Guarantee:
     return made
 
 
+def with_peers(*given: Any, **options: Any) -> Any:
+    pytest.importorskip("zmq", reason="needs labeldp[peers]")
+    from labeldp.peers import run_peers
+
+    return run_peers(*given, **options)
+
+
 FITTED = LogisticRegression().fit(X, Y)
 LINEAR = {"epsilon": 1.0, "delta": 1e-5, "classes": [0, 1], "clip": 5.0}
 PATHS: list[tuple[str, str, Callable[[Path], Guarantee]]] = [
@@ -150,7 +156,7 @@ PATHS: list[tuple[str, str, Callable[[Path], Guarantee]]] = [
     ),
     ("other columns", "a table", lambda path: in_table(path, epsilon=1.0)),
     ("prior", "the command", lambda path: by_command(path, "--epsilon", "1", "--prior-columns", "p,q")),
-    ("grouping", "peers", lambda _: run_peers(Y[:12], groups=GROUPS[:12] // 2, alpha=0.25, theta=1.0).guarantee),
+    ("grouping", "peers", lambda _: with_peers(Y[:12], groups=GROUPS[:12] // 2, alpha=0.25, theta=1.0).guarantee),
     ("grouping", "peers, simulated", lambda _: PeerToPeerRR(0.2, theta=1.0).simulate(Y, groups=GROUPS).guarantee),
 ]
 

@@ -48,7 +48,6 @@ from labeldp.learn import (
 )
 from labeldp.learn.ratings import LabelPrivateRatings
 from labeldp.mechanisms import PeerToPeerRR
-from labeldp.peers import run_peers
 from labeldp.release.labels import SensitiveLabels
 from labeldp.release.measurement import LabelSums
 
@@ -57,6 +56,13 @@ NUMBER = 4_711_000_000 + 815
 SHOWN = (WORD, str(NUMBER), f"{NUMBER:,}", f"{NUMBER:.6g}", "4.711")
 N = 24
 X = np.column_stack([np.arange(N, dtype=float) % 5, np.ones(N)])
+
+
+def with_peers(*given: Any, **options: Any) -> Any:
+    pytest.importorskip("zmq", reason="needs labeldp[peers]")
+    from labeldp.peers import run_peers
+
+    return run_peers(*given, **options)
 
 
 def columns() -> Iterator[tuple[str, Any]]:
@@ -131,7 +137,7 @@ ENTRIES: dict[str, Callable[[Any], Any]] = {
     "several labels": lambda y: MultiLabelPATE(n_teachers=2).fit(X, y, X[:3]),
     "ratings": lambda y: LabelPrivateRatings(epsilon=1.0, values=[1, 2]).fit(X.astype(int), y),
     "ratings, read off": lambda y: LabelPrivateRatings(epsilon=1.0).fit(X.astype(int), y),
-    "peers": lambda y: run_peers(y, groups=np.zeros(N, int), alpha=0.25, theta=1.0),
+    "peers": lambda y: with_peers(y, groups=np.zeros(N, int), alpha=0.25, theta=1.0),
     "peers, simulated": lambda y: PeerToPeerRR(0.25, theta=1.0).simulate(y, groups=np.zeros(N, int)),
     # Labels where something else belongs: arguments in the wrong order, and the wrong column.
     "in the place of the mechanism": lambda y: labeldp.privatize(RR, y),

@@ -10,6 +10,10 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
+
+pytest.importorskip("zmq", reason="needs labeldp[peers]")
+
 import zmq
 import zmq.asyncio
 from zmq.utils.monitor import recv_monitor_message

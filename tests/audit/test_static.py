@@ -173,11 +173,12 @@ def test_ledger_and_release_agree(tmp_path):
 
 def test_an_edited_ledger_fails(tmp_path):
     import sqlite3
+    from contextlib import closing
 
     book = labeldp.Ledger(tmp_path / "spent.sqlite")
     made = labeldp.privatize([0, 1] * 50, labeldp.RandomizedResponse(1.0, n_classes=2), ledger=book)
     assert audit(made, ledger=book).passed
-    with sqlite3.connect(tmp_path / "spent.sqlite") as raw:
+    with closing(sqlite3.connect(tmp_path / "spent.sqlite")) as raw, raw:
         table, column = _text_column(raw)
         for (name,) in raw.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
             raw.execute(f"DROP TRIGGER {name}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
+from contextlib import closing
 
 import numpy as np
 import pyarrow as pa
@@ -91,7 +92,7 @@ def test_ledger_not_ours(refused, folder):
 
 def test_ledger_tampered(run, refused, folder):
     run("privatize people.parquet -l income -e 1 --to out --ledger l")
-    with sqlite3.connect(folder / "l") as connection:
+    with closing(sqlite3.connect(folder / "l")) as connection, connection:
         connection.execute("DROP TRIGGER IF EXISTS record_no_update")
         for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
             connection.execute(f"DROP TRIGGER {name}")

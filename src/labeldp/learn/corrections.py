@@ -29,6 +29,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 import scipy.sparse
 from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline
@@ -124,8 +125,7 @@ def _fit_replicated(estimator: BaseEstimator, X: Any, targets: Floats, labels: n
     weights below `LEAST_WEIGHT`.
     """
     rows, columns = np.nonzero(targets >= LEAST_WEIGHT)
-    copies = X[rows] if isinstance(X, np.ndarray) or scipy.sparse.issparse(X) else _safe_indexing(X, rows)
-    return estimator.fit(copies, labels[columns], sample_weight=targets[rows, columns])
+    return estimator.fit(take_rows(X, rows), labels[columns], sample_weight=targets[rows, columns])
 
 
 def split_pipeline(estimator: BaseEstimator) -> tuple[Pipeline | None, BaseEstimator]:
@@ -154,7 +154,9 @@ def as_indexable(owner: str, X: Any) -> Any:
 
 def take_rows(X: Any, rows: npt.NDArray[Any]) -> Any:
     """Return some rows of the features, whatever holds them; of `RowBatches` nothing is read yet."""
-    return X.take(rows) if isinstance(X, RowBatches) else _safe_indexing(X, rows)
+    if isinstance(X, RowBatches | pa.Table):  # scikit-learn takes rows of a table of pyarrow from 1.7 on
+        return X.take(rows)
+    return X[rows] if isinstance(X, np.ndarray) or scipy.sparse.issparse(X) else _safe_indexing(X, rows)
 
 
 def check_rows(learner: BaseEstimator, X: Any, *, inner: Any, reset: bool) -> Any:

@@ -298,7 +298,9 @@ class Regularised:
             return product
 
         operator = LinearOperator((gradient.size, gradient.size), matvec=times, dtype=np.float64)
-        answer, _ = cg(operator, gradient.reshape(-1), rtol=1e-3, maxiter=200)
+        # The relative tolerance is `tol` before SciPy 1.12 and `rtol` since; the absolute one has one name in both.
+        near = 1e-3 * float(np.linalg.norm(gradient))
+        answer, _ = cg(operator, gradient.reshape(-1), atol=near, maxiter=200)
         step: Floats = answer.reshape(self.shape)
         return step
 
