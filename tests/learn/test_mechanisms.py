@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import numpy as np
 import pytest
@@ -72,7 +72,8 @@ def test_any_mechanism_and_the_receiver_gets_the_same_model(problem, tmp_path, d
     owner.release_.save(tmp_path / "release")
     receiver = LabelPrivateClassifier(correction="posterior").fit_release(problem.X, load_release(tmp_path / "release"))
     assert np.array_equal(receiver.predict_proba(problem.X), owner.predict_proba(problem.X))
-    np.testing.assert_equal(receiver.stages_, owner.stages_)
+    # By fields: an accuracy that is not defined is NaN, and two stages with NaN are not equal from Python 3.13 on.
+    np.testing.assert_equal([asdict(stage) for stage in receiver.stages_], [asdict(stage) for stage in owner.stages_])
     if name != "outputs":  # the information about a mean of 1, 2, 3 says little about the class in the middle
         assert owner.score(problem.X, problem.y) > 0.7  # seeded; chance is 1/3
 
