@@ -1,10 +1,12 @@
 """Kills, SIGTERM and Ctrl-C at random moments of `labeldp privatize`, and what is found afterwards.
 
-    python benchmarks/kill_privatize.py [--rows 50000] [--kills 300] [--lanes 4] [--seed 0] [--write]
+    python benchmarks/kill_privatize.py [--rows 50000] [--kills 300] [--lanes 4] [--seed 0] [--limit 120] [--write]
 
-Every victim is the command itself. A third of them is killed (SIGKILL), a third gets SIGTERM, a third Ctrl-C; every third
-has its key sealed with a passphrase. Moments are uniform over the time that an undisturbed run takes, and a tenth beyond.
-Afterwards there must be
+Every victim is the command itself, from its first line to the end of its interpreter. A third of them is killed (SIGKILL), a
+third gets SIGTERM, a third Ctrl-C; every third has its key sealed with a passphrase. Every other one that is not killed
+gets a second signal, SIGTERM or Ctrl-C, up to a tenth of a second after the first: a user who does not wait. Moments are
+uniform over the time that an undisturbed run takes, which is measured again with each victim that ends before its signal. Those
+do not count: `--kills` signals reach a process that lives. Afterwards there must be
 
 - no release and no charge, no release and a charge, or a whole release (every checksum right, every row there) and its charge;
 - of a sealed job that was stopped after it began, a folder of mode 0700 with a key of mode 0600; SIGTERM and Ctrl-C name it and
@@ -12,18 +14,19 @@ Afterwards there must be
 - of other jobs, after SIGTERM or Ctrl-C nothing, and after a kill what `labeldp privatize --discard TARGET` removes;
 - a ledger whose chain holds, and in the end not one hidden name.
 
-Anything else ends the script with exit code 1. `--write` puts the figures into benchmarks/results/kill_privatize.json.
+A victim that lives `--limit` seconds after its signal writes down where each of its threads is, which becomes a part of the
+report, and is killed. Anything but the above ends the script with exit code 1. `--write` puts the figures into benchmarks/results/kill_privatize.json.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
-import multiprocessing
 import os
 import random
+import select
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -37,20 +40,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import labeldp
-from labeldp.cli import main as run_command
 from labeldp.errors import LabelDPError
 
 ALLOWED = ("no release, no charge", "no release, charged", "whole release, charged")
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
-#: What a victim has imported when it begins, so that moments fall into its work.
-PRELOADED = [
-    "labeldp.engines",
-    "labeldp.kernels",
-    "labeldp.cli",
-    "labeldp.accounting",
-    "rich.progress",
-    "typer.rich_utils",
-]
 RESULTS = Path(__file__).resolve().parent / "results" / "kill_privatize.json"
 
 
@@ -60,39 +53,89 @@ def make(path: Path, rows: int) -> None:
     pq.write_table(pa.table({"id": np.arange(rows), **columns, "label": rng.integers(0, 5, rows)}), path)
 
 
-def victim(arguments: list[str], log: Path, begun: Any) -> None:
-    """Be the command, with what it says in a file."""
-    with log.open("ab") as handle:
-        os.dup2(handle.fileno(), 1)
-        os.dup2(handle.fileno(), 2)
-    sys.argv = ["labeldp", *arguments]
-    begun.set()
-    run_command()
+#: Has imported what the command needs and has no threads; each line that it reads it becomes the command in a fork of itself,
+#: answers with its number, and later with how it ended. What a victim says goes to a file, and its threads too, when asked.
+SERVER = """
+import faulthandler, json, os, signal, sys
+import labeldp.accounting, labeldp.cli, labeldp.engines, labeldp.kernels, rich.progress, typer.rich_utils
+
+faulthandler.enable()
+child = 0
+while line := sys.stdin.readline():
+    if child:
+        os.waitpid(child, 0)
+    child = os.fork()
+    if child == 0:
+        break
+    print(child, flush=True)
+    end = os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)  # its number stays its own until the next line
+    print(end.si_status if end.si_code == os.CLD_EXITED else -end.si_status, flush=True)
+else:
+    sys.exit()
+asked = json.loads(line)
+log = open(asked["log"], "ab", buffering=0)
+for number, target in ((0, os.open(os.devnull, os.O_RDONLY)), (1, log.fileno()), (2, log.fileno())):
+    os.dup2(target, number)
+faulthandler.register(signal.SIGUSR1, file=log, all_threads=True)
+signal.signal(signal.SIGINT, signal.SIG_DFL)  # until the command listens
+sys.argv = ["labeldp", *asked["arguments"]]
+labeldp.cli.main()
+"""
 
 
-def start(arguments: list[str], log: Path) -> Any:
-    """Start a victim from a server that has everything imported and no threads, and wait until it begins."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(PRELOADED)
-    begun = context.Event()
-    process = context.Process(target=victim, args=(arguments, log, begun))
-    process.start()
-    begun.wait()
-    return process
+class Victims:
+    """Starts the command, one victim at a time, and waits for its end; or says where it hangs."""
 
+    def __init__(self, log: Path, *, limit: float) -> None:
+        self.log, self.limit = log, limit
+        self._server = subprocess.Popen(
+            [sys.executable, "-c", SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+        )
 
-def finish(arguments: list[str], log: Path) -> int:
-    process = start(arguments, log)
-    process.join()
-    return int(process.exitcode)
+    def start(self, arguments: list[str]) -> int:
+        """Return the number of a new process."""
+        assert self._server.stdin is not None
+        self._server.stdin.write(json.dumps({"arguments": arguments, "log": str(self.log)}) + "\n")
+        return self._read()
+
+    def ends_within(self, seconds: float) -> bool:
+        """Wait for the end of the victim, at most so long; tell whether it has ended."""
+        return bool(select.select([self._server.stdout], [], [], seconds)[0])
+
+    def join(self, process: int) -> tuple[int, str]:
+        """Return the exit code of a victim, and where its threads were if it had to be killed."""
+        if self.ends_within(self.limit):
+            return self._read(), ""
+        said = self.log.stat().st_size
+        os.kill(process, signal.SIGUSR1)
+        time.sleep(1)
+        os.kill(process, signal.SIGKILL)
+        self._read()
+        return -signal.SIGKILL, self.log.read_bytes()[said:].decode()
+
+    def run(self, arguments: list[str]) -> int:
+        """Run the command to its end, undisturbed, and return its exit code."""
+        return self.join(self.start(arguments))[0]
+
+    def close(self) -> None:
+        """End the server."""
+        assert self._server.stdin is not None
+        self._server.stdin.close()
+        self._server.wait()
+
+    def _read(self) -> int:
+        assert self._server.stdout is not None
+        return int(self._server.stdout.readline())
 
 
 class Ground:
     """A folder with a table and a ledger, and what has happened there."""
 
-    def __init__(self, root: Path, rows: int) -> None:
+    def __init__(self, root: Path, *, rows: int, limit: float) -> None:
         self.root, self.rows, self.log = root, rows, root / "log"
+        self.victims = Victims(self.log, limit=limit)
         self.tally: Counter[str] = Counter()
+        self.seconds: dict[bool, float] = {}
         self.faults: list[str] = []
         make(root / "table.parquet", rows)
         (root / "phrase").write_text("correct horse battery")
@@ -129,24 +172,38 @@ class Ground:
         if not fact:
             self.faults.append(fault)
 
-    def hit(self, number: int, *, seconds: float) -> None:
-        """One victim, and what is left of it."""
-        how, sealed, target = SIGNALS[number % 3], number // 3 % 3 == 0, f"out{number}"
-        charges, said = self.charges(), self.log.stat().st_size if self.log.exists() else 0
-        process = start(self.arguments(target, sealed=sealed), self.log)
-        time.sleep(seconds)
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(process.pid, how)
-        process.join()
+    def hit(self, number: int, *, target: str, moments: random.Random) -> bool:
+        """One victim, and what is left of it; False if it ended before its signal."""
+        how, sealed = SIGNALS[number % 3], number // 3 % 3 == 0
+        charges, said = self.charges(), self.log.stat().st_size
+        signals = [how] if how == signal.SIGKILL or moments.random() < 0.5 else [how, moments.choice(SIGNALS[1:])]
+        process, begin = self.victims.start(self.arguments(target, sealed=sealed)), time.perf_counter()
+        if self.victims.ends_within(moments.uniform(0, self.seconds[sealed])):
+            self.seconds[sealed] = time.perf_counter() - begin
+            self.tally["ended before its signal"] += 1
+            code, state = self.victims.join(process)[0], self.found(target, charges)
+            self.check(
+                code == 0 and state == ALLOWED[2] and not self.hidden(f"{target}."), f"{target}: {code}, {state}"
+            )
+            return False
+        os.kill(process, how)  # if it has just ended, its number is still its own
+        for one in signals[1:]:
+            time.sleep(moments.uniform(0, 0.1))
+            os.kill(process, one)
+        code, stack = self.victims.join(process)
+        self.check(not stack, f"{target}: {how.name}, sealed: {sealed}, hung at\n{stack}")
         state = self.found(target, charges)
         self.tally[state] += 1
         self.check(state in ALLOWED, f"{target}: {state}")
         words = self.log.read_bytes()[said:].decode()
         left = self.hidden(f"{target}.")
-        self.tally[f"{how.name}, exit {process.exitcode}"] += 1
-        self.check(process.exitcode in (0, -how, 128 + how), f"{target}: exit code {process.exitcode}")
-        self.check("Traceback" not in words, f"{target}: a traceback")
-        if how != signal.SIGKILL and process.exitcode == 128 + how:
+        twice = f" and {signals[1].name}" if len(signals) > 1 else ""
+        self.tally[f"{how.name}{twice}, {'sealed' if sealed else 'plain'}: exit {code}"] += 1
+        allowed = {0, *(-one for one in signals), *(128 + one for one in signals)}
+        self.check(code in allowed, f"{target}: {how.name}{twice}: exit code {code}: {words}")
+        self.check("Traceback" not in words and "ignored" not in words, f"{target}: {how.name}{twice}: said {words}")
+        if code > 0:
+            self.check("stopped:" in words, f"{target}: {how.name}{twice}: said {words}")
             self.check(
                 not left or (sealed and "--resume" in words), f"{target}: {how.name} left {left} and said {words}"
             )
@@ -157,43 +214,40 @@ class Ground:
         if left:
             self.tally["left a folder"] += 1
             self.clear(target, left[0], sealed=sealed, charges=charges, resume=number % 2 == 0)
+        return True
 
     def clear(self, target: str, place: Path, *, sealed: bool, charges: int, resume: bool) -> None:
         """Take up every other sealed job that can be, and throw the rest away."""
-        if resume and sealed and (place / "job.json").exists():
-            code = finish([*self.arguments(target, sealed=True), "--resume", str(place)], self.log)
+        if resume and sealed and (place / "job.json").exists() and not (self.root / target).exists():
+            code = self.victims.run([*self.arguments(target, sealed=True), "--resume", str(place)])
             state = self.found(target, charges)
             self.check(code == 0 and state == "whole release, charged", f"{target}: resumed with {code}: {state}")
             self.tally["resumed"] += 1
         else:
-            code = finish(["privatize", "--discard", str(self.root / target)], self.log)
+            code = self.victims.run(["privatize", "--discard", str(self.root / target)])
             self.check(code == 0, f"{target}: --discard ended with {code}")
             self.tally["discarded"] += 1
         self.check(not self.hidden(f"{target}."), f"{target}: still hidden names")
 
 
-def kill_all(root: Path, *, rows: int, kills: int, seed: int) -> dict[str, Any]:
-    ground, seconds = Ground(root, rows), {}
+def kill_all(root: Path, *, rows: int, kills: int, seed: int, limit: float) -> dict[str, Any]:
+    ground = Ground(root, rows=rows, limit=limit)
     for sealed in (False, True):
         begin = time.perf_counter()
-        code = finish(ground.arguments(f"first-{sealed}", sealed=sealed), ground.log)
-        seconds[sealed] = time.perf_counter() - begin
+        code = ground.victims.run(ground.arguments(f"first-{sealed}", sealed=sealed))
+        ground.seconds[sealed] = time.perf_counter() - begin
         ground.check(code == 0, f"the undisturbed run ended with {code}")
-    moments = random.Random(seed)
-    for number in range(kills):
-        ground.hit(number, seconds=moments.uniform(0, 1.1 * seconds[number // 3 % 3 == 0]))
+    moments, number, tries = random.Random(seed), 0, 0
+    while number < kills:
+        number += ground.hit(number, target=f"out{tries}", moments=moments)
+        tries += 1
+    ground.victims.close()
     labeldp.Ledger(root / "ledger.sqlite").verify()
     ground.check(not ground.hidden(), f"left: {ground.hidden()}")
     known = ("out", "first", "table", "ledger", "phrase", "log")
     strangers = sorted(path.name for path in root.iterdir() if not path.name.startswith((*known, ".ledger")))
     ground.check(not strangers, f"strangers: {strangers}")
-    facts = {
-        "rows": rows,
-        "kills": kills,
-        "seed": seed,
-        "seconds": {"plain": round(seconds[False], 2), "sealed": round(seconds[True], 2)},
-    }
-    return {**facts, "tally": dict(sorted(ground.tally.items())), "faults": ground.faults}
+    return {"tally": ground.tally, "faults": ground.faults}
 
 
 def main() -> None:
@@ -202,6 +256,7 @@ def main() -> None:
     options.add_argument("--kills", type=int, default=300)
     options.add_argument("--lanes", type=int, default=4, help="folders in which victims run side by side")
     options.add_argument("--seed", type=int, default=0)
+    options.add_argument("--limit", type=float, default=120.0, help="seconds that a victim may live after its signal")
     options.add_argument("--write", action="store_true")
     chosen = options.parse_args()
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(chosen.lanes) as pool:
@@ -212,7 +267,9 @@ def main() -> None:
         seeds = range(chosen.seed, chosen.seed + chosen.lanes)
         lanes = list(
             pool.map(
-                lambda place, kills, seed: kill_all(place, rows=chosen.rows, kills=kills, seed=seed),
+                lambda place, kills, seed: kill_all(
+                    place, rows=chosen.rows, kills=kills, seed=seed, limit=chosen.limit
+                ),
                 places,
                 sizes,
                 seeds,

@@ -133,3 +133,18 @@ def nearest(name: str, known: Iterable[str]) -> str:
         return "Did you mean " + " or ".join(f"`{c}`" for c in close) + "?"
     shown = ", ".join(f"`{k}`" for k in names[:8])
     return f"There is: {shown}{', ...' if len(names) > 8 else ''}." if names else "There is none."
+
+
+def was_interrupted(error: BaseException | None) -> bool:
+    """Whether an error is an interrupt, or came of one: compiled code makes a SystemError of what it did not expect.
+
+    >>> was_interrupted(KeyboardInterrupt()), was_interrupted(ValueError())
+    (True, False)
+    """
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        if isinstance(error, KeyboardInterrupt):
+            return True
+        seen.add(id(error))
+        error = error.__cause__ or error.__context__
+    return False

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +21,9 @@ from typer.testing import CliRunner
 import labeldp
 from labeldp.cli import app
 from labeldp.engines import discard_job, privatize_table
+from labeldp.engines.job import Staging
 from labeldp.errors import LabelDPError
+from labeldp.release.budget import Budget
 from labeldp.release.unfinished import find_leftovers, hidden_name, hold, is_partial, remove_leftover
 
 PHRASE = "correct horse battery"
@@ -38,6 +41,23 @@ def stop(self, *given, **named):
     os.kill(os.getpid(), int(os.environ["SIGNAL"]))
     return keep(self, *given, **named)
 Staging.keep = stop
+main()
+"""
+
+#: The command, which gets SIGTERM in the middle of the import of pandas. pyarrow asks for it when it makes its first array of
+#: objects, and drops what goes wrong; then it asks again.
+IMPORTING = """
+import os, signal, sys
+from labeldp.cli import main
+
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == "pandas.core.sorting":
+            os.kill(os.getpid(), signal.SIGTERM)
+            for _ in range(1000):  # the handler runs between two of these
+                pass
+            os.write(2, b"importing pandas\\n")
+sys.meta_path.insert(0, Finder())
 main()
 """
 
@@ -86,6 +106,22 @@ def test_signals_clean_up_and_say_what_is_left(name: str, sealed: bool, table: P
     finally:
         del os.environ["LABELDP_PASSPHRASE"]
     assert len(labeldp.Ledger(root / "ledger.sqlite").entries()) == 1
+
+
+@pytest.mark.parametrize("sealed", [False, True])
+def test_a_signal_in_an_import_of_a_library(sealed: bool, table: Path) -> None:
+    """Before: the interrupt was lost, and pandas kept the lock of all imports: the thread that draws waited for it for ever."""
+    pytest.importorskip("pandas")
+    options = ["privatize", str(table), "--label", "label", "--epsilon", "1", "--to", str(table.parent / "out")]
+    environment = {**os.environ, **({"LABELDP_PASSPHRASE": PHRASE} if sealed else {})}
+    run = [sys.executable, "-c", IMPORTING, *options]
+    done = subprocess.run(run, env=environment, capture_output=True, text=True, timeout=SECONDS, check=False)
+    assert "importing pandas" in done.stderr
+    assert done.returncode == 128 + signal.SIGTERM, done.stderr
+    assert "stopped:" in done.stderr
+    left = find_leftovers(table.parent / "out")
+    assert all(f"kept in {one.path}" in done.stderr for one in left)
+    assert sealed or left == []
 
 
 def test_secrets_are_their_owners_alone(table: Path) -> None:
@@ -174,3 +210,48 @@ def test_an_interrupt_names_the_job(table: Path) -> None:
         privatize_table(
             table, label="label", to=table.parent / "out", epsilon=1.0, passphrase=PHRASE, progress=interrupt
         )
+
+
+def test_an_interrupt_after_the_last_step(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before: the folder stayed, with the key of a release that was there already, and its resume was refused."""
+    publish = Staging.publish
+
+    def interrupt(self: Staging, target: Any) -> None:
+        publish(self, target)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Staging, "publish", interrupt)
+    with pytest.raises(KeyboardInterrupt, match=r"is whole: .*out\.$"):
+        privatize_table(table, label="label", to=table.parent / "out", epsilon=1.0, passphrase=PHRASE)
+    assert names(table.parent) == ["out", "table.parquet"]
+    assert len(labeldp.load_release(table.parent / "out")) == 300
+
+
+def test_an_interrupt_while_the_folder_is_removed(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before: what was not removed yet stayed, the sealed key too."""
+    remove, interrupts = Staging.remove, [KeyboardInterrupt()]
+
+    def interrupt(self: Staging) -> None:
+        if interrupts:
+            raise interrupts.pop()
+        remove(self)
+
+    monkeypatch.setattr(Staging, "remove", interrupt)
+    with pytest.raises(KeyboardInterrupt, match=r"is whole: .*out\.$"):
+        privatize_table(table, label="label", to=table.parent / "out", epsilon=1.0, passphrase=PHRASE)
+    assert names(table.parent) == ["out", "table.parquet"]
+
+
+def test_an_interrupt_right_after_the_charge_names_it(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before: "Nothing was kept", and not a word of the ledger's entry."""
+    charge = Budget.charge
+
+    def interrupt(self: Budget, *given: Any, **named: Any) -> None:
+        charge(self, *given, **named)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Budget, "charge", interrupt)
+    ledger = labeldp.Ledger(table.parent / "ledger.sqlite")
+    with pytest.raises(KeyboardInterrupt, match=r"Entry 1 of the ledger stays"):
+        privatize_table(table, label="label", to=table.parent / "out", epsilon=1.0, ledger=ledger)
+    assert find_leftovers(table.parent / "out") == []

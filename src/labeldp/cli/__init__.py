@@ -16,6 +16,7 @@ exactly one JSON object on stdout. To add a command: write its function in a fil
 
 from __future__ import annotations
 
+import signal
 import sys
 import warnings
 from collections.abc import Iterator
@@ -25,7 +26,21 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from labeldp.cli import audit, inspect, ledger, pate, plan, predict, privatize, ratings, report, screen, top_k, train
+from labeldp.cli import (
+    audit,
+    inspect,
+    interrupts,
+    ledger,
+    pate,
+    plan,
+    predict,
+    privatize,
+    ratings,
+    report,
+    screen,
+    top_k,
+    train,
+)
 
 #: In the order of the help text. The name of a command is that of its function, with dashes.
 COMMANDS = (
@@ -53,9 +68,14 @@ _UsageError: Any = typer.BadParameter.__bases__[0]
 
 @contextmanager
 def _plain_errors() -> Iterator[None]:
-    """Let no usage error pass on what a terminal would obey: it quotes arguments, and a shell fills in names of files."""
+    """Let no usage error pass on what a terminal would obey: it quotes arguments, and a shell fills in names of files.
+
+    A signal that comes while arguments are read, before the border of a command, is said to have stopped it.
+    """
     try:
         yield
+    except KeyboardInterrupt as error:
+        raise typer.Exit(screen.report_stop(error)) from None
     except _UsageError as error:
         error.message = screen.show_plain(error.message)
         raise
@@ -93,12 +113,20 @@ for _command in COMMANDS:
 def main() -> None:
     """Run the command line of this process: its streams are made safe first, and warnings are written as lines."""
     screen.open_streams()
-    screen.stop_on_signals()
+    interrupts.listen()
     warnings.showwarning = _show_warning
     try:
         app(prog_name="labeldp")
     except OSError as error:  # help that cannot be written; the commands have a border of their own
         sys.exit(screen.report_error(error))
+    except KeyboardInterrupt as error:  # while typer looks at the commands
+        sys.exit(screen.report_stop(error))
+    except SystemExit as end:
+        if end.code == 128 + signal.SIGINT:  # typer takes every interrupt for Ctrl-C
+            end.code = interrupts.exit_code()
+        raise
+    finally:
+        interrupts.end_listening()
 
 
 def _show_warning(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:

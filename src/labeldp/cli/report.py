@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from labeldp.cli.interrupts import end_listening
 from labeldp.cli.screen import (
     AsJson,
     answer,
@@ -165,4 +166,5 @@ def explore(
     try:
         serve(port=port, ready=ready)
     except KeyboardInterrupt:
+        end_listening()
         output().print("Stopped.")

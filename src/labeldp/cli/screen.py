@@ -34,7 +34,6 @@ import io
 import json
 import math
 import os
-import signal
 import sys
 import traceback
 import unicodedata
@@ -46,7 +45,17 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from labeldp.errors import BudgetError, Described, LabelDPError, PrivacyError, ReleaseError, invalid, nearest
+from labeldp.cli.interrupts import end_listening, exit_code
+from labeldp.errors import (
+    BudgetError,
+    Described,
+    LabelDPError,
+    PrivacyError,
+    ReleaseError,
+    invalid,
+    nearest,
+    was_interrupted,
+)
 from labeldp.report.words import percent
 
 if TYPE_CHECKING:
@@ -61,32 +70,12 @@ UNEXPECTED, BAD_INPUT, OVER_BUDGET, DAMAGED = 1, 2, 3, 4
 #: A file that is piped has no width; this one keeps tables and sentences whole.
 PIPED_WIDTH = 100
 
-#: What the shell expects of a command that a signal has ended: 128 and its number.
-_settings: dict[str, int] = {"debug": False, "stopped": 128 + signal.SIGINT}
+_settings = {"debug": False}
 
 
 def show_tracebacks(debug: bool) -> None:
     """Remember whether an error is to be shown with where it came from."""
     _settings["debug"] = debug
-
-
-def stop_on_signals() -> None:
-    """Let SIGTERM, and the end of the terminal, stop a command as Ctrl-C does: it cleans up, and says what it has left.
-
-    The first signal is heard, and later ones are not: nothing disturbs the cleaning up but a kill. A signal that is
-    ignored already (`nohup`) stays ignored. Exit codes are 130 for Ctrl-C, 143 for SIGTERM, 129 for SIGHUP.
-    """
-
-    def stop(number: int, _: Any) -> None:
-        _settings["stopped"] = 128 + number
-        for name in heard:
-            signal.signal(name, signal.SIG_IGN)
-        raise KeyboardInterrupt
-
-    known = (signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM))
-    heard = [name for name in known if signal.getsignal(name) != signal.SIG_IGN]
-    for name in heard:
-        signal.signal(name, stop)
 
 
 def reflow(text: str) -> str:
@@ -115,9 +104,7 @@ def guard(command: Callable[..., None]) -> Callable[..., None]:
         except (typer.Exit, typer.Abort, typer.BadParameter):
             raise
         except KeyboardInterrupt as error:
-            text = " ".join(str(error).split()) or "interrupted."
-            errors().print(styled(("stopped:", "bold red"), " ", text), soft_wrap=True)
-            raise typer.Exit(_settings["stopped"]) from None
+            raise typer.Exit(report_stop(error)) from None
         except Exception as error:  # noqa: BLE001 - the border: everything becomes an exit code
             exit_with(error)
 
@@ -129,8 +116,18 @@ def exit_with(error: Exception) -> NoReturn:
     raise typer.Exit(report_error(error))
 
 
+def report_stop(error: BaseException) -> int:
+    """Say that a signal has ended the command, and what it has left, and return the exit code for it."""
+    end_listening()
+    text = " ".join(str(error).split()) if isinstance(error, KeyboardInterrupt) else ""
+    errors().print(styled(("stopped:", "bold red"), " ", text or "interrupted."), soft_wrap=True)
+    return exit_code()
+
+
 def report_error(error: Exception) -> int:
     """Say what went wrong, in one line on stderr, and return the exit code for it."""
+    if was_interrupted(error) and not isinstance(error, LabelDPError):
+        return report_stop(error)
     if _settings["debug"]:
         for line in traceback.format_exc().splitlines():
             errors().print(line, soft_wrap=True)

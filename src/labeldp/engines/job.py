@@ -54,7 +54,7 @@ from labeldp.data.tables import Place, UrlPath, place_of
 from labeldp.engines.drawing import Randomizer, Response, Writer
 from labeldp.engines.engine import Engine, Progress
 from labeldp.engines.rows import OWNER, Rows, Span
-from labeldp.errors import Described, LabelDPError, ReleaseError, invalid
+from labeldp.errors import Described, LabelDPError, ReleaseError, invalid, was_interrupted
 from labeldp.guarantee import Guarantee
 from labeldp.priors import Reader
 from labeldp.random import NoiseKey
@@ -233,14 +233,18 @@ def _bytes_of(values: Any) -> bytes:
 def _charge_once(job: Job) -> int | None:
     """Return the job's entry in the ledger: the one it has, or a new one. The ledger is asked, not the job's note."""
     noted = job.staging.get(JOB) or {}
-    name = f"job {job.staging.job}"
-    entry: int | None = recall_entry(noted)
-    if job.budget.ledger is not None:
-        entry = next((one.id for one in job.budget.ledger.find_noted(name)), None)
+    entry: int | None = recall_entry(noted) if job.budget.ledger is None else _find_charge(job)
     if entry is None:
-        entry = job.budget.charge(job.promise, mechanism=job.words, note=name)
+        entry = job.budget.charge(job.promise, mechanism=job.words, note=f"job {job.staging.job}")
     job.staging.put(JOB, {**noted, **note_entry(entry)})
     return entry
+
+
+def _find_charge(job: Job) -> int | None:
+    """Return the entry that the job's ledger has of it, if there is any."""
+    if job.budget.ledger is None:
+        return None
+    return next((one.id for one in job.budget.ledger.find_noted(f"job {job.staging.job}")), None)
 
 
 def _write_all(job: Job, *, ledger_entry: int | None) -> float:
@@ -292,39 +296,53 @@ def _describe_release(job: Job, response: Response, ledger_entry: int | None) ->
 @contextlib.contextmanager
 def _clear_after(job: Job, target: Place, charges: list[int | None]) -> Iterator[None]:
     """Remove the hidden folder at the end, or keep it if the job may be taken up again, and say which."""
-    kept = False
+    settled = False  # whether the folder is as it shall be: removed, or kept
     try:
         yield
+        _remove(job)
+        settled = True
     except OSError as error:
-        kept = _keep_key(job)
+        settled = kept = _keep_key(job, target)
         text = f"{OWNER}: could not write {target}: {error.strerror or error}."
-        raise LabelDPError(text + _say_what_is_left(job, charges[0], kept=kept, lost=" Nothing was kept.")) from error
+        left = _say_what_is_left(job, target, charges[0], kept=kept, lost=" Nothing was kept.")
+        raise LabelDPError(text + left) from error
     except LabelDPError as error:
-        kept = _keep_key(job)
-        raise type(error)(f"{error}{_say_what_is_left(job, charges[0], kept=kept, lost='')}") from error
-    except KeyboardInterrupt as error:
-        kept = _keep_key(job)
-        left = _say_what_is_left(job, charges[0], kept=kept, lost=" Nothing was kept.")
+        settled = kept = _keep_key(job, target)
+        raise type(error)(f"{error}{_say_what_is_left(job, target, charges[0], kept=kept, lost='')}") from error
+    except BaseException as error:
+        settled = kept = _keep_key(job, target)
+        if not was_interrupted(error):
+            raise
+        entry = _find_charge(job) if charges[0] is None else charges[0]  # it may have come right after the charge
+        left = _say_what_is_left(job, target, entry, kept=kept, lost=" Nothing was kept.")
         raise KeyboardInterrupt(f"{OWNER}: interrupted.{left}") from error
-    except BaseException:
-        kept = _keep_key(job)
-        raise
     finally:
-        if not kept:
-            _held.pop(job.staging.job, None)
-            job.staging.remove()
+        if not settled:
+            _remove(job)
 
 
-def _keep_key(job: Job) -> bool:
-    """Keep the key of a job that has begun, if that was asked for."""
-    if not job.keep or not (job.staging.place / JOB).is_file():
+def _remove(job: Job) -> None:
+    job.staging.remove()
+    _held.pop(job.staging.job, None)
+
+
+def _is_published(target: Place) -> bool:
+    """Whether the release has its name: a job that fails later has nothing left to do."""
+    return (target / MANIFEST).is_file()
+
+
+def _keep_key(job: Job, target: Place) -> bool:
+    """Keep the key of a job that has begun and is not done, if that was asked for."""
+    if not job.keep or _is_published(target) or not (job.staging.place / JOB).is_file():
         return False
     _held[job.staging.job] = job.key
     return True
 
 
-def _say_what_is_left(job: Job, entry: int | None, *, kept: bool, lost: str) -> str:
+def _say_what_is_left(job: Job, target: Place, entry: int | None, *, kept: bool, lost: str) -> str:
     """Say what is left of a job that failed."""
+    if _is_published(target):
+        return f" The release was done, and is whole: {target}."
     if kept:
         paid = "" if entry is None else f" Entry {entry} of the ledger covers it: taking it up again is not charged."
         place = job.staging.place
