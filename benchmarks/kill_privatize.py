@@ -3,10 +3,11 @@
     python benchmarks/kill_privatize.py [--rows 50000] [--kills 300] [--lanes 4] [--seed 0] [--limit 120] [--write]
 
 Every victim is the command itself, from its first line to the end of its interpreter. A third of them is killed (SIGKILL), a
-third gets SIGTERM, a third Ctrl-C; every third has its key sealed with a passphrase. Every other one that is not killed
-gets a second signal, SIGTERM or Ctrl-C, up to a tenth of a second after the first: a user who does not wait. Moments are
+third gets SIGTERM, a third Ctrl-C; every third has its key sealed with a passphrase. Half of those that are not killed
+get a second signal, SIGTERM or Ctrl-C, up to a tenth of a second after the first: a user who does not wait. Moments are
 uniform over the time that an undisturbed run takes, which is measured again with each victim that ends before its signal. Those
-do not count: `--kills` signals reach a process that lives. Afterwards there must be
+do not count: `--kills` signals reach a process that lives. In one lane of four victims import pandas and load compiled loops
+while they work, which takes most of their time; in the others that is done before they begin. Afterwards there must be
 
 - no release and no charge, no release and a charge, or a whole release (every checksum right, every row there) and its charge;
 - of a sealed job that was stopped after it began, a folder of mode 0700 with a key of mode 0600; SIGTERM and Ctrl-C name it and
@@ -15,7 +16,8 @@ do not count: `--kills` signals reach a process that lives. Afterwards there mus
 - a ledger whose chain holds, and in the end not one hidden name.
 
 A victim that lives `--limit` seconds after its signal writes down where each of its threads is, which becomes a part of the
-report, and is killed. Anything but the above ends the script with exit code 1. `--write` puts the figures into benchmarks/results/kill_privatize.json.
+report, and is killed. Anything but the above ends the script with exit code 1. `--write` puts the figures into
+benchmarks/results/kill_privatize.json.
 """
 
 from __future__ import annotations
@@ -44,6 +46,8 @@ from labeldp.errors import LabelDPError
 
 ALLOWED = ("no release, no charge", "no release, charged", "whole release, charged")
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
+#: Every so many-th lane imports pandas and loads the compiled loops in each victim; in the others that is done before.
+COLD = 4
 RESULTS = Path(__file__).resolve().parent / "results" / "kill_privatize.json"
 
 
@@ -53,13 +57,18 @@ def make(path: Path, rows: int) -> None:
     pq.write_table(pa.table({"id": np.arange(rows), **columns, "label": rng.integers(0, 5, rows)}), path)
 
 
-#: Has imported what the command needs and has no threads; each line that it reads it becomes the command in a fork of itself,
-#: answers with its number, and later with how it ended. What a victim says goes to a file, and its threads too, when asked.
+#: Has imported what the command needs, and has no threads. For each line that it reads, a fork of it becomes the command; it
+#: answers with the number of that process, and later with how it ended. What a victim says goes to a file; so does where
+#: its threads are, when it is asked.
 SERVER = """
-import faulthandler, json, os, signal, sys
+import faulthandler, gc, json, os, signal, sys
 import labeldp.accounting, labeldp.cli, labeldp.engines, labeldp.kernels, rich.progress, typer.rich_utils
 
 faulthandler.enable()
+if sys.argv[1] == "warm":
+    import pandas, typer._adapters
+    labeldp.privatize([0, 1], labeldp.RandomizedResponse(1.0, n_classes=2))  # a call that starts no thread
+gc.collect(), gc.freeze()  # so that forks share its memory
 child = 0
 while line := sys.stdin.readline():
     if child:
@@ -86,11 +95,10 @@ labeldp.cli.main()
 class Victims:
     """Starts the command, one victim at a time, and waits for its end; or says where it hangs."""
 
-    def __init__(self, log: Path, *, limit: float) -> None:
+    def __init__(self, log: Path, *, limit: float, warm: bool) -> None:
         self.log, self.limit = log, limit
-        self._server = subprocess.Popen(
-            [sys.executable, "-c", SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
-        )
+        line = [sys.executable, "-c", SERVER, "warm" if warm else "cold"]
+        self._server = subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
 
     def start(self, arguments: list[str]) -> int:
         """Return the number of a new process."""
@@ -131,9 +139,9 @@ class Victims:
 class Ground:
     """A folder with a table and a ledger, and what has happened there."""
 
-    def __init__(self, root: Path, *, rows: int, limit: float) -> None:
+    def __init__(self, root: Path, *, rows: int, limit: float, warm: bool) -> None:
         self.root, self.rows, self.log = root, rows, root / "log"
-        self.victims = Victims(self.log, limit=limit)
+        self.victims = Victims(self.log, limit=limit, warm=warm)
         self.tally: Counter[str] = Counter()
         self.seconds: dict[bool, float] = {}
         self.faults: list[str] = []
@@ -230,8 +238,8 @@ class Ground:
         self.check(not self.hidden(f"{target}."), f"{target}: still hidden names")
 
 
-def kill_all(root: Path, *, rows: int, kills: int, seed: int, limit: float) -> dict[str, Any]:
-    ground = Ground(root, rows=rows, limit=limit)
+def kill_all(root: Path, *, rows: int, kills: int, seed: int, limit: float, warm: bool) -> dict[str, Any]:
+    ground = Ground(root, rows=rows, limit=limit, warm=warm)
     for sealed in (False, True):
         begin = time.perf_counter()
         code = ground.victims.run(ground.arguments(f"first-{sealed}", sealed=sealed))
@@ -264,17 +272,19 @@ def main() -> None:
         for place in places:
             place.mkdir()
         sizes = [len(range(number, chosen.kills, chosen.lanes)) for number in range(chosen.lanes)]
-        seeds = range(chosen.seed, chosen.seed + chosen.lanes)
-        lanes = list(
-            pool.map(
-                lambda place, kills, seed: kill_all(
-                    place, rows=chosen.rows, kills=kills, seed=seed, limit=chosen.limit
-                ),
-                places,
-                sizes,
-                seeds,
+        runs = [
+            pool.submit(
+                kill_all,
+                place,
+                rows=chosen.rows,
+                kills=sizes[number],
+                seed=chosen.seed + number,
+                limit=chosen.limit,
+                warm=number % COLD != 0,
             )
-        )
+            for number, place in enumerate(places)
+        ]
+        lanes = [one.result() for one in runs]
     tally = sum((Counter(lane["tally"]) for lane in lanes), Counter())
     result = {**{name: getattr(chosen, name) for name in ("rows", "kills", "lanes", "seed")}, "tally": dict(sorted(tally.items())),
               "faults": [fault for lane in lanes for fault in lane["faults"]]}  # fmt: skip

@@ -121,6 +121,28 @@ print("ended")
     assert (done.stdout, done.stderr, done.returncode) == ("cleaned up\nended\n", "", 0)
 
 
+def test_no_alarm_is_left_when_the_command_ends() -> None:
+    """A signal that waits for the end of an import when the command ends: the interpreter would be killed by its alarm."""
+    done = run(
+        """
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == "interrupted_module":
+            send()
+            interrupts.end_listening()
+            os.kill(os.getpid(), signal.SIGALRM)
+            print(signal.getitimer(signal.ITIMER_REAL))
+sys.meta_path.insert(0, Finder())
+interrupts.listen()
+try:
+    import interrupted_module
+except ImportError:
+    print("ended")
+"""
+    )
+    assert (done.stdout, done.stderr, done.returncode) == ("(0.0, 0.0)\nended\n", "", 0)
+
+
 def test_a_signal_that_was_ignored_stays_ignored() -> None:
     done = run("signal.signal(signal.SIGHUP, signal.SIG_IGN)\ninterrupts.listen()\nsend('SIGHUP')\nprint('went on')")
     assert (done.stdout, done.returncode) == ("went on\n", 0)

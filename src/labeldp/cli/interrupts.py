@@ -75,6 +75,9 @@ class _Listener:
         self._listening = False
         for name in self.heard:
             signal.signal(name, signal.SIG_IGN)
+        if self._raised is not None and hasattr(signal, "setitimer"):  # at the interpreter's end an alarm would kill
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, signal.SIG_IGN)
 
     def _hear(self, number: int, frame: FrameType | None) -> None:
         if self._raised is None:
