@@ -7,6 +7,7 @@ no hang, no memory beyond its size, and brings in no file from elsewhere.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import subprocess
@@ -241,6 +242,45 @@ from labeldp.audit import audit
 
 print([f"{check.name}: {check.detail}" for check in audit(sys.argv[1]).checks if not check.passed])
 """
+
+
+PRIORS: dict[str, Any] = {
+    "numbers, not rows": [0.3, 0.7],
+    "texts": [["a", "b", "c"], ["a", "b", "c"]],
+    "rows of another length": [[0.5, 0.5], [0.5, 0.5]],
+    "rows that do not sum to one": [[0.5, 0.5, 0.5], [0.5, 0.5, 0.5]],
+    "a missing number": [[0.5, None, 0.5], [0.5, 0.5, 0.0]],
+    "too few rows": [[0.2, 0.3, 0.5]],
+}
+
+
+@pytest.mark.parametrize("name", PRIORS)
+def test_a_prior_of_another_shape(tmp_path: Path, name: str) -> None:
+    """Before: those that are one number per row, or rows of another length, loaded; `inspect` ended in an IndexError."""
+    groups = np.arange(N) % 2
+    labeldp.privatize(np.arange(N) % 3, labeldp.ClusterRR(1.0), groups=groups, rng=1).save(tmp_path / "out")
+    root = tmp_path / "out"
+    assert load_release(root).prior is not None
+    pq.write_table(pa.table({"prior": PRIORS[name]}), root / "prior.parquet")
+    files = json.loads((root / "release.json").read_text())["files"]
+    seal(root, files={**files, "prior.parquet": file_facts(root / "prior.parquet")})
+    with pytest.raises(ReleaseError, match=r"^load_release: "):
+        load_release(root)
+
+
+@pytest.mark.parametrize("column", ["stage", "prior_row"])
+@pytest.mark.parametrize("value", [-1, 2, 2**40, 0.5])
+def test_places_that_are_not_there(tmp_path: Path, column: str, value: float) -> None:
+    """Before: any number was a stage; a report counted up to the largest, 8 TiB for the third of these."""
+    release = labeldp.privatize(np.arange(N) % 3, labeldp.ClusterRR(1.0), groups=np.arange(N) % 2, rng=1)
+    dataclasses.replace(release, stage=np.arange(N) % 2).save(tmp_path / "out")
+    root = tmp_path / "out"
+    table = pq.read_table(root / "labels.parquet")
+    numbers = pa.array([value] + [0] * (N - 1), pa.float64() if isinstance(value, float) else pa.int64())
+    pq.write_table(table.set_column(table.column_names.index(column), column, numbers), root / "labels.parquet")
+    renew(root)
+    with pytest.raises(ReleaseError, match=r"names (stages|rows of a prior) that are not there"):
+        load_release(root)
 
 
 def forge(path: Path, column: str) -> None:

@@ -179,6 +179,7 @@ def _ask(model: Any, question: str) -> None:
         rows = np.outer([0.0, 1.0, -1.0, 1000.0, -1000.0], np.ones(width))
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")  # columns without names, numbers that overflow: nobody reads these answers
+        warnings.simplefilter("error", np.exceptions.ComplexWarning)  # no model of real numbers has complex ones inside
         answer = getattr(model, question)(rows)
     _require(answer.shape[0] == rows.shape[0], "the number of answers")
 
