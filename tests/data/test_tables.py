@@ -236,7 +236,7 @@ def encode_count(number):
 def test_a_footer_that_counts_other_rows(tmp_path, claim):
     """The counts of rows of the file and of its row group agree with each other, and not with the column.
 
-    Before: the rows that were there came, and a check of row ids went over the table once for each 20 million that were not.
+    Before: the rows that were there came, and a check of row ids went over the table once for each 2^24 that were not.
     """
     path = tmp_path / "people.parquet"
     pq.write_table(pa.table({"id": np.arange(ROWS)}), path, write_statistics=False, use_dictionary=False)
