@@ -15,10 +15,17 @@ Outcomes:
     bad          any other exception, exit code or status; a crash of the interpreter; more than 10 s; more than 1 GiB;
                  something changed that loaded although no digest was computed anew
 
-Each input is made and read in a forked process whose address space may grow by 1 GiB, and which is killed after 10 s. An
-allocation that this limit refused is bad even where an error of ours covers it up. Input N of a kind is made from
-(seed, kind, N) alone. Time stamps and random names inside the valid inputs differ between runs, and with them a few bytes;
-`--keep FOLDER` keeps the input files of bad outcomes. Exit code 1 if there is any.
+Each input is made and read in a forked process whose address space may grow by 1 GiB, and which is killed when reading takes
+more than 10 s. The time is that of a clock on the wall, without what the process waited for a core that others used
+(/proc/PID/schedstat), so that a verdict does not depend on how busy the machine is. An allocation that the limit of memory
+refused is bad even where an error of ours covers it up. Input N of a kind is made from (seed, kind, N) alone. Time stamps and
+random names inside the valid inputs differ between runs, and with them a few bytes; `--keep FOLDER` keeps the files of the
+input of `--only`. Exit code 1 if anything is bad.
+
+Links. A path that the user gives (a model, a network, a table) may be a link: whoever made it chose the file behind it, and
+the digest inside of that file says whether it is whole. So a link to a file is read as the file, and must load unchanged. A link
+to a device, to a pipe or to itself is refused. Inside of a release labeldp names the files, and a link comes with the folder
+from whoever wrote that: it is refused wherever it leads.
 """
 
 from __future__ import annotations
@@ -45,7 +52,8 @@ import time
 import traceback
 import warnings
 from collections import Counter, deque
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -96,16 +104,24 @@ class Outcome:
 
 
 def try_input(
-    kind: Kind, number: int, *, seed: int, root: Path, debug: bool = False, keep: Path | None = None
+    kind: Kind,
+    number: int,
+    *,
+    seed: int,
+    root: Path,
+    tell: Callable[[], None] = lambda: None,
+    debug: bool = False,
+    keep: Path | None = None,
 ) -> Outcome:
-    """Make input `number` of a kind, give it to labeldp, and say what became of it."""
+    """Make input `number` of a kind, `tell` that it is made, give it to labeldp, and say what became of it."""
     rng = random.Random(f"{seed} {kind.name} {number}")
     folder = Path(tempfile.mkdtemp(dir=root))
     kind.number = number
     how, resealed = kind.make(rng, folder)
     if keep is not None:
         shutil.copytree(folder, keep, symlinks=True, dirs_exist_ok=True)
-    before, begin = _reset_peak(), time.perf_counter()
+    before, begin = _reset_peak(), _read_clock()
+    tell()
     try:
         verdict = kind.run(folder)
         if verdict == "changed" and not resealed:
@@ -120,7 +136,7 @@ def try_input(
         verdict = f"bad: {_name_error(error)}"
         if debug:
             traceback.print_exc()
-    seconds, grown = time.perf_counter() - begin, _read_status("VmHWM") - before
+    seconds, grown = _read_clock() - begin, _read_status("VmHWM") - before
     shutil.rmtree(folder, ignore_errors=True)
     if grown > BYTES and verdict in {"refused", "unchanged", "changed"}:
         verdict = "bad: more than 1 GiB"
@@ -149,6 +165,14 @@ def _read_status(name: str) -> int:
     return int(text.split(f"{name}:")[1].split()[0]) * 1024
 
 
+def _read_clock(process: int | str = "self") -> float:
+    """Return seconds that go on while a process works or sleeps, and not while it waits for a core."""
+    waited = 0.0
+    with contextlib.suppress(OSError, IndexError):
+        waited = int(Path(f"/proc/{process}/schedstat").read_text(encoding="ascii").split()[1]) / 1e9
+    return time.monotonic() - waited
+
+
 def _reset_peak() -> int:
     """Begin a new measurement of the peak of memory, and return where it begins."""
     with contextlib.suppress(OSError):
@@ -172,7 +196,7 @@ def _work(kind: Kind, numbers: list[int], *, seed: int, root: Path, pipe: Any, l
     for number in numbers:
         pipe.send(number)
         try:
-            pipe.send(try_input(kind, number, seed=seed, root=root))
+            pipe.send(try_input(kind, number, seed=seed, root=root, tell=lambda: pipe.send("made")))
         except BaseException as error:  # noqa: BLE001 - a fault of the fuzzer is shown as one
             pipe.send(Outcome(kind.name, number, "making it", f"bad: fuzzer: {_name_error(error)}"))
     pipe.close()
@@ -181,7 +205,7 @@ def _work(kind: Kind, numbers: list[int], *, seed: int, root: Path, pipe: Any, l
 
 @dataclass
 class Worker:
-    """A forked process, and the input that it works on."""
+    """A forked process, and the input that it works on: since when it reads it, by its clock; 0 before it is made."""
 
     kind: Kind
     process: Any
@@ -189,7 +213,7 @@ class Worker:
     left: list[int]
     log: Path
     now: int | None = None
-    since: float = field(default_factory=time.monotonic)
+    since: float = 0.0
 
 
 def fuzz(counts: dict[str, int], *, seed: int, workers: int, seconds: float = SECONDS) -> list[Outcome]:
@@ -236,7 +260,9 @@ def _listen(worker: Worker, outcomes: list[Outcome], *, seconds: float) -> bool:
     try:
         while worker.pipe.poll():
             told = worker.pipe.recv()
-            worker.since = time.monotonic()
+            worker.since = _read_clock(worker.process.pid) if told == "made" else 0.0
+            if told == "made":
+                continue
             if isinstance(told, Outcome):
                 outcomes.append(told)
                 worker.left.remove(told.number)
@@ -250,7 +276,7 @@ def _listen(worker: Worker, outcomes: list[Outcome], *, seconds: float) -> bool:
             verdict = f"bad: crash with code {worker.process.exitcode}{': ' + said[-1][:120] if said else ''}"
             _end(worker, outcomes, verdict)
         return True
-    if worker.now is not None and time.monotonic() - worker.since > seconds:
+    if worker.since and _read_clock(worker.process.pid) - worker.since > seconds:
         worker.process.kill()
         worker.process.join()
         _end(worker, outcomes, f"bad: more than {seconds:g} s")
@@ -260,7 +286,8 @@ def _listen(worker: Worker, outcomes: list[Outcome], *, seconds: float) -> bool:
 
 def _end(worker: Worker, outcomes: list[Outcome], verdict: str) -> None:
     assert worker.now is not None
-    outcomes.append(Outcome(worker.kind.name, worker.now, "?", verdict, time.monotonic() - worker.since))
+    taken = _read_clock(worker.process.pid) - worker.since if worker.since else 0.0
+    outcomes.append(Outcome(worker.kind.name, worker.now, "?", verdict, taken))
     worker.left.remove(worker.now)
 
 

@@ -39,6 +39,8 @@ def describe(value: Any, depth: int = 0) -> Any:
     """Return plain values that are equal where two objects are: arrays by their bytes, objects by their state."""
     if depth > 30:
         return "deep"
+    if isinstance(value, np.ndarray) and value.dtype.names:  # by field: between the fields may be any bytes
+        return [(name, describe(value[name], depth + 1)) for name in value.dtype.names]
     if isinstance(value, np.ndarray) and value.dtype != object:
         return (str(value.dtype), value.shape, hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest())
     if isinstance(value, dict):
@@ -47,8 +49,11 @@ def describe(value: Any, depth: int = 0) -> Any:
         return [describe(part, depth + 1) for part in value]
     if value is None or isinstance(value, (bool, int, float, str, bytes, np.generic)):
         return f"{type(value).__name__} {value!r}"
+    if isinstance(value, np.random.Generator):
+        return describe(value.bit_generator.state, depth + 1)
     state = getattr(value, "__dict__", None) or getattr(value, "__getstate__", dict)()
-    return (type(value).__name__, describe(state, depth + 1) if isinstance(state, (dict, tuple)) else repr(value))
+    # What has no state is its type: its repr may be the place where it lies in memory.
+    return (type(value).__name__, describe(state, depth + 1) if isinstance(state, (dict, tuple)) else None)
 
 
 def swap_for_special(path: Path, rng: random.Random) -> str:
@@ -158,6 +163,7 @@ class Releases(Kind):
         same = self.read(folder / "release") == self.known[self.chosen]
         if not same:  # what a reader would do next must hold too
             run_command(["inspect", str(folder / "release"), "--json"])
+            run_command(["report", str(folder / "release"), "--to", str(folder / "report.html")])
         return "unchanged" if same else "changed"
 
 

@@ -131,7 +131,8 @@ def _mutate_value(value: Any, rng: random.Random, other: str) -> Any:
     elif action == 2 and isinstance(part, str) and part:
         holder[key] = mutate_bytes(part.encode(), rng).decode("latin-1")
     elif action == 3 and isinstance(part, (int, float)):
-        holder[key] = part + rng.choice((1, -1, 0.5, 1e9, -2 * part))
+        with contextlib.suppress(OverflowError):  # changed before, to a number beyond all floats
+            holder[key] = part + rng.choice((1, -1, 0.5, 1e9, -2 * part))
     else:
         holder[key] = odd
     return value

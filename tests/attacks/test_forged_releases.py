@@ -7,6 +7,7 @@ no hang, no memory beyond its size, and brings in no file from elsewhere.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import subprocess
@@ -241,6 +242,49 @@ from labeldp.audit import audit
 
 print([f"{check.name}: {check.detail}" for check in audit(sys.argv[1]).checks if not check.passed])
 """
+
+
+#: By what is wrong: how many numbers a row has, and the numbers of all rows.
+PRIORS: dict[str, tuple[int, list[Any]]] = {
+    "numbers, not rows": (0, [0.3, 0.7]),
+    "texts": (3, ["a"] * 6),
+    "rows of another length": (2, [0.5] * 4),
+    "rows that do not sum to one": (3, [0.5] * 6),
+    "a missing number": (3, [0.5, None, 0.5, 0.5, 0.5, 0.0]),
+    "a negative number": (3, [1.5, -0.5, 0.0, 0.5, 0.5, 0.0]),
+    "too few rows": (3, [0.2, 0.3, 0.5]),
+}
+
+
+@pytest.mark.parametrize("name", PRIORS)
+def test_a_prior_of_another_shape(tmp_path: Path, name: str) -> None:
+    """Before: all but the last loaded. Three were then used as they were, and the first ended `inspect` in an IndexError."""
+    groups = np.arange(N) % 2
+    labeldp.privatize(np.arange(N) % 3, labeldp.ClusterRR(1.0), groups=groups, rng=1).save(tmp_path / "out")
+    root = tmp_path / "out"
+    assert load_release(root).prior is not None
+    width, numbers = PRIORS[name]
+    column = pa.FixedSizeListArray.from_arrays(pa.array(numbers), width) if width else pa.array(numbers)
+    pq.write_table(pa.table({"prior": column}), root / "prior.parquet")
+    files = json.loads((root / "release.json").read_text())["files"]
+    seal(root, files={**files, "prior.parquet": file_facts(root / "prior.parquet")})
+    with pytest.raises(ReleaseError, match=r"^load_release: "):
+        load_release(root)
+
+
+@pytest.mark.parametrize("column", ["stage", "prior_row"])
+@pytest.mark.parametrize("value", [-1, 2, 2**40, 0.5])
+def test_places_that_are_not_there(tmp_path: Path, column: str, value: float) -> None:
+    """Before: each was a stage, of which a report counts up to the largest (8 TiB), and half a number was a row."""
+    release = labeldp.privatize(np.arange(N) % 3, labeldp.ClusterRR(1.0), groups=np.arange(N) % 2, rng=1)
+    dataclasses.replace(release, stage=np.arange(N) % 2).save(tmp_path / "out")
+    root = tmp_path / "out"
+    table = pq.read_table(root / "labels.parquet")
+    numbers = pa.array([value] + [0] * (N - 1), pa.float64() if isinstance(value, float) else pa.int64())
+    pq.write_table(table.set_column(table.column_names.index(column), column, numbers), root / "labels.parquet")
+    renew(root)
+    with pytest.raises(ReleaseError, match=r"names (stages|rows of a prior) that are not there"):
+        load_release(root)
 
 
 def forge(path: Path, column: str) -> None:

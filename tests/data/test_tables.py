@@ -222,3 +222,34 @@ def test_types_are_checked(tmp_path):
 def test_empty_text_and_na_are_missing_in_csv(tmp_path):
     (tmp_path / "people.csv").write_text('ill,row\nyes,1\n,2\nNA,3\n"",4\n')
     assert column(tmp_path / "people.csv", "ill").to_pylist() == ["yes", None, None, None]
+
+
+def encode_count(number):
+    """Return a number as the footer of a Parquet file writes it: zigzag, seven bits a byte."""
+    number, found = 2 * number, b""
+    while number > 127:
+        found, number = found + bytes([number % 128 + 128]), number // 128
+    return found + bytes([number])
+
+
+@pytest.mark.parametrize("claim", [ROWS + 1, 8_000])
+def test_a_footer_that_counts_other_rows(tmp_path, claim):
+    """The counts of rows of the file and of its row group agree with each other, and not with the column.
+
+    Before: the rows that were there came, and a check of row ids went over the table once for each 2^24 that were not.
+    """
+    path = tmp_path / "people.parquet"
+    pq.write_table(pa.table({"id": np.arange(ROWS)}), path, write_statistics=False, use_dictionary=False)
+    data = path.read_bytes()
+    size = int.from_bytes(data[-8:-4], "little")
+    footer, written = data[-8 - size : -8], encode_count(ROWS)
+    assert footer.count(written) >= 3  # of the file, of the column, of the row group
+    places = footer.index(written), footer.rindex(written)
+    changed = bytearray(footer)
+    for place in places:
+        changed[place : place + 2] = encode_count(claim)
+    path.write_bytes(data[: -8 - size] + bytes(changed) + data[-8:])
+    source = open_table(path)
+    assert source.rows == claim
+    with pytest.raises(LabelDPError, match="must be readable Parquet"):
+        list(source.batches(batch_rows=100))

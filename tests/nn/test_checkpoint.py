@@ -125,6 +125,18 @@ def test_a_damaged_checkpoint_is_named_and_left_alone(rows, tmp_path, damage):
     assert path.read_bytes() == left
 
 
+def test_a_checkpoint_that_has_no_end_is_not_read(rows, tmp_path):
+    """A link to a device in its place. Before: read until there was no memory left."""
+    X, y = rows
+    with pytest.raises(KilledError):
+        NetClassifier("mlp", **SETTINGS, checkpoint=tmp_path, progress=killed_at(10)).fit(X, y)
+    (path,) = tmp_path.glob("*.npz")
+    path.unlink()
+    path.symlink_to("/dev/zero")
+    with pytest.raises(ReleaseError, match="it is no file"):
+        NetClassifier("mlp", **SETTINGS, checkpoint=tmp_path).fit(X, y)
+
+
 def spoil(path, damage):
     data = bytearray(path.read_bytes())
     if damage == "cut":

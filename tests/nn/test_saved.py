@@ -131,3 +131,20 @@ def test_refusals(fitted, rows, tmp_path):
     np.savez(tmp_path / "foreign.npz", header=np.array('{"format": "x"}'))
     with pytest.raises(ReleaseError, match="'x'"):
         load_network(tmp_path / "foreign.npz")
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (5,), (2, 4), (1, 1, 1, 4)])
+def test_a_shift_that_fits_no_example(fitted, rows, tmp_path, shape):
+    """Before: loaded, and a RuntimeError of torch in `predict`; a single number is the shift of every column."""
+    X, _ = rows
+    save_network(fitted, tmp_path / "net.npz")
+    with np.load(tmp_path / "net.npz") as stored:
+        arrays = {name: stored[name] for name in stored.files}
+    header = json.loads(str(arrays["header"]))
+    arrays |= {"shift": np.zeros(shape, np.float32), "header": np.array(json.dumps({**header, "sealed": False}))}
+    np.savez(tmp_path / "forged.npz", **arrays)
+    if shape == ():
+        assert load_network(tmp_path / "forged.npz").predict(X).shape == (len(X),)
+        return
+    with pytest.raises(ReleaseError, match="is not a readable network"):
+        load_network(tmp_path / "forged.npz")

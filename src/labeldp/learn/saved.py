@@ -17,8 +17,9 @@ promise travels as JSON and is read by `Guarantee.from_json`. Nothing here is a 
 
 *Safety.* A file that asks for a type which is neither one of skops' own (scikit-learn, NumPy, SciPy) nor in `TRUSTED` is
 refused before anything is built. What its members and arrays declare is compared with its size before anything is allocated
-(`labeldp.untrusted`), and arrays that compiled code follows are checked before they are handed out
-(`labeldp.learn.soundness`). Whatever is wrong, it is a `ReleaseError`.
+(`labeldp.untrusted`), arrays that compiled code follows are checked before they are handed out, and a model that answered a
+few plain rows before it was saved must answer them again (`labeldp.learn.soundness`). Whatever is wrong, it is a
+`ReleaseError`.
 
 *The seal.* Since version 3 a file ends with the SHA-256 of everything before it, so a file of which any byte was changed does
 not load. It is no signature: whoever edits a file on purpose can seal it again. Files of versions 1 and 2 have none; they
@@ -55,7 +56,7 @@ from labeldp.guarantee import Guarantee
 from labeldp.learn.classifier import LabelPrivateClassifier
 from labeldp.learn.pate import PATE, MultiLabelPATE
 from labeldp.learn.search import PrivateSearchCV
-from labeldp.learn.soundness import check_model, check_schema
+from labeldp.learn.soundness import check_answers, check_model, check_schema, list_answers
 from labeldp.learn.stages import Stage
 from labeldp.release.saving import check_new, write_new
 from labeldp.untrusted import check_archive, check_seal, parse_json, seal_archive
@@ -168,7 +169,8 @@ def save_model(model: Any, path: str | os.PathLike[str], *, facts: dict[str, Any
         check_is_fitted(model, "best_estimator_")
         model = model.best_estimator_  # with the guarantee of the whole search
     whole = {**_describe_promise(model), **(facts or {})}
-    header = json.dumps({"format": FORMAT, "version": VERSION, "facts": whole}, allow_nan=False)
+    described = {"format": FORMAT, "version": VERSION, "facts": whole, "answers": list_answers(model)}
+    header = json.dumps(described, allow_nan=False)
     try:
         data = _rename_types(skops.io.dumps({"header": header, "model": _strip(model)}), _public_name)
         strange = sorted(set(skops.io.get_untrusted_types(data=data)) - TRUSTED)
@@ -208,9 +210,10 @@ def load_model(path: str | os.PathLike[str]) -> Any:
         _check_types(place, data)
         _check_schema(data)
         stored = skops.io.loads(data, trusted=sorted(TRUSTED))
-        facts = _read_header(place, stored["header"], sealed=sealed)
+        header = _read_header(place, stored["header"], sealed=sealed)
         check_model(stored["model"])
-        return _restore(stored["model"], facts)
+        # Files of labeldp 0.1 before answers were written down say nothing of any.
+        return check_answers(_restore(stored["model"], header["facts"]), header.get("answers", ()))
     except ReleaseError:
         raise
     except MissingExtraError:  # the reader's installation, not the file
@@ -247,6 +250,9 @@ def _rename_types(data: bytes, rename: Callable[[str, str], str | None]) -> byte
 
 
 def _read_schema(archive: zipfile.ZipFile) -> Any:
+    declared = archive.getinfo(SCHEMA).file_size
+    if declared > MOST_SCHEMA:  # before it is unpacked
+        raise ValueError(f"its schema has {declared:,} bytes, more than {MOST_SCHEMA:,}")
     return parse_json(archive.read(SCHEMA), most_bytes=MOST_SCHEMA, most_depth=SCHEMA_DEPTH)
 
 
@@ -395,8 +401,8 @@ def _write_stage(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _read_header(place: Path, text: str, *, sealed: bool) -> dict[str, Any]:
-    """Return the facts of a file that is ours, of a version that we know, and sealed if that version seals."""
-    header = parse_json(text)
+    """Return the header of a file that is ours, of a version that we know, and sealed if that version seals."""
+    header: dict[str, Any] = parse_json(text)
     if header.get("format") != FORMAT or header.get("version") not in READABLE:
         got = Described(f"{header.get('format')!r}, version {header.get('version')!r}")
         fix = "Upgrade labeldp to read newer models."
@@ -407,8 +413,7 @@ def _read_header(place: Path, text: str, *, sealed: bool) -> dict[str, Any]:
         raise ReleaseError(
             f"load_model: {place} is not a readable model: its seal is gone. Ask its owner for it again."
         )
-    facts: dict[str, Any] = header["facts"]
-    return facts
+    return header
 
 
 def _restore(model: Any, facts: dict[str, Any]) -> Any:

@@ -14,11 +14,17 @@ it loads (scikit-learn/scikit-learn#34558), so `load_model` does, over everythin
 | trees of histogram gradient boosting | the same, and the sets of categories that a node names are there |
 | support vector machines | as many vectors, coefficients and intercepts as there are classes and vectors counted; no sparse ones |
 | k-means | centres have as many columns as the input |
-| factorised ratings | factors for every id and for one unknown |
+| factorised ratings | factors for every id and for one unknown; ids, values and factors of their kinds |
 | random states | a position inside the state |
 
 Children after their parent make every path rise, so it ends after at most as many steps as there are nodes. Sparse matrices
-and nodes of trees that are built in another way than skops writes them are refused unseen (`check_schema`).
+and nodes of trees that are built in another way than skops writes them are refused unseen (`check_schema`): a tree copies its
+nodes and values while it is built, and takes the length of an array without asking whether it has one.
+
+Everything else goes wrong in Python, and is found by asking. `save_model` asks a model about a few plain rows
+(`list_answers`) and writes down what it answered; `load_model` asks the same again (`check_answers`). An array of another
+shape or kind then fails at loading. Rows of zeros are not for everyone (a column of texts, a logarithm), which is why a
+model is asked only what it answered before it was saved.
 
 Not checked: settings. A number of iterations or of threads that a file asks for is obeyed by `transform` of some
 estimators, so a forged file can still be slow; and a model can always be wrong.
@@ -26,21 +32,30 @@ estimators, so a forged file can still be slow; and a model can always be wrong.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from sklearn.cluster import KMeans, MiniBatchKMeans
 from sklearn.ensemble import BaseEnsemble
 from sklearn.ensemble._gb import BaseGradientBoosting
 from sklearn.ensemble._hist_gradient_boosting.predictor import TreePredictor
+from sklearn.pipeline import Pipeline
 from sklearn.svm._base import BaseLibSVM
 from sklearn.tree import BaseDecisionTree
 from sklearn.tree._tree import Tree
 
+from labeldp.learn.tables import TableEncoder
+
 TREE = "sklearn.tree._tree.Tree"
 #: Loaders of skops that no model of ours needs: each builds something whose arrays compiled code believes, or calls it.
 REFUSED_LOADERS = ("SparseMatrixNode", "MethodNode", "OperatorFuncNode", "PartialNode")
+#: What a model is asked before it is saved and after it is loaded, as far as it has them.
+QUESTIONS = ("predict", "predict_proba", "decision_function", "transform")
+#: Columns of the rows that a model is asked about: five rows of so many are 40 MiB.
+MOST_FEATURES = 2**20
 
 
 def check_schema(node: Any, read_array: Callable[[str], Any]) -> None:
@@ -65,19 +80,22 @@ def check_schema(node: Any, read_array: Callable[[str], Any]) -> None:
         if (loader == "TreeNode") != (named == TREE) and loader is not None:
             raise ValueError("it has a tree that is built in another way than scikit-learn's")
         if loader == "TreeNode":
-            args = part["__reduce__"]["args"]
+            args, state = part["__reduce__"]["args"], part["content"]
             _, n_classes, n_outputs = args["content"]
-            checked |= {one.get("__id__"): one for one in (args, n_classes, n_outputs)}
-            _require(
-                n_outputs["__loader__"] == "JsonNode" and n_classes["__loader__"] == "NdArrayNode", "a tree's outputs"
-            )
-            _require(n_classes["type"] == "numpy" and n_outputs["content"].isdigit(), "a tree's outputs")
+            nodes, values = state["content"]["nodes"], state["content"]["values"]
+            checked |= {one.get("__id__"): one for one in (args, n_classes, n_outputs, state, nodes, values)}
+            _require(n_outputs["__loader__"] == "JsonNode" and n_outputs["content"].isdigit(), "a tree's outputs")
+            for one in (n_classes, nodes, values):
+                _require(one["__loader__"] == "NdArrayNode" and one["type"] == "numpy", "a tree's arrays")
             counts = read_array(n_classes["file"])
             _require(
                 counts.ndim == 1 and counts.dtype.kind == "i" and len(counts) == int(n_outputs["content"]) > 0,
                 "a tree's outputs",
             )
             _require(bool((counts > 0).all() and (counts < 2**31).all()), "a tree's classes")
+            # Each is copied as it is built: a number without an axis has no length, and reading that ends the process.
+            _require(read_array(nodes["file"]).ndim == 1, "a tree's nodes")
+            _require(read_array(values["file"]).ndim == 3, "a tree's values")
     # skops builds one object for all parts of one number, from the first of them: what was checked must be what is built.
     _require(all(checked.get(part.get("__id__"), part) == part for part in parts), "a number of a part of a tree")
 
@@ -114,6 +132,56 @@ def check_model(model: Any) -> None:
             _check_ensemble(part)
         elif hasattr(part, "_predictors"):
             _check_boosting(part)
+
+
+def list_answers(model: Any) -> list[str]:
+    """Return which of `QUESTIONS` a fitted model answers about a few plain rows.
+
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> list_answers(StandardScaler().fit([[0.0], [1.0]]))
+    ['transform']
+    """
+    return [question for question in QUESTIONS if _answers(model, question)]
+
+
+def _answers(model: Any, question: str) -> bool:
+    try:
+        _ask(model, question)
+    except Exception:  # noqa: BLE001 - it takes other rows, or has no such question
+        return False
+    return True
+
+
+def check_answers(model: Any, questions: Sequence[str]) -> Any:
+    """Return a model; refuse, with a ValueError, one that no longer answers what it answered before it was saved."""
+    _require(len(set(questions)) == len(questions), "what the model was asked")
+    for question in questions:
+        _require(question in QUESTIONS, "what the model was asked")
+        try:
+            _ask(model, question)
+        except Exception as error:
+            raise ValueError(f"its `{question}` fails ({type(error).__name__}: {str(error)[:200]})") from error
+    return model
+
+
+def _ask(model: Any, question: str) -> None:
+    """Ask a model about rows of its own width, or of its own columns; the answer is one for each row."""
+    first = model.steps[0][1] if isinstance(model, Pipeline) else model
+    rows: Any
+    if isinstance(first, TableEncoder):
+        words = {name: list(words[:1]) or [None] for name, words in first.categories_.items()}
+        rows = pa.table(
+            {name: [0.0] for name in first.numbers_} | {name: pa.array(w, pa.string()) for name, w in words.items()}
+        )
+    else:
+        width = int(model.n_features_in_)
+        _require(0 < width <= MOST_FEATURES, "a number of features")
+        rows = np.outer([0.0, 1.0, -1.0, 1000.0, -1000.0], np.ones(width))
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")  # columns without names, numbers that overflow: nobody reads these answers
+        warnings.simplefilter("error", np.exceptions.ComplexWarning)  # no model of real numbers has complex ones inside
+        answer = getattr(model, question)(rows)
+    _require(answer.shape[0] == rows.shape[0], "the number of answers")
 
 
 def _require(holds: bool, what: str) -> None:  # noqa: FBT001 - one statement to read, one thing to say
@@ -200,6 +268,7 @@ def _check_ensemble(model: Any) -> None:
     if isinstance(model, BaseGradientBoosting):
         # Its loop takes each for a tree without looking, and adds to the columns of the first guess without counting.
         _require(all(isinstance(tree, BaseDecisionTree) for tree in trees.ravel()), "a tree")
+        _require(0 < model.n_features_in_ <= MOST_FEATURES, "a number of features")
         first = model._raw_predict_init(np.zeros((1, model.n_features_in_), np.float32))  # noqa: SLF001
         _require(trees.ndim == 2 and first.shape == (1, trees.shape[1]), "a number of trees")
     subsets = getattr(model, "estimators_features_", None)
@@ -236,5 +305,12 @@ def _check_vectors(model: Any) -> None:
 
 def _check_factors(model: Any) -> None:
     users, items = model.user_factors_, model.item_factors_
+    arrays = {"f": (users, items, model.values_), "iU": (model.user_ids_, model.item_ids_)}
+    for kinds, several in arrays.items():
+        _require(all(isinstance(one, np.ndarray) and one.dtype.kind in kinds for one in several), "numbers of ratings")
+    _require(
+        all(one.ndim == 1 for one in arrays["iU"]) and model.values_.ndim == 1 and model.values_.size > 1, "ratings"
+    )
+    _require(np.ndim(model.center_) == 0 and isinstance(model.center_, (float, np.floating)), "a mean rating")
     _require(users.ndim == items.ndim == 3 and users.shape[::2] == items.shape[::2], "factors")
     _require(users.shape[1] == len(model.user_ids_) + 1 and items.shape[1] == len(model.item_ids_) + 1, "factors")

@@ -225,6 +225,8 @@ def read_arrays(path: Path) -> tuple[Arrays, dict[str, Any]]:
     What its members declare is compared with its size first. A file that was written with a seal must have it; files of
     labeldp 0.1 before seals say nothing of one.
     """
+    if not path.is_file():  # a pipe, or a device such as /dev/zero, has no end to read to
+        raise ValueError("it is no file")
     data = path.read_bytes()
     sealed = check_seal(data)
     check_archive(data)

@@ -417,6 +417,9 @@ def unpack_state(packed: dict[str, Any]) -> dict[str, Any]:
     state["training_"] = Training.from_json(state["training_"])
     shift = np.asarray(state["_scale"]["shift"], np.float32)
     state["_scale"] = Scale(shift=shift, factor=float(state["_scale"]["factor"]))
+    batch = (1, *state["_sample_shape"])
+    if np.broadcast_shapes(shift.shape, batch) != batch:
+        raise ValueError(f"a shift of shape {shift.shape} fits no examples of shape {batch[1:]}")
     if isinstance(state["module_"], dict):
         state["module_"] = _rebuild_network(state)
     return state

@@ -37,7 +37,7 @@ from labeldp.release.columns import EXTRAS, RESERVED, as_array
 from labeldp.release.manifest import CHANNEL, GROUP_ROWS, PRIOR, Manifest, file_facts, read_manifest
 from labeldp.release.release import Release
 from labeldp.untrusted import read_footer
-from labeldp.validate import code_dtype
+from labeldp.validate import check_probability_rows, code_dtype
 
 
 def load_release(directory: str | os.PathLike[str]) -> Release:
@@ -103,11 +103,14 @@ def _assemble(described: Manifest) -> Release:
     if (codes is None) is channel.outputs_are_labels:
         raise ReleaseError(f"load_release: {root} has outputs of another kind of channel. Ask its owner for it again.")
     codes = extras["output"] if codes is None else codes
-    prior, places = _read_shared(root / PRIOR)["prior"] if PRIOR in manifest["files"] else None, extras.get("prior_row")
-    if places is not None and (prior is None or places.min(initial=0) < 0 or places.max(initial=-1) >= len(prior)):
-        raise ReleaseError(
-            f"load_release: {root} names rows of a prior that are not there. Ask its owner for it again."
-        )
+    prior = None
+    if PRIOR in manifest["files"]:
+        prior = check_probability_rows("load_release", PRIOR, _read_shared(root / PRIOR)["prior"])
+        if prior.shape[1] != len(classes):
+            raise ReleaseError(f"load_release: {root} has a prior of other classes. Ask its owner for it again.")
+    _check_places(root, extras.get("prior_row"), 0 if prior is None else len(prior), "rows of a prior")
+    # Manifests before the count of stages say none; there are then at most as many as examples.
+    _check_places(root, extras.get("stage"), manifest.get("stages", len(codes)), "stages")
     return Release(
         codes=codes.astype(code_dtype(channel.n_outputs), copy=False),
         classes=classes,
@@ -122,8 +125,19 @@ def _assemble(described: Manifest) -> Release:
         label_column=described.label_column,
         stage=extras.get("stage"),
         prior=prior,
-        prior_index=places,
+        prior_index=extras.get("prior_row"),
     )
+
+
+def _check_places(root: Path, places: Array | None, count: int, what: str) -> None:
+    """Refuse numbers of rows or stages that are not whole, or not below their count."""
+    if places is not None and (
+        places.ndim != 1
+        or places.dtype.kind not in "iu"
+        or places.min(initial=0) < 0
+        or places.max(initial=-1) >= count
+    ):
+        raise ReleaseError(f"load_release: {root} names {what} that are not there. Ask its owner for it again.")
 
 
 #: What channel.parquet or prior.parquet may take in memory beyond this many times its size on disk.
