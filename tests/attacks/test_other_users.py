@@ -166,7 +166,10 @@ def test_a_cluster_that_is_brought(users_cluster: Any, tmp_path: Path) -> None:
     "address", ["tcp://192.0.2.1:8786", "192.0.2.1:8786", "ws://192.0.2.1:8786", "tcp://[2001:db8::1]:1"]
 )
 def test_other_machines_are_not_talked_to_in_the_clear(address: str, tmp_path: Path) -> None:
-    """Before: the client connected, and sent raw labels' pieces and the key in the clear. Addresses are RFC 5737 and 3849."""
+    """Before: such a scheduler was used, and a listener on the way read names of files, classes, and the key of the noise.
+
+    Addresses are those of RFC 5737 and 3849.
+    """
     make_table(tmp_path)
     with pytest.raises(LabelDPError, match=r"`scheduler` must talk TLS with other machines.*insecure=True"):
         privatize_table(
