@@ -6,7 +6,8 @@ write. Then, in a mount namespace of its own, everything is mounted read-only bu
 root for a random user id, and the environment holds PATH, PYTHONPATH, LANG and TMPDIR (the output folder), nothing else.
 The main commands run one after the other. A second round has `NUMBA_CACHE_DIR` in the output folder, twice: the first call
 fills the cache, the second uses it, which shows what a missing cache costs. Where the machine does not allow mount
-namespaces, ordinary rights hold the process back, and the script says so.
+namespaces, ordinary rights hold the process back, and the script says so. Seconds are of the processor, imports included, so
+that a busy machine changes them little.
 
 Every command must end with code 0, and print no traceback. `--source` takes the package from another clone.
 """
@@ -17,12 +18,12 @@ import argparse
 import json
 import os
 import random
+import resource
 import shutil
 import subprocess
 import sys
 import sysconfig
 import tempfile
-import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -79,7 +80,7 @@ def can_unshare(out: Path) -> bool:
 
 
 def run(arguments, *, tree: Path, out: Path, uid: int, closed: bool, cache: Path | None = None):
-    """Run one command as that user; return its code, its seconds and what it said last."""
+    """Run one command as that user; return its code, its seconds of the processor and all that it said as errors."""
     python, packages = find_python(uid)
     env = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "PYTHONPATH": f"{tree}:{packages}", "TMPDIR": str(out)}
     if cache is not None:
@@ -87,10 +88,10 @@ def run(arguments, *, tree: Path, out: Path, uid: int, closed: bool, cache: Path
     command = [python, "-m", "labeldp", *arguments]
     drop = ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups", "--no-new-privs", "--"]
     command = [*(["unshare", "--mount", "sh", "-c", READ_ONLY, out] if closed else []), *drop, *command]
-    begun = time.monotonic()
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     ran = subprocess.run(command, env=env, cwd="/", capture_output=True, text=True, timeout=LIMIT, check=False)
-    said = ran.stderr.strip().splitlines()
-    return ran.returncode, time.monotonic() - begun, (said or [""])[-1][:110], ran.stderr
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return ran.returncode, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, ran.stderr
 
 
 def commands(tree: Path, out: Path) -> dict[str, list[str]]:
@@ -138,15 +139,18 @@ def main() -> None:
             f"user {uid}; " + ("all mounts read-only but one folder" if closed else "no mount namespace: rights only")
         )
         results, traces = {}, 0
-        for what, arguments in commands(tree, out).items():
-            code, seconds, said, stderr = run(arguments, **options)
+        demo = commands(tree, out)["demo"]
+        rounds = [(what, words, None) for what, words in commands(tree, out).items()]
+        rounds += [(f"demo, cache {how}", demo, out / "numba") for how in ("filled", "used")]
+        for what, words, cache in rounds:
+            code, seconds, stderr = run(words, **options, cache=cache)
             traces += "Traceback" in stderr
-            results[what] = {"code": code, "seconds": round(seconds, 1), "said": said if code else ""}
-            print(f"  {what:24} code {code}  {seconds:6.1f} s  {said if code else ''}", flush=True)
-        for what in ("demo, cache filled", "demo, cache used"):
-            code, seconds, said, _ = run(commands(tree, out)["demo"], **options, cache=out / "numba")
-            results[what] = {"code": code, "seconds": round(seconds, 1), "said": said if code else ""}
-            print(f"  {what:24} code {code}  {seconds:6.1f} s  {said if code else ''}", flush=True)
+            said = (stderr.strip().splitlines() or [""])[-1][:110] if code else ""
+            told = "NUMBA_CACHE_DIR" in stderr  # the line that says how to name a place for compiled code
+            results[what] = {"code": code, "seconds": round(seconds, 1), "told of the cache": told, "said": said}
+            print(
+                f"  {what:24} code {code}  {seconds:6.1f} s  {'no cache: told' if told else '':14}  {said}", flush=True
+            )
         left = strangers(uid, out)
         print(f"tracebacks: {traces}; files outside the output folder: {len(left)} {left[:3]}")
     if chosen.json:

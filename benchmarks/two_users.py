@@ -7,7 +7,8 @@ leftovers can be looked at too. All the while user B (uid 12002) tries to open e
 first as a Dask client that asks the cluster to run code, then as a browser.
 
 A finished release, model or report is public: B may read it. Everything else that labeldp wrote is A's alone, and no port
-may obey B. What the explorer shows is arithmetic on numbers that the visitor sends, so that it answers is no finding.
+may obey B. What the explorer shows is arithmetic on numbers that the visitor sends, so that it answers is no finding. Work of
+A's that did not come as far as it should shows nothing, and counts as a failure.
 """
 
 from __future__ import annotations
@@ -212,9 +213,7 @@ def try_all(source: Path, *, rows: int = 400_000, quick: bool = False):
         found = json.loads(said)
         inside = [path.removeprefix(f"{home}/") for path in found["opened"]]
         # A random part of a name says nothing: one example of each kind is enough.
-        # Dask's own locks of its scratch space are empty files.
         kinds = {re.sub(r"[0-9a-f]{8,}", "*", path) for path in inside if not PUBLIC.match(path)}
-        kinds = {kind for kind in kinds if not kind.startswith("/tmp/dask-scratch-space-")}
         return ended, {"opened": sorted(kinds), "ports": found["ports"], "secret": found["secret"]}
 
 
@@ -234,7 +233,8 @@ def main() -> None:
     if chosen.json:
         chosen.json.write_text(json.dumps({"ended": ended, "found": found}, indent=1) + "\n")
     obeyed = any("ran code as A" in (answers or ()) for answers in found["ports"])
-    sys.exit(1 if found["opened"] or obeyed or found["secret"] else 0)
+    missed = [how for how in ended.values() if how not in (0, "leftover", "open")]
+    sys.exit(1 if missed or found["opened"] or obeyed or found["secret"] else 0)
 
 
 if __name__ == "__main__":

@@ -308,7 +308,9 @@ def test_a_footer_that_contradicts_itself(tmp_path: Path, column: str) -> None:
     command = [sys.executable, "-c", AUDIT, tmp_path / "out"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr[-500:]
-    assert {"ill": "intact: ", "age": "only what labeldp writes: "}[column] in done.stdout
+    counted = int(pa.__version__.partition(".")[0]) >= 19
+    found = "only what labeldp writes: " if counted else "no raw label column: could not be read: "
+    assert {"ill": "intact: ", "age": found}[column] in done.stdout
 
 
 def flip(data: bytes, rng: np.random.Generator) -> bytes:

@@ -30,9 +30,11 @@ PHRASE = "correct horse battery"
 NAME = ".out.partial-0123456789abcdef"
 SECONDS = 120
 
-#: The command, which gets a signal when its first file is written.
+#: The command, which gets a signal when its first file is written. A shell that runs the tests in the background has its
+#: children ignore Ctrl-C, and what is ignored stays so: here it is heard.
 STOPPED = """
-import os, sys
+import os, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
 from labeldp.cli import main
 from labeldp.engines.job import Staging
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 import time
 import warnings
 from collections.abc import Iterator
@@ -102,6 +103,33 @@ def test_nobody_reaches_the_cluster_of_a_job(tmp_path: Path) -> None:
     assert len(labeldp.load_release(tmp_path / "out")) == 200
 
 
+def test_a_planted_folder_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where dask keeps its files is put on the path of modules, so whoever owns that folder can run code as us.
+
+    By default it is one folder among temporary files, for all users; here another user made it first, open to all. Before:
+    the scheduler took it. Now scheduler and workers have a folder that is ours alone.
+    """
+    shared = tmp_path / "dask-scratch-space"
+    shared.mkdir()
+    shared.chmod(0o777)
+    make_table(tmp_path)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    seen: list[str] = []
+
+    def look(done: int, total: int) -> None:
+        seen.extend(str(path) for path in shared.iterdir())
+        seen.extend(place for place in sys.path if Path(place).is_relative_to(shared))
+        (folder,) = (path for path in tmp_path.iterdir() if path.name.startswith(".labeldp-dask"))
+        assert folder.stat().st_mode & 0o777 == 0o700
+
+    privatize_table(
+        tmp_path / "in", label="label", to=tmp_path / "out", epsilon=1.0, engine="dask", workers=1, progress=look
+    )
+    assert seen == []
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["dask-scratch-space", "in", "out"]
+    assert list(shared.iterdir()) == []
+
+
 @pytest.fixture(scope="module", params=["tcp", "tls"])
 def users_cluster(request: pytest.FixtureRequest) -> Iterator[Any]:
     """A cluster that a user brings, on loopback: in the clear, or with certificates."""
@@ -138,7 +166,10 @@ def test_a_cluster_that_is_brought(users_cluster: Any, tmp_path: Path) -> None:
     "address", ["tcp://192.0.2.1:8786", "192.0.2.1:8786", "ws://192.0.2.1:8786", "tcp://[2001:db8::1]:1"]
 )
 def test_other_machines_are_not_talked_to_in_the_clear(address: str, tmp_path: Path) -> None:
-    """Before: the client connected, and sent raw labels' pieces and the key in the clear. Addresses are RFC 5737 and 3849."""
+    """Before: such a scheduler was used, and a listener on the way read names of files, classes, and the key of the noise.
+
+    Addresses are those of RFC 5737 and 3849.
+    """
     make_table(tmp_path)
     with pytest.raises(LabelDPError, match=r"`scheduler` must talk TLS with other machines.*insecure=True"):
         privatize_table(

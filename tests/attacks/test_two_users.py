@@ -7,8 +7,6 @@ the first moment, whatever the umask. A finished release is public, and stays re
 
 from __future__ import annotations
 
-import importlib.util
-import json
 import os
 import shutil
 import subprocess
@@ -23,18 +21,8 @@ import labeldp
 from labeldp.accounting import Ledger
 
 OTHER = 12002
-LOOK = """
-import json, os, sys
-found = []
-for folder, folders, files in os.walk(sys.argv[1]):
-    for name in files:
-        try:
-            open(os.path.join(folder, name), "rb").close()
-            found.append(os.path.relpath(os.path.join(folder, name), sys.argv[1]))
-        except OSError:
-            pass
-print(json.dumps(sorted(found)))
-"""
+#: Needs no interpreter, since ours may lie in a home that is closed to others. Folders that cannot be entered are passed over.
+LOOK = """find . -type f -exec sh -c 'for file; do cat "$file" > /dev/null && echo "$file"; done' sh {} + ; true"""
 
 pytestmark = pytest.mark.skipif(
     not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can become another user"
@@ -52,25 +40,19 @@ def home() -> Iterator[Path]:
     shutil.rmtree(place)
 
 
-def read_by_another(home: Path, repository: Path) -> list[str]:
+def read_by_another(home: Path) -> list[str]:
     """Return the files that another user can open."""
-    spec = importlib.util.spec_from_file_location("container", repository / "benchmarks" / "container.py")
-    assert spec is not None
-    assert spec.loader is not None
-    container = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(container)
-    python, _ = container.find_python(OTHER)
-    command = [python, "-c", LOOK, str(home)]
-    options = {"user": OTHER, "group": OTHER, "extra_groups": [], "cwd": "/"}
-    return list(json.loads(subprocess.run(command, check=True, capture_output=True, **options).stdout))
+    options = {"user": OTHER, "group": OTHER, "extra_groups": [], "cwd": home, "text": True}
+    said = subprocess.run(["sh", "-c", LOOK], check=True, capture_output=True, **options).stdout
+    return sorted(line.removeprefix("./") for line in said.splitlines())
 
 
-def test_a_new_ledger_is_its_owners_alone(home: Path, repository: Path):
+def test_a_new_ledger_is_its_owners_alone(home: Path):
     ledger = Ledger(home / "spent.sqlite", budget=2.0)
     labels = labeldp.SensitiveLabels(np.arange(100) % 2, n_classes=2)
     labeldp.privatize(labels, labeldp.RandomizedResponse(1.0), ledger=ledger).save(home / "release")
     assert (home / "spent.sqlite").stat().st_mode & 0o777 == 0o600
-    assert read_by_another(home, repository) == [
+    assert read_by_another(home) == [
         "release/channel.parquet",
         "release/labels.parquet",
         "release/release.json",

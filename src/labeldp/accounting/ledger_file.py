@@ -55,6 +55,7 @@ import os
 import secrets
 import sqlite3
 import stat
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -315,7 +316,7 @@ def open_connection(path: Path, *, mode: str, timeout: float) -> Iterator[sqlite
         try:
             # Bytes that are no text are another hand's: they must reach the chain, whose hash they break.
             connection.text_factory = lambda data: data.decode("utf-8", "surrogateescape")
-            if hasattr(connection, "setlimit"):  # Python 3.11
+            if sys.version_info >= (3, 11):  # older ones cannot set a limit
                 connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_CELL)
             connection.execute("PRAGMA trusted_schema = OFF")
             connection.execute("PRAGMA synchronous = EXTRA")

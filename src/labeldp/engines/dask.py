@@ -60,7 +60,7 @@ OWNER = "privatize_table"
 FAN_IN = 8
 #: Tasks that wait at the scheduler: enough for a thousand workers, and a billion rows are 240.
 MOST_WAITING = 4096
-#: The name of workers' folders among temporary files.
+#: The name of clusters' folders among temporary files.
 SCRATCH = "labeldp-dask"
 #: How long a cluster may take to have its first worker.
 WORKER_SECONDS = 60
@@ -365,8 +365,10 @@ def start_cluster(workers: int | None) -> Cluster:
     """Return a cluster of so many workers, threads of this process; by default one a core. No port is open."""
     count = thread_count() if workers is None else check_integer(OWNER, "workers", workers, least=1)
     with contextlib.ExitStack() as stack:
-        stack.enter_context(dask.config.set(SETTINGS))
         folder = stack.enter_context(_scratch_folder())
+        # For the scheduler too, which takes no `local_directory`: what it finds in there it may import, and in the folder
+        # that all users share another one may have put it.
+        stack.enter_context(dask.config.set({**SETTINGS, "temporary-directory": str(folder)}))
         cluster = stack.enter_context(
             LocalCluster(  # type: ignore[no-untyped-call]
                 n_workers=count,
@@ -394,7 +396,7 @@ async def _stop_pages(cluster: Any) -> None:
 
 @contextmanager
 def _scratch_folder() -> Iterator[Path]:
-    """Give a folder for workers, this user's alone. What a kill leaves of one is removed by the next."""
+    """Give a folder for scheduler and workers, this user's alone. What a kill leaves of one is removed by the next."""
     for left in find_leftovers(Path(tempfile.gettempdir()) / SCRATCH):
         with contextlib.suppress(OSError):  # another user's
             remove_leftover(left.path)
