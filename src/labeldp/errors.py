@@ -33,6 +33,10 @@ class BudgetError(PrivacyError):
     """The release would cost more than its label set has left."""
 
 
+class AccountError(BudgetError):
+    """The ledger knows these rows, or some of them, under another account, and nobody said which one is to pay."""
+
+
 class ReleaseError(LabelDPError):
     """A release on disk is damaged, unfinished, tampered with or not ours."""
 
@@ -105,6 +109,10 @@ def _describe_many(value: Sized) -> str:
 
 class ChargedAgainWarning(UserWarning):
     """A run that was stopped is charged a second time, because the key of its noise is gone."""
+
+
+class AccountWarning(UserWarning):
+    """A ledger has recognised rows: what is charged to which account is not what the name alone would say."""
 
 
 class NoCacheWarning(UserWarning):

@@ -30,6 +30,9 @@ pooled in one pass.
 **Gradients in whole units** (`add_squares`, `add_whole_squares`, `add_wholes`; used by `labeldp.nn.dpsgd`): a product and
 its rounding are the same IEEE operations in the loop that measures a row and in the one that adds it up.
 
+**Hashes of rows** (`hash_texts`, `read_floats`, `add_hashes`, `close_hashes`; used by `labeldp.accounting.accounts`): keyed,
+for telling rows apart, not for hiding them from whoever knows the key.
+
 Design notes. Numba functions are untyped for mypy: the callers state the shapes. Compiled code is kept (`compile_loop`) in
 $NUMBA_CACHE_DIR, else beside this file, else in the user's cache directory, so that it is compiled once and not once a
 process. Where none of them can be written (a read-only install, a container with a user of no name) the loops are compiled
@@ -129,7 +132,7 @@ def select_tiles(prior: Any, odds: Any, tolerance: Any, members: Any, sizes: Any
     return first_bad
 
 
-@numba.njit(inline="always", fastmath=_FAST)
+@numba.njit(fastmath=_FAST)
 def _survey_lanes(tile: Any, most: Any, least: Any, total: Any) -> None:  # pragma: no cover - compiled
     """Take the largest entry, the smallest and the sum of each lane."""
     for lane in range(LANES):
@@ -144,7 +147,7 @@ def _survey_lanes(tile: Any, most: Any, least: Any, total: Any) -> None:  # prag
             total[lane] += value
 
 
-@numba.njit(inline="always", fastmath=_FAST)
+@numba.njit(fastmath=_FAST)
 def _climb_lanes(
     tile: Any, odds: Any, most: Any, total: Any, tau: Any, mass: Any, count: Any
 ) -> None:  # pragma: no cover - compiled
@@ -225,7 +228,7 @@ def select_rows(prior: Any, odds: Any, tolerance: Any, members: Any, sizes: Any)
     return n
 
 
-@numba.njit(inline="always", fastmath=_FAST)
+@numba.njit(fastmath=_FAST)
 def _survey_row(values: Any, peak: Any) -> Any:  # pragma: no cover - compiled
     """Return the largest entry, the smallest and the sum of a row, and write the peak of each block.
 
@@ -247,7 +250,7 @@ def _survey_row(values: Any, peak: Any) -> Any:  # pragma: no cover - compiled
     return most, least, total
 
 
-@numba.njit(inline="always", fastmath=_FAST)
+@numba.njit(fastmath=_FAST)
 def _climb(ahead: Any, tau: Any, odds: Any) -> Any:  # pragma: no cover - compiled
     """Return the threshold at which Dinkelbach's iteration stops; the mass is summed in double, as the row's is."""
     zero, one = ahead.dtype.type(0), ahead.dtype.type(1)
@@ -521,6 +524,76 @@ def add_wholes(values: Any, factors: Any, out: Any) -> None:  # pragma: no cover
             continue
         for j in range(values.shape[1]):
             out[j] += np.float64(np.rint(values[i, j] * factor))
+
+
+_SHIFT = np.uint64(29)
+_EIGHT = np.uint64(8)
+
+
+@compile_loop(**_JIT)
+def scramble(word: Any, tag: Any, seeds: Any) -> Any:  # pragma: no cover - compiled
+    """Mix a word and its kind under four secret words, of which the last three are odd."""
+    mixed = (word + seeds[0]) ^ (np.uint64(tag) * seeds[3])
+    mixed = (mixed ^ (mixed >> _HALF)) * seeds[1]
+    mixed = (mixed ^ (mixed >> _SHIFT)) * seeds[2]
+    return mixed ^ (mixed >> _HALF)
+
+
+@compile_loop(**_JIT)
+def hash_texts(data: Any, offsets: Any, seeds: Any, out: Any) -> None:  # pragma: no cover - compiled
+    """Write out[i] = a keyed hash of the bytes offsets[i] .. offsets[i + 1], eight at a time, and of their number."""
+    for r in range(out.shape[0]):
+        first, last = offsets[r], offsets[r + 1]
+        mixed = np.uint64(last - first) * seeds[3] + seeds[0]
+        at = first
+        while at < last:
+            word = np.uint64(0)
+            for place in range(min(8, last - at)):
+                word |= np.uint64(data[at + place]) << (np.uint64(place) * _EIGHT)
+            mixed = (mixed ^ word) * seeds[1]
+            mixed = (mixed ^ (mixed >> _HALF)) * seeds[2]
+            mixed ^= mixed >> _SHIFT
+            at += 8
+        out[r] = mixed
+
+
+@compile_loop(**_JIT)
+def read_floats(values: Any, bits: Any, words: Any, tags: Any) -> None:  # pragma: no cover - compiled
+    """Write whole numbers as such (tag 1), others by their bits (tag 2); NaN is missing (tag 0)."""
+    for r in range(values.shape[0]):
+        value = values[r]
+        if np.isnan(value):
+            words[r], tags[r] = np.uint64(0), 0
+        elif -9.2e18 < value < 9.2e18 and value == np.floor(value):
+            words[r], tags[r] = np.uint64(np.int64(value)), 1
+        else:
+            words[r], tags[r] = bits[r], 2
+
+
+@compile_loop(**_JIT)
+def add_hashes(words: Any, tags: Any, seeds: Any, rows: Any) -> Any:  # pragma: no cover - compiled
+    """Add to rows[i] the hash of value i of a column; return the sum of all of them, modulo 2^64."""
+    total = np.uint64(0)
+    for r in range(words.shape[0]):
+        mixed = scramble(words[r], tags[r], seeds)
+        rows[r] += mixed
+        total += mixed
+    return total
+
+
+@compile_loop(**_JIT)
+def close_hashes(rows: Any, seeds: Any, limit: Any, kept: Any, totals: Any) -> Any:  # pragma: no cover - compiled
+    """Finish the hashes of rows: add two sums of them to `totals`, write those up to `limit` to `kept`, return how many."""
+    count, first, second = 0, totals[0], totals[1]
+    for r in range(rows.shape[0]):
+        mixed = scramble(rows[r], 8, seeds)
+        first += mixed
+        second += scramble(mixed, 9, seeds)
+        if mixed <= limit:
+            kept[count] = mixed
+            count += 1
+    totals[0], totals[1] = first, second
+    return count
 
 
 def bin_edges(length: int, bins: int) -> npt.NDArray[np.int64]:

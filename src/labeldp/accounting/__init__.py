@@ -9,6 +9,7 @@
 | question | call |
 |---|---|
 | what was spent on these labels, and what may be | `Ledger`, `LedgerEntry`, `EntryNumber`, `fingerprint` |
+| which account pays for a table, by its rows | `AccountName`, `ProtectedRows`, `RowKey`, `protect_rows`, `protect_ids` |
 | how much noise does a budget need | `analytic_gaussian_sigma`, `discrete_gaussian_sigma`, `laplace_scale`, `zcdp_rho` |
 | the same for a mechanism of my own | `calibrate` |
 | how much of an epsilon is left after a part of it | `what_is_left` |
@@ -20,6 +21,7 @@ More about peers (theta, the papers' bounds) is in `labeldp.accounting.peers`, m
 `labeldp.guarantee.advantage_bound` and `best_guess`.
 """
 
+from labeldp.accounting.accounts import AccountName, ProtectedRows, RowKey, protect_ids, protect_rows
 from labeldp.accounting.calibration import (
     analytic_gaussian_sigma,
     calibrate,
@@ -34,9 +36,12 @@ from labeldp.accounting.peers import calibrate_peers, peers_epsilon
 from labeldp.guarantee import what_is_left
 
 __all__ = [
+    "AccountName",
     "EntryNumber",
     "Ledger",
     "LedgerEntry",
+    "ProtectedRows",
+    "RowKey",
     "analytic_gaussian_sigma",
     "calibrate",
     "calibrate_peers",
@@ -46,6 +51,8 @@ __all__ = [
     "least_cluster_size",
     "note_entry",
     "peers_epsilon",
+    "protect_ids",
+    "protect_rows",
     "recall_entry",
     "what_is_left",
     "zcdp_rho",

@@ -36,16 +36,19 @@ import os
 import re
 import secrets
 import socket
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import ROUND_FLOOR, Context, Decimal
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from labeldp.accounting.account_file import AccountTables, list_overlaps
+from labeldp.accounting.accounts import IDS, AccountName, Choice, KnownRows, ProtectedRows, RowKey, protect_ids
 from labeldp.accounting.balance import Balance, digest_text
 from labeldp.accounting.ledger_file import (
+    NAMED_VERSION,
     PLAIN_VERSION,
     Draft,
     Record,
@@ -56,7 +59,7 @@ from labeldp.accounting.ledger_file import (
     read_bindings,
     tampering_error,
 )
-from labeldp.errors import BudgetError, Described, LabelDPError, PrivacyError, invalid
+from labeldp.errors import AccountError, BudgetError, Described, LabelDPError, PrivacyError, invalid
 from labeldp.guarantee import Guarantee, format_up
 from labeldp.loss.base import from_number, to_number
 from labeldp.untrusted import parse_json
@@ -66,6 +69,8 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 OWNER = "Ledger.charge"
+#: A column that nobody called ids is taken for one if an account's ids hold this share of it, at least.
+MOST_IDS = 0.99
 #: Names and guarantees of what a release was made of.
 Parts = tuple[tuple[str, Guarantee], ...]
 
@@ -76,7 +81,7 @@ class Ledger:
     Parameters
     ----------
     path : str or path
-        The file; made at the first charge, or at once where a `budget` is given.
+        The file; made at the first charge, when rows are to be recognised, or at once where a `budget` is given.
     budget, delta : float, optional
         The default budget of every label set without its own: epsilon at this delta.
     timeout : float
@@ -84,11 +89,12 @@ class Ledger:
 
     *What is recorded*, all of it public: the label set's name, a fingerprint of the data set's identity and row ids,
     the number of rows, the guarantee, the mechanism's description, the names and guarantees of its parts, whether the
-    noise was seeded, who, when, a note, and a random token that makes the row unlike any other. Label
-    values never are, nor anything computed from them.
+    noise was seeded, who, when, a note, and a random token that makes the row unlike any other; of tables and of row ids,
+    keyed hashes of rows without their labels. Label values never are, nor anything computed from them.
 
-    *What counts as the same labels*: the label set's name. All releases under one name compose in sequence, whatever
-    their rows. Disjoint parts of one release are charged once, with their guarantee in parallel, and listed in `parts`.
+    *What counts as the same labels*: the label set's name is the account that pays. All releases under one name compose in
+    sequence, whatever their rows. Disjoint parts of one release are charged once, with their guarantee in parallel, and
+    listed in `parts`. A name that knows its rows (`AccountName`) is recognised by them: see `labeldp.accounting.accounts`.
 
     *Budgets* are rows too; the newest of a set wins, and a set without one has the default (label set None). `budget`
     and `delta` given here are recorded as the default when the file has none yet. If it has one, the recorded one
@@ -113,6 +119,7 @@ class Ledger:
     ) -> None:
         self.path = check_path(path)
         self.timeout = check_positive("Ledger", "timeout", timeout)
+        self._pending: RowKey | None = None
         share = check_delta("Ledger", delta)
         self._default = None if budget is None else (check_epsilon("Ledger", budget, name="budget"), share)
         limit = self.budget(None)
@@ -146,7 +153,8 @@ class Ledger:
         guarantee : Guarantee
             What the release will cost; of the same unit as the set's other releases.
         label_set : str
-            Whose budget it is charged to.
+            Whose budget it is charged to. An `AccountName` with its rows must still be the account that `choose_account`
+            found for them; the rows are kept with it.
         rows : str
             `fingerprint` of the data set and its rows; never the rows themselves.
         n_rows : int
@@ -174,9 +182,65 @@ class Ledger:
         with self._write() as table:
             balance = find_account(table, label_set)
             check_room(guarantee, balance=balance.limited_to(find_budget(table, label_set)), label_set=label_set)
+            if isinstance(label_set, AccountName) and label_set.rows is not None:
+                facts = self._attach(table, label_set, label_set.rows)
+                draft = replace(draft, content={**draft.content, **facts})
             record = table.append(draft, balance=balance.add(guarantee).to_text())
             # Before the commit: a row that could not be read would close the ledger for good.
             return read_release(record)
+
+    def row_key(self) -> RowKey:
+        """Return the secret under which this ledger hashes rows; made, and the file with it, when it is first asked for."""
+        with self._open() as table:
+            key = None if table is None else AccountTables(table).find_key()
+            if key is None and table is not None and table.version == PLAIN_VERSION:
+                # Such a file is brought up to date by a row, and there is none to write yet: the next charge keeps the key.
+                key = self._pending = self._pending or RowKey.fresh()
+        if key is not None:
+            return key
+        with self._write() as table:
+            accounts = AccountTables(table)
+            key = accounts.find_key()
+            if key is None:
+                key = RowKey.fresh()
+                accounts.keep_key(key)
+            return key
+
+    def choose_account(self, name: AccountName) -> Choice:
+        """Return which account pays for the rows of a name, or raise `AccountError`; nothing is written.
+
+        The rule is that of `labeldp.accounting.accounts.choose_account`.
+        """
+        with self._open() as table:
+            if table is None or name.rows is None:
+                return Choice(label_set=str(name))
+            return AccountTables(table).choose(str(name), name.rows, given=name.given)[0]
+
+    def known_rows(self, label_set: str = "labels") -> tuple[KnownRows, ...]:
+        """Return what is known of an account's rows, by ids and by columns; nothing where it is known by name alone."""
+        with self._open() as table:
+            return () if table is None else AccountTables(table).find_rows(label_set)
+
+    def _attach(self, table: Table, name: AccountName, rows: ProtectedRows) -> dict[str, Any]:
+        """Add rows to the account of a name, and return what the ledger's next row says about it."""
+        accounts = AccountTables(table)
+        key = accounts.find_key()
+        if key is None and self._pending is not None:
+            key = self._pending
+            accounts.keep_key(key)
+        if key is None or key.digest != rows.key:
+            fix = "The file was replaced, or brought up to date by another process, in the meantime: run it again."
+            got = Described("rows that were read for another")
+            raise invalid(OWNER, "label_set", "have rows that were read for this ledger", got=got, fix=fix)
+        choice, overlaps = accounts.choose(str(name), rows, given=name.given)
+        if choice.label_set != name:
+            raise AccountError(
+                f"{OWNER}: `label_set` must be the account of these rows, got {str(name)!r} for rows that another process has "
+                f"just charged to {choice.label_set!r}. Nothing was charged: run it again."
+            )
+        names = accounts.attach(str(name), rows, entry=1 + (table.last.id if table.last else 0))
+        others = list_overlaps(overlaps, but=name)
+        return {**({"accounts": names} if names else {}), **({"overlaps": others} if others else {})}
 
     def set_budget(
         self, epsilon: float, *, delta: float = 0.0, label_set: str | None = "labels", who: str | None = None
@@ -224,20 +288,45 @@ class Ledger:
             entries = select_releases(table.read_records())
         return tuple(one for one in entries if one.note == note or (longer and one.note.startswith(note)))
 
-    def find_releases(self, label_set: str, *, n_rows: int, row_ids: Iterable[Any] = ()) -> tuple[LedgerEntry, ...]:
-        """Return the releases that may be of these labels: under this name, or of the same rows under another.
+    def find_releases(
+        self,
+        label_set: str,
+        *,
+        n_rows: int,
+        find_rows: Callable[[RowKey], ProtectedRows] | None = None,
+        row_ids: Iterable[Any] = (),
+    ) -> tuple[LedgerEntry, ...]:
+        """Return the releases that may be of these labels: under this name, or of these rows, all or some, under another.
 
-        The rows of an entry are the same if its fingerprint, made anew under the entry's own name, is that of these rows:
-        by one of the columns of `row_ids`, or, for an entry that was made without ids, by their number alone. Two tables of
-        one length are then taken for one; a part of the rows is not recognised.
+        `find_rows` hashes the rows under the ledger's key: accounts that have some of them are found, unless they are
+        about another label column. `row_ids` are columns of the table that may be ids. They find accounts that know
+        nothing but ids, if these have all values of the column. An account that is known by name alone may have these rows
+        if the fingerprint of its entry, made anew under its own name, is that of the table: by one of these columns, or by
+        the number of rows alone.
         """
         columns = [None, *row_ids]
+        with self._open() as table:
+            if table is None:
+                return ()
+            accounts = AccountTables(table)
+            entries = select_releases(table.read_records())
+            kinds = {
+                name: {one.kind for one in accounts.find_rows(name)} for name in {one.label_set for one in entries}
+            }
+            found, key = {label_set}, accounts.find_key()
+            if key is not None and find_rows is not None:
+                rows = find_rows(key)
+                found |= {one.label_set for one in accounts.find_overlaps(rows) if one.is_about(rows.label)}
+            for ids in columns if key is not None and {IDS} in kinds.values() else ():
+                held = () if ids is None else accounts.find_overlaps(protect_ids(ids, key))
+                found |= {one.label_set for one in held if one.share >= MOST_IDS and kinds[one.label_set] == {IDS}}
         return tuple(
             entry
-            for entry in self.entries()
-            if entry.label_set == label_set
+            for entry in entries
+            if entry.label_set in found
             or (
-                entry.n_rows == n_rows
+                not kinds[entry.label_set]
+                and entry.n_rows == n_rows
                 and any(fingerprint(entry.label_set, n_rows=n_rows, row_ids=ids) == entry.rows for ids in columns)
             )
         )
@@ -255,7 +344,7 @@ class Ledger:
         """Check all rows, and what is kept beside them, and return the last hash, or raise `PrivacyError`.
 
         Every row is replayed: the balance that it names must be what the rows up to it add up to, and the balances and
-        notes on file must be those of all rows.
+        notes on file must be those of all rows; so must the rows of accounts, their index and its key.
 
         `known` is a hash from before (of an entry, or of an earlier `verify`). A chain that no longer holds it was
         written anew, which the chain alone cannot tell.
@@ -268,6 +357,7 @@ class Ledger:
                 balances = self._replay(records)
                 if table.version != PLAIN_VERSION:
                     self._compare(table, records, balances)
+                AccountTables(table).verify(records)
         if known is not None and known not in hashes:
             raise tampering_error(self.path, f"a chain without the known hash {known!r:.14}...")
         return hashes[-1] if hashes else ""
@@ -297,6 +387,8 @@ class Ledger:
                 records = table.read_records()
                 notes = [(entry.note, int(entry.id)) for entry in select_releases(records) if entry.note]
                 table.upgrade({name: one.to_text() for name, one in self._replay(records).items()}, notes)
+            elif table.version == NAMED_VERSION:
+                table.add_accounts()
             if self._default is not None and find_budget(table, None) is None:
                 epsilon, delta = self._default
                 draft = draft_budget("Ledger", epsilon=epsilon, delta=delta, label_set=None, who=None)
@@ -432,7 +524,8 @@ class LedgerEntry:
     `rows` is the fingerprint of the data set's identity and row ids; `when` is UTC in ISO 8601; `parts` names what the
     release was made of; `seeded` marks noise that can be made again, which protects no one; `hash` closes the chain up
     to this entry: whoever keeps it can later hold the ledger to it (`Ledger.verify(known=entry.hash)`). `id` carries it
-    too, and a release keeps that.
+    too, and a release keeps that. `overlaps` names other accounts that had some of the rows, with their share, where
+    the user said that these are other labels.
     """
 
     id: EntryNumber
@@ -447,6 +540,7 @@ class LedgerEntry:
     when: str
     note: str
     hash: str = field(repr=False)
+    overlaps: tuple[tuple[str, float], ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -490,7 +584,7 @@ def draft_release(
         # Two charges are never the same row, whatever the clock says: a hash names one release.
         "token": secrets.token_hex(16),
     }
-    label_set = check_name(OWNER, "label_set", label_set)
+    label_set = str(check_name(OWNER, "label_set", label_set))
     check_readable(content)
     return Draft(kind="release", label_set=label_set, who=sign(OWNER, who), content=content)
 
@@ -545,6 +639,7 @@ def read_release(record: Record) -> LedgerEntry:
             when=record.when,
             note=check_text("note", data["note"]),
             hash=record.hash,
+            overlaps=tuple((check_text("overlaps", name), float(share)) for name, share in data.get("overlaps", ())),
         )
     except UNREADABLE as error:
         raise unreadable_row_error(record) from error

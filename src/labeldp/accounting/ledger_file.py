@@ -37,7 +37,8 @@ Design notes on the file.
   checked by `Table.read_records`, and so by every call that lists them; that the balances say what the rows say is
   checked by `Ledger.verify` (`labeldp ledger --verify`).
 - Files of version 1 had no balances. They are read whole as before; the first charge adds what is missing in its own
-  transaction, and its row names the balances of all sets.
+  transaction, and its row names the balances of all sets. Files of version 2 knew accounts by name alone; whoever writes to
+  one next adds the tables that `labeldp.accounting.account_file` keeps rows in.
 - Whatever SQLite, a decoder or a parser says of a damaged file becomes one of our errors here.
 
 Design notes on fingerprints. Every field goes into SHA-256 behind its length, so no two inputs share a text. Ids are
@@ -73,9 +74,11 @@ from labeldp.validate import check_integer
 
 #: "LDPL": what the header of a ledger says that it is.
 APPLICATION_ID = 0x4C44504C
-VERSION = 2
+VERSION = 3
 #: The version without balances, which is still read, and written anew by the first charge.
 PLAIN_VERSION = 1
+#: The version with balances, in which accounts are known by their names alone.
+NAMED_VERSION = 2
 #: Rows that are checked at every opening: the last ones, and as many at a random place.
 RECENT = 64
 #: The longest text or number of bytes in one cell that is read: more is no row of ours.
@@ -116,7 +119,30 @@ ADDED_SCHEMA = {
         note TEXT NOT NULL, entry INTEGER NOT NULL, PRIMARY KEY (note, entry)
     ) WITHOUT ROWID""",
 }
-SCHEMA = {**PLAIN_SCHEMA, **ADDED_SCHEMA}
+#: What version 3 has beside the balances: the rows of accounts (`labeldp.accounting.account_file`).
+ACCOUNT_SCHEMA = {
+    "row_key": "CREATE TABLE row_key (id INTEGER PRIMARY KEY CHECK (id = 1), bytes BLOB NOT NULL)",
+    "sketch": """CREATE TABLE sketch (
+        number INTEGER PRIMARY KEY, label_set TEXT NOT NULL, kind TEXT NOT NULL, entry INTEGER NOT NULL,
+        hashes BLOB NOT NULL, counts BLOB NOT NULL, UNIQUE (label_set, kind)
+    )""",
+    "row_set": """CREATE TABLE row_set (
+        sketch INTEGER NOT NULL, total TEXT NOT NULL, label TEXT NOT NULL, n_rows INTEGER NOT NULL,
+        columns TEXT NOT NULL, PRIMARY KEY (sketch, total, label)
+    ) WITHOUT ROWID""",
+    "row_set_by_total": "CREATE INDEX row_set_by_total ON row_set (total)",
+    "row_set_by_size": "CREATE INDEX row_set_by_size ON row_set (n_rows)",
+    "row_hash": """CREATE TABLE row_hash (
+        hash INTEGER NOT NULL, sketch INTEGER NOT NULL, PRIMARY KEY (hash, sketch)
+    ) WITHOUT ROWID""",
+}
+SCHEMA = {**PLAIN_SCHEMA, **ADDED_SCHEMA, **ACCOUNT_SCHEMA}
+SCHEMAS = {PLAIN_VERSION: PLAIN_SCHEMA, NAMED_VERSION: {**PLAIN_SCHEMA, **ADDED_SCHEMA}, VERSION: SCHEMA}
+
+
+def has_accounts(version: int) -> bool:
+    """Whether files of this version keep the rows of accounts."""
+    return version > NAMED_VERSION
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,18 +184,18 @@ class Table:
     """
 
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
-        self._path = path
-        self._connection = connection
+        self.path = path
+        self.connection = connection
         self.version = check_header(path, connection)
         self.last = check_recent(path, connection)
         self._unbound: dict[str | None, str] = {}
 
     def read_records(self) -> tuple[Record, ...]:
         """Return every row, oldest first, after checking the whole chain."""
-        records = tuple(read_rows(self._connection))
-        check_links(self._path, records, first=1, previous=ORIGIN)
+        records = tuple(read_rows(self.connection))
+        check_links(self.path, records, first=1, previous=ORIGIN)
         if len(records) != (self.last.id if self.last else 0):
-            raise tampering_error(self._path, f"{len(records)} rows where {self.last and self.last.id} were written")
+            raise tampering_error(self.path, f"{len(records)} rows where {self.last and self.last.id} were written")
         return records
 
     def find_balance(self, label_set: str | None) -> str | None:
@@ -177,43 +203,43 @@ class Table:
         if label_set in self._unbound or self.version == PLAIN_VERSION:
             return self._unbound.get(label_set)
         query = "SELECT entry, content FROM balance WHERE label_set = ?"
-        found = self._connection.execute(query, (label_set or "",)).fetchone()
-        (newest,) = self._connection.execute("SELECT max(id) FROM record WHERE label_set IS ?", (label_set,)).fetchone()
+        found = self.connection.execute(query, (label_set or "",)).fetchone()
+        (newest,) = self.connection.execute("SELECT max(id) FROM record WHERE label_set IS ?", (label_set,)).fetchone()
         if found is None and newest is None:
             return None
         what = "the default" if label_set is None else f"label set {label_set!r:.60}"
         if found is None or newest is None or not isinstance(found[0], int) or found[0] < newest:
-            raise tampering_error(self._path, f"no balance of {what} after its newest row")
+            raise tampering_error(self.path, f"no balance of {what} after its newest row")
         entry, text = found
         if not isinstance(text, str) or read_bindings(self.find_row(entry)).get(label_set) != digest_text(text):
-            raise tampering_error(self._path, f"a balance of {what} that row {entry} does not name")
+            raise tampering_error(self.path, f"a balance of {what} that row {entry} does not name")
         return text
 
     def read_balances(self) -> dict[str | None, tuple[int, str]]:
         """Return the row and the text of every balance, unchecked: for whoever replays all rows."""
-        found = self._connection.execute("SELECT label_set, entry, content FROM balance")
+        found = self.connection.execute("SELECT label_set, entry, content FROM balance")
         return {name or None: (entry, text) for name, entry, text in found}
 
     def find_row(self, number: int) -> Record:
         """Return one row, which must be there and sealed."""
-        found = list(read_rows(self._connection, "WHERE id = ?", number))
+        found = list(read_rows(self.connection, "WHERE id = ?", number))
         if not found or not is_sealed(found[0]):
-            raise tampering_error(self._path, f"a broken chain at row {number}")
+            raise tampering_error(self.path, f"a broken chain at row {number}")
         return found[0]
 
     def find_noted(self, note: str, *, longer: bool = False) -> tuple[Record, ...]:
         """Return the rows with this note, or (`longer`) with one that begins so, by the index, oldest first."""
         if longer:
             bounds = (note, note + chr(0x10FFFF))
-            found = self._connection.execute("SELECT entry FROM noted WHERE note >= ? AND note < ?", bounds)
+            found = self.connection.execute("SELECT entry FROM noted WHERE note >= ? AND note < ?", bounds)
         else:
-            found = self._connection.execute("SELECT entry FROM noted WHERE note = ?", (note,))
+            found = self.connection.execute("SELECT entry FROM noted WHERE note = ?", (note,))
         numbers = sorted(entry for (entry,) in found)
         return tuple(self.find_row(number) for number in numbers)
 
     def read_notes(self) -> set[tuple[str, int]]:
         """Return every note of the index with its row."""
-        return {(note, entry) for note, entry in self._connection.execute("SELECT note, entry FROM noted")}
+        return {(note, entry) for note, entry in self.connection.execute("SELECT note, entry FROM noted")}
 
     def assume(self, balances: Mapping[str | None, str]) -> None:
         """Take these balances for those of a file of the plain version, in this transaction: whoever replayed it knows."""
@@ -222,24 +248,31 @@ class Table:
     def upgrade(self, balances: Mapping[str | None, str], notes: Iterable[tuple[str, int]]) -> None:
         """Turn a file of the plain version into one with balances; the next row that is appended binds them."""
         for command in ADDED_SCHEMA.values():
-            self._connection.execute(command)
-        self._connection.execute(f"PRAGMA user_version = {VERSION}")
-        self._connection.executemany("INSERT INTO noted (note, entry) VALUES (?, ?)", notes)
-        self.version = VERSION
+            self.connection.execute(command)
+        self.connection.executemany("INSERT INTO noted (note, entry) VALUES (?, ?)", notes)
+        self.version = NAMED_VERSION
+        self.add_accounts()
         self.assume(balances)
+
+    def add_accounts(self) -> None:
+        """Turn a file with balances into one that can know accounts by their rows; nothing in it changes by that."""
+        for command in ACCOUNT_SCHEMA.values():
+            self.connection.execute(command)
+        self.connection.execute(f"PRAGMA user_version = {VERSION}")
+        self.version = VERSION
 
     def append(self, draft: Draft, *, balance: str) -> Record:
         """Insert one row after the last, with its set's balance after it; both count once the transaction is committed."""
         balances = {**self._unbound, draft.label_set: balance}
         bindings = [[name, digest_text(text)] for name, text in balances.items()]
         record = next_record(self.last, replace(draft, content={**draft.content, "balances": bindings}))
-        self._connection.execute(INSERT, dataclasses.asdict(record))
-        self._connection.executemany(
+        self.connection.execute(INSERT, dataclasses.asdict(record))
+        self.connection.executemany(
             "REPLACE INTO balance (label_set, entry, content) VALUES (?, ?, ?)",
             [(name or "", record.id, text) for name, text in balances.items()],
         )
         if note := draft.content.get("note"):
-            self._connection.execute("INSERT INTO noted (note, entry) VALUES (?, ?)", (note, record.id))
+            self.connection.execute("INSERT INTO noted (note, entry) VALUES (?, ?)", (note, record.id))
         self.last, self._unbound = record, {}
         return record
 
@@ -368,10 +401,10 @@ def check_header(path: Path, connection: sqlite3.Connection) -> int:
     if read_number(connection, "PRAGMA application_id") != APPLICATION_ID:
         raise foreign_file_error(path)
     version = read_number(connection, "PRAGMA user_version")
-    if version not in (PLAIN_VERSION, VERSION):
+    if version not in SCHEMAS:
         got = Described(f"version {version} in {shorten_path(path)}")
         raise invalid("Ledger", "path", f"be a ledger of version {VERSION}", got=got, fix="Upgrade labeldp.")
-    check_schema(path, connection, PLAIN_SCHEMA if version == PLAIN_VERSION else SCHEMA)
+    check_schema(path, connection, SCHEMAS[version])
     return version
 
 

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
+#: Digits of a fingerprint of rows, and tables of an account, that are shown.
+SHOWN, MOST_TABLES = 8, 3
+
+
 def ledger(
     file: Annotated[Path, typer.Argument(help="The ledger.")],
     *,
@@ -30,12 +34,15 @@ def ledger(
         bool,
         typer.Option(
             "--verify",
-            help="Replay all rows: the balances beside them must be what they add up to. --known does so too.",
+            help="Replay all rows: the balances and the accounts' rows beside them must be what they say. So does --known.",
         ),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show what was spent, what is left, and whether the record is intact.
+
+    Accounts are shown with the rows by which they are recognised: how many, whether by ids or by columns, and the beginning
+    of a fingerprint that means something in this ledger only.
 
     The chain of all rows is checked whenever they are listed. A charge checks the newest rows and some of the others, so
     run --verify from time to time, and before you trust a ledger that was elsewhere.
@@ -92,6 +99,11 @@ def _account_facts(book: Any, name: str) -> dict[str, Any]:
         "budget": None if limit is None else limit[0],
         "delta": delta,
         "left": None if limit is None else book.remaining(name),
+        "rows": [
+            {"by": known.kind, "rows": one.n_rows, "fingerprint": one.total[:SHOWN], "label": one.label}
+            for known in book.known_rows(name)
+            for one in known.sets
+        ],
     }
 
 
@@ -121,11 +133,13 @@ def _show(console: Console, facts: dict[str, Any]) -> None:
     accounts.add_column("label set", style="cyan", overflow="fold")
     for name in ("spent", "budget", "left"):
         accounts.add_column(name, justify="right")
+    accounts.add_column("rows", overflow="fold")
     for line in facts["label_sets"]:
         none = styled(("none", "dim"))
         budget = none if line["budget"] is None else _number_text(line["budget"]) + at_delta(line["delta"])
         left = none if line["left"] is None else _number_text(line["left"])
-        accounts.add_row(line["label_set"], _number_text(line["spent"]), budget, left)
+        rows = _rows_text(line["rows"]) or styled(("known by name", "dim"))
+        accounts.add_row(line["label_set"], _number_text(line["spent"]), budget, left, rows)
     console.print(accounts if facts["label_sets"] else "No label set has a release or a budget of its own yet.")
     default = facts["default_budget"]
     if default is not None:
@@ -140,6 +154,14 @@ def _show(console: Console, facts: dict[str, Any]) -> None:
     console.print(styled((how, "green"), f": {count} release{'' if count == 1 else 's'}; the chain ends in"))
     console.print(ends)
     console.print(styled(("Keep this hash where the ledger is not, and give it to --known next time.", "dim")))
+
+
+def _rows_text(rows: list[dict[str, Any]]) -> str:
+    """Return the tables of an account: how many rows, known by what, under which fingerprint; by ids where there are some."""
+    best = [one for one in rows if one["by"] == "ids"] or rows
+    shown = [f"{one['rows']:,} by {one['by']}, {one['fingerprint']}" for one in best[:MOST_TABLES]]
+    more = [f"and {len(best) - MOST_TABLES} more tables"] if len(best) > MOST_TABLES else []
+    return "; ".join([*shown, *more])
 
 
 def _entry_table(entries: list[dict[str, Any]], *, wide: bool) -> Any:

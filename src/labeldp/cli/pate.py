@@ -31,6 +31,7 @@ from labeldp.cli.screen import (
     facts_table,
     name_label_set,
     open_ledger,
+    open_whole_table,
     parse_classes,
     split_names,
     styled,
@@ -157,9 +158,9 @@ def pate(
     for target in (to, *([] if answers is None else [answers])):
         check_new(target, owner="pate")
     source, asked = open_table(table), open_table(public)
-    name = name_label_set(label_set, table, ",".join(label))
+    name, book = name_label_set(label_set, table, ",".join(label)), open_ledger(ledger, budget, delta=budget_delta)
     data = read_tables(
-        source, asked, label=label, drop=split_names(drop), classes=classes, missing=missing.value, name=name
+        source, asked, label=label, drop=split_names(drop), classes=classes, missing=missing.value, name=name, book=book
     )
     settings: dict[str, Any] = {
         "n_teachers": teachers,
@@ -170,8 +171,8 @@ def pate(
         "n_jobs": jobs,
         "checkpoint": checkpoint,
         "random_state": seed,
-        "ledger": open_ledger(ledger, budget, delta=budget_delta),
-        "label_set": name,
+        "ledger": book,
+        "label_set": data.name,
         "verbose": int(errors().is_terminal),
     }
     chosen = {
@@ -270,7 +271,7 @@ def _collect_facts(
         "epsilon": model.guarantee_.epsilon(model.delta),
         "delta": model.delta,
         "guarantee": promise_facts(model.guarantee_),
-        "label_set": model.label_set,
+        "label_set": str(model.label_set),
         **entry_facts(model.ledger_entry_),
         "answers": None if answers is None else str(answers),
         "seeded": model.seeded_,
@@ -301,6 +302,7 @@ class VoteData:
     public: Any
     targets: Any
     dropped: int
+    name: str
 
     @property
     def rows(self) -> int:
@@ -314,7 +316,15 @@ class VoteData:
 
 
 def read_tables(
-    source: Any, public: Any, *, label: list[str], drop: list[str], classes: str | None, missing: str, name: str
+    source: Any,
+    public: Any,
+    *,
+    label: list[str],
+    drop: list[str],
+    classes: str | None,
+    missing: str,
+    name: str,
+    book: Any,
 ) -> VoteData:
     """Return features and targets of the private table, and the public rows of the same features.
 
@@ -327,19 +337,23 @@ def read_tables(
     if len(label) == 1:
         kind = source.schema.field(label[0]).type
         named = parse_classes(classes, kind)
-        read = read_labelled(source, label=label[0], leave_out=drop, classes=named, missing=missing, label_set=name)
+        read = read_labelled(
+            source, label=label[0], leave_out=drop, classes=named, missing=missing, label_set=name, ledger=book
+        )
         private, targets, dropped = read.features, read.labels, read.dropped
+        name = str(read.labels.name)
     else:
         columns = feature_columns(source, label=None, leave_out=[*drop, *label])
         whole = read_columns(source, [*columns, *label])
         private, targets, dropped = whole.select(columns), _read_indicators(source, whole, label), 0
+        name = open_whole_table(name, source, label, book)
     if not private.column_names:
         raise invalid("pate", "table", "have features", got=Described("labels only"))
     public.require(*private.column_names)
     rows = read_columns(public, private.column_names)
     if rows.num_rows == 0:
         raise invalid("pate", "--public", "have rows", got=Described("none"), fix="Teachers vote on public rows.")
-    return VoteData(private=private, public=rows, targets=targets, dropped=dropped)
+    return VoteData(private=private, public=rows, targets=targets, dropped=dropped, name=name)
 
 
 def _read_indicators(source: Any, table: Any, labels: list[str]) -> Any:

@@ -26,6 +26,7 @@ from labeldp.cli.screen import (
     facts_table,
     name_label_set,
     open_ledger,
+    open_whole_table,
     progress,
     read_ledger,
     spinner,
@@ -167,6 +168,8 @@ def evaluate(
         raise invalid("evaluate", "labels", "have --public-labels or --epsilon", got=got, fix=fix)
     if public_labels and budget is not None:
         raise LabelDPError("evaluate: public labels cost nothing. Leave --budget out.")
+    from labeldp.data import open_table
+
     with spinner("scoring"):
         classes, chances, labels = _predict_labelled(model, table, label)
         name = name_label_set(label_set, table, label)
@@ -176,6 +179,7 @@ def evaluate(
             facts["ledger"] = None if ledger is None else f"no release of these labels in {ledger.name}"
         else:
             book = open_ledger(ledger, budget)
+            name = open_whole_table(name, open_table(table), [label], book)
             facts = _score_with_noise(classes, chances, labels, epsilon=epsilon, name=name, ledger=book, seed=seed)
     if seed is not None:
         warn_seeded()
@@ -211,7 +215,7 @@ def _predict_labelled(model: Path, table: Path, label: str) -> tuple[Any, Any, A
 
 
 def _refuse_accounted(book: Any, table: Path, label: str, name: str) -> None:
-    """Refuse labels that are declared public where the ledger protects them, under this name or another.
+    """Refuse labels that are declared public where the ledger protects them, all or some, under this name or another.
 
     An entry about another column of this very table is about other labels.
     """
@@ -219,20 +223,26 @@ def _refuse_accounted(book: Any, table: Path, label: str, name: str) -> None:
         return
     import pyarrow as pa
 
+    from labeldp.accounting import protect_rows
     from labeldp.data import open_table
     from labeldp.learn.tables import read_columns
 
     source = open_table(table)
     whole = read_columns(source, list(source.names))
-    ids = (
+    ids = [
         column.to_pylist()
         for column in whole.columns
         if not column.null_count and (pa.types.is_integer(column.type) or pa.types.is_string(column.type))
+    ]
+    releases = book.find_releases(
+        name, n_rows=whole.num_rows, find_rows=lambda key: protect_rows([whole], key, label=label), row_ids=ids
     )
-    for entry in book.find_releases(name, n_rows=whole.num_rows, row_ids=ids):
+    for entry in releases:
         column = entry.label_set.rpartition(":")[2]
         if entry.label_set == name or column == label or column not in source.names:
-            same = "" if entry.label_set == name else f", under the name {entry.label_set!r}: the same rows, or as many"
+            same = (
+                "" if entry.label_set == name else f", under the name {entry.label_set!r}: these rows, some, or as many"
+            )
             raise PrivacyError(
                 f"evaluate: these labels are accounted for in {book.path.name}, entry {entry.id}{same}. They are protected, "
                 "and no score on them is exact and free. Use --epsilon; if they are other labels, leave --ledger out."

@@ -85,12 +85,13 @@ def train_ratings(
     check_new(to, owner="train-ratings")
     if seed is not None:
         warn_seeded()
+    book = open_ledger(ledger, budget)
     pairs, labels, dropped = _read_ratings(
-        table, user, item, rating, classes=classes, missing=missing.value, name=label_set
+        table, user, item, rating, classes=classes, missing=missing.value, name=label_set, book=book
     )
     estimator = _make_estimator(
         epsilon, sums=sums, factors=factors, sweeps=sweeps, pair_features=pair_features, seed=seed,
-        ledger=open_ledger(ledger, budget),
+        ledger=book,
     )  # fmt: skip
     with shares("learning") as told:
         model = estimator.fit(pairs, labels, progress=told)
@@ -146,7 +147,7 @@ def predict_ratings(
 
 
 def _read_ratings(
-    path: Path, user: str, item: str, rating: str, *, classes: str | None, missing: str, name: str | None
+    path: Path, user: str, item: str, rating: str, *, classes: str | None, missing: str, name: str | None, book: Any
 ) -> tuple[Any, Any, int]:
     """Return the public pairs and the boxed ratings, after the checks that every label column passes."""
     from labeldp.data import open_table
@@ -164,6 +165,7 @@ def _read_ratings(
         classes=parse_classes(classes, source.schema.field(rating).type),
         missing=missing,
         label_set=name_label_set(name, source.path, rating),
+        ledger=book,
     )
     return _read_pairs(table.features, [user, item]), table.labels, table.dropped
 

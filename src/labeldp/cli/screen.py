@@ -37,6 +37,7 @@ import os
 import sys
 import traceback
 import unicodedata
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from enum import Enum
@@ -100,7 +101,8 @@ def guard(command: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(command)
     def run(*arguments: Any, **options: Any) -> None:
         try:
-            command(*arguments, **options)
+            with _say_accounts():
+                command(*arguments, **options)
         except (typer.Exit, typer.Abort, typer.BadParameter):
             raise
         except KeyboardInterrupt as error:
@@ -109,6 +111,25 @@ def guard(command: Callable[..., None]) -> Callable[..., None]:
             exit_with(error)
 
     return run
+
+
+@contextmanager
+def _say_accounts() -> Iterator[None]:
+    """Show what a ledger has recognised as a note; other warnings go where they went."""
+    from labeldp.errors import AccountWarning
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", AccountWarning)
+        show = warnings.showwarning
+
+        def say(message: Any, category: type[Warning], *place: Any, **more: Any) -> None:
+            if issubclass(category, AccountWarning):
+                note(str(message))
+            else:
+                show(message, category, *place, **more)
+
+        warnings.showwarning = say
+        yield
 
 
 def exit_with(error: Exception) -> NoReturn:
@@ -373,7 +394,7 @@ def warn_seeded() -> None:
 
 def note(text: str, *, kind: str = "note") -> None:
     """Say something that the user should know and that stops nothing, on stderr."""
-    errors().print(styled((f"{kind}:", "yellow"), " ", text))
+    errors().print(styled((f"{kind}:", "yellow"), " ", text), soft_wrap=True)
 
 
 def warn_budget(recorded: float, asked: float) -> None:
@@ -448,7 +469,9 @@ BudgetDelta = Annotated[
 LabelSet = Annotated[
     str | None,
     typer.Option(
-        "--label-set", help="The ledger's name for these labels; FILE:COLUMN if left out.", rich_help_panel=LEDGER
+        "--label-set",
+        help="The account that pays. If left out: the one that has these rows, or a new one, FILE:COLUMN.",
+        rich_help_panel=LEDGER,
     ),
 ]
 Classes = Annotated[
@@ -578,5 +601,19 @@ def read_passphrase(path: Path | None) -> str | None:
 
 
 def name_label_set(label_set: str | None, table: Any, label: str) -> str:
-    """Return the ledger's name for a label column: as given, or the table's file name and the column."""
-    return label_set if label_set is not None else f"{table.name}:{label}"
+    """Return the ledger's name for a label column: as given, or the table's file name and the column.
+
+    The second is a suggestion (`AccountName`): rows that the ledger knows are charged to their account, whatever its name.
+    """
+    from labeldp.accounting import AccountName
+
+    return label_set if label_set is not None else AccountName(f"{table.name}:{label}")
+
+
+def open_whole_table(name: str, source: Any, labels: list[str], book: Any) -> str:
+    """Return the account that pays for a table of which every row has a label; without a ledger the name as it is."""
+    from labeldp.accounting import protect_rows
+    from labeldp.release.budget import open_account
+
+    columns = [one for one in source.names if one not in labels] or labels
+    return open_account(book, name, lambda key: protect_rows(source.batches(columns=columns), key, label=labels))

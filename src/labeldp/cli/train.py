@@ -206,6 +206,7 @@ def _from_table(
         missing=owner.missing,
         row_ids=owner.row_ids,
         label_set=name_label_set(owner.label_set, source.path, owner.label),
+        ledger=owner.ledger,
         batch_rows=None if prior is not None else _batch_rows(source, shape["estimator"]),
     )
     if keep is not None:

@@ -285,7 +285,7 @@ def _describe_release(job: Job, response: Response, ledger_entry: int | None) ->
         guarantee=job.promise,
         mechanism=job.words,
         seeded=job.key.seeded,
-        label_set=job.rows.name,
+        label_set=str(job.rows.name),
         created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
         ledger_entry=ledger_entry,
         prior=response.prior,

@@ -45,7 +45,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from labeldp.accounting import fingerprint
+from labeldp.accounting import ProtectedRows, RowKey, fingerprint, protect_rows
 from labeldp.accounting.ledger_file import CHUNK, add_bytes, check_identity, encode_ids
 from labeldp.arrays import Float64s, Floats, Int64s
 from labeldp.data.label_column import (
@@ -306,6 +306,17 @@ def check_ids(source: TableSource, row_ids: str | None, label: str) -> str | Non
     if row_ids is not None:
         check_row_ids(source, row_ids)
     return row_ids
+
+
+def protect_table(rows: Rows, engine: Engine, key: RowKey) -> ProtectedRows:
+    """Return what a ledger remembers of the rows: a pass over all columns but the label's, carried by the engine."""
+    return engine.reduce(functools.partial(_protect_piece, key=key), ProtectedRows.joined, rows.pieces())
+
+
+def _protect_piece(piece: Rows, *, key: RowKey) -> ProtectedRows:
+    columns = [name for name in piece.source.names if name != piece.label]
+    batches = piece.batches(columns=columns or [piece.label])  # without features the rows are counted, and no more
+    return protect_rows(prefetch(batches, depth=2), key, label=piece.label, row_ids=piece.row_ids)
 
 
 # -------------------------------------------------------------------------------------- what a prior may ask about rows

@@ -36,13 +36,14 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from labeldp.accounting import AccountName
 from labeldp.arrays import Float64s, Floats, Int64s
 from labeldp.channel import FiniteChannel
 from labeldp.data.tables import Place, TableSource, UrlPath, open_table, place_of
 from labeldp.engines.drawing import Response
 from labeldp.engines.engine import Progress, open_engine
 from labeldp.engines.job import Job, Staging, find_key, run, staging_at
-from labeldp.engines.rows import BATCH_ROWS, MOST_CELLS, OWNER, TableExamples, check_ids, check_rows
+from labeldp.engines.rows import BATCH_ROWS, MOST_CELLS, OWNER, TableExamples, check_ids, check_rows, protect_table
 from labeldp.errors import Described, invalid
 from labeldp.guarantee import Guarantee
 from labeldp.mechanisms import MeasuringMechanism, Mechanism, RandomizedResponse, RRWithPrior
@@ -51,7 +52,7 @@ from labeldp.priors import Beliefs, ClusterPrior, Grouping, LearnedPrior, Prior,
 from labeldp.priors.cluster import group_examples
 from labeldp.random import NoiseKey, as_key
 from labeldp.release import LabelCounts, Release, load_release
-from labeldp.release.budget import Budget
+from labeldp.release.budget import Budget, open_account
 from labeldp.release.door import check_claim
 from labeldp.release.measurement import Counter
 from labeldp.release.saving import check_target
@@ -126,9 +127,11 @@ def privatize_table(
     missing : "error" or "drop"
         Whether rows without a label are refused or left out.
     row_ids : str, optional
-        A column of row ids, which must differ; the ledger's fingerprint is made of them.
+        A column of row ids, which must differ; the ledger recognises rows by them, whatever their other columns.
     label_set : str, optional
-        The ledger's name for these labels; the label column's name by default.
+        The account of the ledger that pays. By default the one that has these rows and this label column, whatever it is
+        called; for new rows one with the label column's name. Rows that are in part another account's are refused
+        (`AccountError`) unless it is said which one is meant.
     ledger : Ledger, optional
         Charged once, when all checks have passed and before anything is drawn.
     rng : None, int or numpy.random.Generator
@@ -192,14 +195,15 @@ def privatize_table(
     table.require(label)
     with open_engine(engine, client=client, scheduler=scheduler, workers=workers, insecure=insecure) as carrier:
         rows, dropped = check_rows(table, label, classes=classes, missing=missing, engine=carrier)
-        rows = replace(
-            rows, name=label if label_set is None else str(label_set), row_ids=check_ids(table, row_ids, label)
-        )
+        rows = replace(rows, row_ids=check_ids(table, row_ids, label))
         given = () if groups is None else ("grouping",)
         budget = Budget(owner=OWNER, labels=rows, ledger=ledger, seeded=key.seeded, given=given)
         examples = TableExamples(rows, carrier)
         chosen = choose_mechanism(mechanism, epsilon=epsilon, n_classes=rows.n_classes, prior=belief)
         plan = make_plan(chosen, belief, examples, budget, epsilon=epsilon, groups=groups)
+        asked = AccountName(label) if label_set is None else label_set
+        rows = replace(rows, name=open_account(ledger, asked, functools.partial(protect_table, rows, carrier)))
+        budget = replace(budget, labels=rows)
         job = Job(
             rows=rows,
             respond=functools.partial(plan.respond, key),
@@ -224,7 +228,7 @@ def privatize_table(
         guarantee=plan.promise,
         mechanism=plan.words,
         seeded=key.seeded,
-        label_set=rows.name,
+        label_set=str(rows.name),
         ledger_entry=entry,
         expected_accuracy=None if math.isnan(accuracy) else accuracy,
     )

@@ -47,6 +47,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
+from labeldp.accounting import protect_rows
 from labeldp.arrays import Float32s
 from labeldp.data import TableSource, check_label, check_row_ids, label_profile
 from labeldp.data.tables import BATCH_ROWS
@@ -56,6 +57,7 @@ from labeldp.learn.softmax import SoftmaxRegression
 from labeldp.learn.stages import TEMPERATURE, interpolate_default
 from labeldp.priors import Prior
 from labeldp.release import SensitiveLabels
+from labeldp.release.budget import open_account
 from labeldp.softmax import RowBatches
 from labeldp.validate import check_integer
 
@@ -421,11 +423,13 @@ def read_labelled(
     missing: str = "error",
     row_ids: str | None = None,
     label_set: str | None = None,
+    ledger: Any = None,
     batch_rows: int | None = None,
 ) -> LabelledTable:
     """Read a table after the same checks as a release: missing labels, lone values, constants, repeated row ids.
 
-    With `batch_rows` the features stay on disk, as `TableRows` with batches of that size; labels and row ids are read.
+    With `batch_rows` the features stay on disk, as `TableRows` with batches of that size; labels and row ids are read. With
+    a `ledger` the labels get the name of the account that has their rows (`labeldp.release.budget.open_account`).
     """
     away = [*leave_out, *([row_ids] if row_ids else [])]
     columns = feature_columns(source, label=label, leave_out=away)
@@ -437,15 +441,21 @@ def read_labelled(
     dropped, n_rows = int(pc.sum(absent).as_py() or 0), table.num_rows
     if dropped:
         table = table.filter(pc.invert(absent))
+    keep = ~absent.to_numpy() if dropped else None
+    others = TableRows(source, [one for one in source.names if one != label] or [label], keep=keep, n_rows=n_rows)
+    name = open_account(
+        ledger,
+        label if label_set is None else label_set,
+        lambda key: protect_rows((part for _, part in others.batches()), key, label=label, row_ids=row_ids),
+    )
     boxed = SensitiveLabels(
         decode_column(table[label]),
         classes=classes,
-        name=label if label_set is None else label_set,
+        name=name,
         row_ids=table[row_ids].to_pylist() if row_ids else None,
     )
     if batch_rows is None:
         return LabelledTable(features=table.select(columns), labels=boxed, dropped=dropped)
-    keep = ~absent.to_numpy() if dropped else None
     features = TableRows(source, columns, keep=keep, n_rows=n_rows, batch_rows=batch_rows)
     return LabelledTable(features=features, labels=boxed, dropped=dropped)
 

@@ -20,16 +20,18 @@ was given. Where parts compose by a privacy profile that is computed on a grid a
 from __future__ import annotations
 
 import math
+import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import reduce
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from labeldp.errors import Described, PrivacyError, invalid
+from labeldp.errors import AccountWarning, Described, PrivacyError, invalid
 from labeldp.guarantee import SEEDED, Guarantee, Trust, Unit, did_not_see, what_is_left
 
 if TYPE_CHECKING:
-    from labeldp.accounting import EntryNumber
+    from labeldp.accounting import EntryNumber, ProtectedRows, RowKey
 
 
 #: What a promise about records stands on, where one about labels stands on features that did not see them.
@@ -43,7 +45,7 @@ class LabelSet(Protocol):
 
     @property
     def name(self) -> str:
-        """What the ledger calls them; a budget belongs to a name."""
+        """What the ledger calls them; a budget belongs to a name. An `AccountName` knows the rows too (`open_account`)."""
 
     @property
     def classes_read_off(self) -> bool:
@@ -293,16 +295,20 @@ class Budget:
     def charge(self, promise: Guarantee, *, mechanism: str, note: str = "") -> EntryNumber | None:
         """Write the release into the ledger, or raise BudgetError; return the entry's number, which knows its hash.
 
-        Without a ledger nothing is written, and the answer is None.
+        Without a ledger nothing is written, and the answer is None. Labels in memory that have row ids are recognised by them.
         """
         if self.ledger is None:
             return None
-        from labeldp.accounting import EntryNumber
+        from labeldp.accounting import EntryNumber, protect_ids
 
+        name, ids = self.labels.name, getattr(self.labels, "row_ids", None)
+        fingerprint = self.labels.fingerprint(start=self.start)  # refuses ids that are none
+        if ids is not None and getattr(name, "rows", None) is None:
+            name = open_account(self.ledger, name, lambda key: protect_ids(ids, key))
         entry = self.ledger.charge(
             promise,
-            label_set=self.labels.name,
-            rows=self.labels.fingerprint(start=self.start),
+            label_set=name,
+            rows=fingerprint,
             n_rows=len(self.labels),
             mechanism=mechanism,
             parts=promise.parts,
@@ -310,6 +316,33 @@ class Budget:
             note=note,
         )
         return EntryNumber(entry.id, getattr(entry, "hash", ""))
+
+
+def open_account(ledger: Any, name: str, find_rows: Callable[[RowKey], ProtectedRows]) -> str:
+    """Return the account that pays for rows, as a name that knows them; whoever releases a table's labels asks here first.
+
+    Parameters
+    ----------
+    ledger : Ledger or None
+        Without one no row is read, and the name is returned as it is.
+    name : str
+        The user's word, which stands; or an `AccountName` that nobody chose, which gives way to the account of these rows.
+    find_rows : callable
+        Returns the rows, hashed under the ledger's key.
+
+    Raises `AccountError` where only the owner can say which account is meant, and tells by an `AccountWarning` what she
+    might not expect. Nothing is charged yet; `Budget.charge` decides again, in the transaction that writes.
+    """
+    if ledger is None:
+        return name
+    from labeldp.accounting import AccountName
+
+    rows = find_rows(ledger.row_key())
+    known = AccountName(name, rows, getattr(name, "given", True))
+    choice = ledger.choose_account(known)
+    for note in choice.notes:
+        warnings.warn(note, AccountWarning, stacklevel=3)
+    return AccountName(choice.label_set, rows, known.given)
 
 
 def equal_parts(spent: float, count: int) -> float:

@@ -148,7 +148,7 @@ def _draw_release(
         mechanism=repr(mechanism),
         seeded=key.seeded,
         start=start,
-        label_set=boxed.name,
+        label_set=str(boxed.name),
         created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
         ledger_entry=entry,
     )

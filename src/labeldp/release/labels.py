@@ -43,7 +43,7 @@ class SensitiveLabels:
     name : str
         What a ledger calls this set of labels; a budget belongs to a name.
     row_ids : sequence, optional
-        Public identifiers of the rows, for the ledger's fingerprint.
+        Public identifiers of the rows, by which a ledger recognises them, under another name too.
 
     Attributes
     ----------
@@ -63,7 +63,7 @@ class SensitiveLabels:
         name: str = "labels",
         row_ids: Any = None,
     ) -> None:
-        self.name = str(name)
+        self.name = name if isinstance(name, str) else str(name)  # an AccountName knows its rows
         self.row_ids = row_ids
         self.beside: tuple[str, ...] = ()
         if n_classes is not None:

@@ -1,0 +1,649 @@
+"""Which account of a ledger pays for a table: it is known by its rows, whatever its file is called.
+
+>>> import pyarrow as pa
+>>> key = RowKey.fresh()
+>>> table = pa.table({"age": [30, 41, 55], "job": ["a", "b", "a"], "ill": [0, 1, 1]})
+>>> known = protect_rows(table.to_batches(), key, label="ill")
+>>> turned = table.take([2, 0, 1]).select(["job", "ill", "age"]).set_column(2, "age", pa.array([55.0, 30.0, 41.0]))
+>>> protect_rows(turned.to_batches(), key, label="ill").columns.rows == known.columns.rows
+True
+
+What is protected is a set of labels, and a set of labels is that of a set of rows. A ledger remembers a `RowSketch` of the
+rows: how many there are, a total, and a sample. Nothing of it is computed from the label column.
+
+**The hash of a row.** The value of each column is mixed into 64 bits under four secret words, which are derived from the
+ledger's `RowKey` and the column's name; the sum over the columns, mixed again, is h(row). So the order of columns does not
+matter. Values are taken in one form: a whole number is the same in any width, also as a float, and so are true and 1; -0.0
+is 0; NaN, null and empty text are missing; dates and times count in nanoseconds, whatever their unit; a dictionary stands
+for its values; text and binary count by their bytes. Decimals are taken as floats. Anything else (lists, structs) goes by
+the text that Python shows it as, which is slow. The key is made once per ledger, of 32 random bytes, and kept in it: without
+the ledger nobody can test a guess about a row, and sketches of two ledgers have nothing in common. The hash tells rows apart
+for those who do not know the key; whoever does can make two rows of one hash.
+
+**The total** is the sum of h(row), and of a second hash of h(row), modulo 2^64 each. It does not depend on the order of rows.
+Equal sets of rows, repeats counted, have equal totals. Two different sets have equal totals with probability 2^-128, and
+2^-64 at most if all rows in which they differ happen to collide.
+
+**The sample** is the m = 16,384 smallest different hashes. A table of up to m different rows is known wholly. Of n different
+rows each is in the sample with probability m / n, and two samples agree on which rows are in both: those below the smaller of
+the two largest hashes (Broder 1997; Bar-Yossef et al. 2002). If x rows of the larger table, of n, are in the smaller one,
+the sample shows at least one of them with probability 1 - (1 - m/n)^x, about 1 - exp(-x m / n): for n = 10^6 and x = 1,000 all
+but 8 of 10^8 times. A false hit is a collision of hashes: m k / 2^64, at k hashes in the ledger.
+
+**When rows are the same.** By ids: any id in common, since an id names a row. Without ids, rows that look the same may be two
+people. How often that happens by chance a table tells about itself. If rows were drawn independently, those that occur once in
+a table of n rows have together a probability of about 2 f2 / n, where f2 is the number of rows that occur twice (Good 1953,
+Turing). So of n' rows of another table from the same population about lambda = 2 f2 n' / n hit one of them. (If n < n', f2 is
+raised to f2 + 3 + 3 sqrt(f2): a small table tells little about repeats.) More common
+rows than max(1 % of the smaller table, lambda + 4 sqrt(lambda)), among those that are single in one of the two tables, are more
+than chance explains, and count as an overlap; fewer do not. Tables of few columns with few values, in which every row occurs
+often, are therefore recognised as a whole only, by their total; a part of them needs ids to be found.
+
+**Other label columns.** The rows of one table with another label have another set of columns, so their hashes differ. Beside
+the total there is one for each column by itself. Two tables of as many rows are the same if the columns of one, but for the
+labels of either, are among those of the other, and all of them have equal totals. This also finds a whole copy from which
+columns were dropped, but no part of one.
+
+`choose_account` is the rule; `labeldp.accounting.account_file` keeps sketches, and `Ledger` applies both.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import math
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from labeldp.errors import AccountError, Described, LabelDPError, invalid
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+#: Different hashes in a sample: 144 kB.
+SAMPLE_ROWS = 16_384
+#: Of the smaller table: fewer rows in common are no overlap, where rows have no ids.
+LEAST_SHARE = 0.01
+KEY_BYTES = 32
+#: One more than the largest sum.
+WORD = 2**64
+#: Kinds of values, part of the hash: equal words of two kinds are two values.
+MISSING, WHOLE, FRACTION, TEXT, MOMENT, LARGE, CLOCK, SPAN = range(8)
+#: The units of Arrow's times, in nanoseconds.
+NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
+IDS, COLUMNS = "ids", "columns"
+
+Hashes = npt.NDArray[np.uint64]
+Counts = npt.NDArray[np.uint8]
+
+
+class RowKey:
+    """The secret under which one ledger hashes rows. It pickles, since workers hash rows too; it shows nothing."""
+
+    __slots__ = ("_secret",)
+
+    def __init__(self, secret: bytes) -> None:
+        self._secret = bytes(secret)
+        if len(self._secret) != KEY_BYTES:
+            got = Described(f"{len(self._secret)} bytes")
+            raise invalid("RowKey", "secret", f"have {KEY_BYTES} bytes", got=got)
+
+    @classmethod
+    def fresh(cls) -> Self:
+        """Return a new key of the operating system's randomness."""
+        return cls(secrets.token_bytes(KEY_BYTES))
+
+    @property
+    def digest(self) -> str:
+        """What names the key without telling it."""
+        return hashlib.sha256(b"labeldp row key 1\n" + self._secret).hexdigest()
+
+    def reveal(self) -> bytes:
+        """Return the secret itself, for the ledger that keeps it."""
+        return self._secret
+
+    def derive(self, purpose: str, name: str = "") -> Hashes:
+        """Return four words for one purpose (a column, the rows), the last three odd."""
+        text = f"{purpose}\n{name}".encode("utf-8", "surrogatepass")
+        words = np.frombuffer(hashlib.blake2b(text, key=self._secret, digest_size=32).digest(), "<u8").astype(np.uint64)
+        words[1:] |= np.uint64(1)
+        return words
+
+    def __repr__(self) -> str:
+        return "<RowKey: secret>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return RowKey, (self._secret,)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowSet:
+    """A set of rows in a few facts: how many, the total of their hashes and of each column's, and which column is the label.
+
+    The label column's name is empty where labels came without a table.
+    """
+
+    n_rows: int
+    total: str
+    label: str = ""
+    columns: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    def shares_rows(self, other: RowSet) -> bool:
+        """Whether these are the same rows as far as their common columns tell; see *Other label columns* above."""
+        mine = {name: total for name, total in self.columns.items() if name not in other.label_columns}
+        its = {name: total for name, total in other.columns.items() if name not in self.label_columns}
+        common = mine.keys() & its.keys()
+        return (
+            self.n_rows == other.n_rows
+            and len(common) == min(len(mine), len(its)) > 0
+            and all(mine[name] == its[name] for name in common)
+        )
+
+    @property
+    def label_columns(self) -> tuple[str, ...]:
+        """The columns of the label: several at once have commas between their names."""
+        return (self.label, *self.label.split(","))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RowSample:
+    """The smallest different hashes of rows, sorted, and how often each occurs: once, twice, or (3) more often."""
+
+    hashes: Hashes
+    counts: Counts
+
+    @property
+    def limit(self) -> int:
+        """Hashes up to here are all known."""
+        return int(self.hashes[-1]) if len(self.hashes) >= SAMPLE_ROWS else WORD - 1
+
+    def below(self, limit: int) -> RowSample:
+        """Return the part of the sample up to a hash."""
+        size = int(np.searchsorted(self.hashes, np.uint64(limit), side="right"))
+        return RowSample(hashes=self.hashes[:size], counts=self.counts[:size])
+
+    def joined(self, other: RowSample, *, same_table: bool) -> RowSample:
+        """Return the sample of both: counts add up for parts of one table, and are the larger of the two otherwise."""
+        both = np.concatenate([self.hashes, other.hashes])
+        hashes, places = np.unique(both, return_inverse=True)
+        counts = np.zeros(len(hashes), np.int64)
+        numbers = np.concatenate([self.counts, other.counts]).astype(np.int64)
+        (np.add if same_table else np.maximum).at(counts, places.reshape(-1), numbers)
+        return RowSample(hashes=hashes[:SAMPLE_ROWS], counts=np.minimum(counts, 3).astype(np.uint8)[:SAMPLE_ROWS])
+
+    def __len__(self) -> int:
+        return len(self.hashes)
+
+
+NO_ROWS = RowSample(hashes=np.empty(0, np.uint64), counts=np.empty(0, np.uint8))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RowSketch:
+    """What a ledger remembers of one table, by its `ids` or by its `columns`."""
+
+    kind: str
+    rows: RowSet
+    sample: RowSample = field(repr=False)
+
+    def joined(self, other: RowSketch) -> RowSketch:
+        """Return the sketch of two parts of one table."""
+        names = dict.fromkeys([*self.rows.columns, *other.rows.columns])
+        sums = {name: _add_words(self.rows.columns.get(name), other.rows.columns.get(name)) for name in names}
+        rows = RowSet(
+            n_rows=self.rows.n_rows + other.rows.n_rows,
+            total=_add_words(self.rows.total, other.rows.total),
+            label=self.rows.label,
+            columns=sums,
+        )
+        return RowSketch(kind=self.kind, rows=rows, sample=self.sample.joined(other.sample, same_table=True))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ProtectedRows:
+    """The rows whose labels are protected, as the ledger with this key knows them: by columns, by ids, or by both."""
+
+    key: str
+    columns: RowSketch | None = None
+    ids: RowSketch | None = None
+
+    @property
+    def sketches(self) -> tuple[RowSketch, ...]:
+        """Those that there are, ids first: an id says more than what a row looks like."""
+        return tuple(one for one in (self.ids, self.columns) if one is not None)
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows."""
+        return self.sketches[0].rows.n_rows
+
+    @property
+    def label(self) -> str:
+        """The label column's name; empty where it has none."""
+        return self.sketches[0].rows.label
+
+    def joined(self, other: ProtectedRows) -> ProtectedRows:
+        """Return the rows of two parts of one table."""
+        columns = None if self.columns is None or other.columns is None else self.columns.joined(other.columns)
+        ids = None if self.ids is None or other.ids is None else self.ids.joined(other.ids)
+        return ProtectedRows(key=self.key, columns=columns, ids=ids)
+
+
+class AccountName(str):
+    """A name of labels that knows their rows: one value, so that neither is lost on the way to the charge.
+
+    `given` says whether the user chose the name; one that was only made up from a file's name gives way to the account
+    that has these rows. It compares as the text that it is. It pickles without its rows, which no worker needs.
+
+    >>> name = AccountName("people.csv:income")
+    >>> name == "people.csv:income", name.given, name.rows
+    (True, False, None)
+    """
+
+    __slots__ = ("given", "rows")
+    given: bool
+    rows: ProtectedRows | None
+
+    def __new__(cls, name: str, rows: ProtectedRows | None = None, given: bool = False) -> Self:  # noqa: FBT001, FBT002 - pickle
+        """Make a name; without `given`, nobody chose it."""
+        made = super().__new__(cls, name)
+        made.rows, made.given = rows, given
+        return made
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return AccountName, (str(self), None, self.given)
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, _: Any) -> Self:
+        return self
+
+
+# --------------------------------------------------------------------------------------------------- rows to sketches
+
+
+def protect_rows(
+    batches: Iterable[Any], key: RowKey, *, label: str | Sequence[str], row_ids: str | None = None
+) -> ProtectedRows:
+    """Return what a ledger remembers of the rows of record batches, read one after the other.
+
+    Parameters
+    ----------
+    batches : iterable of pyarrow.RecordBatch or pyarrow.Table
+        All columns, or all but the label's, which are not looked at.
+    key : RowKey
+        The ledger's.
+    label : str or several
+        The label columns.
+    row_ids : str, optional
+        The column of ids. The other columns are remembered too, so that a copy is found also where ids are not given.
+    """
+    labels = (label,) if isinstance(label, str) else tuple(label)
+    named = ",".join(labels)
+    columns = RowCounter(key, COLUMNS, label=named)
+    ids = None if row_ids is None else RowCounter(key, IDS, label=named)
+    for batch in batches:
+        table = batch.combine_chunks() if hasattr(batch, "combine_chunks") else batch
+        found = {name: table.column(name) for name in table.schema.names if name not in labels}
+        columns.add(found, n_rows=table.num_rows)
+        if ids is not None and row_ids is not None:
+            ids.add({"": found[row_ids]}, n_rows=table.num_rows)
+    return ProtectedRows(key=key.digest, columns=columns.finish(), ids=None if ids is None else ids.finish())
+
+
+def protect_ids(row_ids: Any, key: RowKey, *, label: str = "") -> ProtectedRows:
+    """Return what a ledger remembers of rows by a column of ids: integers or text."""
+    import pyarrow as pa
+
+    column = row_ids if isinstance(row_ids, (pa.Array, pa.ChunkedArray)) else pa.array(row_ids)
+    counter = RowCounter(key, IDS, label=label)
+    counter.add({"": column}, n_rows=len(column))
+    return ProtectedRows(key=key.digest, ids=counter.finish())
+
+
+class RowCounter:
+    """Hashes rows batch by batch, and keeps what a sketch needs: memory does not grow with them."""
+
+    def __init__(self, key: RowKey, kind: str, *, label: str) -> None:
+        self._key, self._kind, self._label = key, kind, label
+        self._row_seeds = key.derive(f"rows by {kind}")
+        self._n_rows, self._columns = 0, dict[str, int]()
+        self._totals = np.zeros(2, np.uint64)
+        self._sample = NO_ROWS
+        self._waiting: list[Hashes] = []
+
+    def add(self, columns: Mapping[str, Any], *, n_rows: int) -> None:
+        """Add rows, given as columns by their names."""
+        from labeldp.kernels import add_hashes, close_hashes
+
+        rows = np.zeros(n_rows, np.uint64)
+        for name, column in columns.items():
+            seeds = _column_seeds(self._key, name)
+            words, tags = read_values(column, seeds)
+            total = int(add_hashes(words, tags, seeds, rows)) if n_rows else 0
+            self._columns[name] = (self._columns.get(name, 0) + total) % WORD
+        kept = np.empty(n_rows, np.uint64)
+        count = int(close_hashes(rows, self._row_seeds, np.uint64(self._sample.limit), kept, self._totals))
+        self._n_rows += n_rows
+        self._waiting.append(kept[:count].copy())
+        if sum(map(len, self._waiting)) > 4 * SAMPLE_ROWS:
+            self._settle()
+
+    def _settle(self) -> None:
+        """Put the hashes that wait into the sample."""
+        hashes, counts = np.unique(np.concatenate([NO_ROWS.hashes, *self._waiting]), return_counts=True)
+        found = RowSample(hashes=hashes, counts=np.minimum(counts, 3).astype(np.uint8))
+        self._sample, self._waiting = self._sample.joined(found, same_table=True), []
+
+    def finish(self) -> RowSketch:
+        """Return the sketch of all rows so far."""
+        self._settle()
+        total = "".join(f"{int(word):016x}" for word in self._totals)
+        sums = {name: f"{word:016x}" for name, word in self._columns.items()} if self._kind == COLUMNS else {}
+        rows = RowSet(n_rows=self._n_rows, total=total, label=self._label, columns=sums)
+        return RowSketch(kind=self._kind, rows=rows, sample=self._sample)
+
+
+@functools.lru_cache(maxsize=4096)
+def _seeds_of(secret: bytes, name: str) -> Hashes:
+    return RowKey(secret).derive("column", name)
+
+
+def _column_seeds(key: RowKey, name: str) -> Hashes:
+    return _seeds_of(key.reveal(), name)
+
+
+def _add_words(one: str | None, other: str | None) -> str:
+    """Return the sums, modulo 2^64, of numbers of 16 hexadecimal digits each."""
+    one, other = one or "0" * len(other or ""), other or "0" * len(one or "")
+    parts = [(int(one[at : at + 16], 16) + int(other[at : at + 16], 16)) % WORD for at in range(0, len(one), 16)]
+    return "".join(f"{part:016x}" for part in parts)
+
+
+def read_values(column: Any, seeds: Hashes) -> tuple[Hashes, Counts]:
+    """Return a word and a kind for each value of an Arrow column, in the one form that the module's docstring describes."""
+    import pyarrow as pa
+
+    if isinstance(column, pa.ChunkedArray):
+        column = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+    kind = column.type
+    if isinstance(kind, pa.BaseExtensionType):
+        return read_values(column.storage, seeds)
+    if pa.types.is_dictionary(kind):
+        return _read_dictionary(column, seeds)
+    if pa.types.is_null(kind):
+        return np.zeros(len(column), np.uint64), np.zeros(len(column), np.uint8)
+    if pa.types.is_boolean(kind):
+        column, kind = column.cast(pa.int8()), pa.int8()
+    if pa.types.is_integer(kind):
+        return _read_wholes(column)
+    if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+        return _read_fractions(column)
+    if pa.types.is_temporal(kind) and not pa.types.is_interval(kind):
+        return _read_moments(column)
+    texts = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
+    if not any(test(kind) for test in texts):
+        column = _as_texts(column)
+    return _read_texts(column, seeds)
+
+
+def _find_missing(column: Any) -> npt.NDArray[np.bool_]:
+    missing: npt.NDArray[np.bool_] = column.is_null().to_numpy(zero_copy_only=False)
+    return missing
+
+
+def _read_dictionary(column: Any, seeds: Hashes) -> tuple[Hashes, Counts]:
+    words, tags = read_values(column.dictionary, seeds)
+    places = column.indices.fill_null(0).to_numpy(zero_copy_only=False)
+    if not len(words):
+        return np.zeros(len(column), np.uint64), np.zeros(len(column), np.uint8)
+    missing = _find_missing(column.indices)
+    return np.where(missing, np.uint64(0), words[places]), np.where(missing, np.uint8(MISSING), tags[places])
+
+
+def _read_wholes(column: Any, *, tag: int = WHOLE) -> tuple[Hashes, Counts]:
+    plain = column.fill_null(0) if column.null_count else column
+    values = plain.to_numpy(zero_copy_only=False)
+    tags = np.full(len(values), tag, np.uint8)
+    if values.dtype == np.uint64:
+        tags[values >= np.uint64(2**63)] = LARGE
+    if column.null_count:
+        tags[_find_missing(column)] = MISSING
+    return values.astype(np.uint64 if values.dtype == np.uint64 else np.int64).view(np.uint64), tags
+
+
+def _read_fractions(column: Any) -> tuple[Hashes, Counts]:
+    import pyarrow as pa
+
+    from labeldp.kernels import read_floats
+
+    plain = column.cast(pa.float64(), safe=False) if pa.types.is_decimal(column.type) else column
+    values = np.ascontiguousarray(plain.to_numpy(zero_copy_only=False), np.float64)  # a null becomes NaN
+    words, tags = np.empty(len(values), np.uint64), np.empty(len(values), np.uint8)
+    read_floats(values, values.view(np.uint64), words, tags)
+    return words, tags
+
+
+def _read_moments(column: Any) -> tuple[Hashes, Counts]:
+    """Return times in nanoseconds, modulo 2^64: dates and moments alike, times of day and durations apart."""
+    import pyarrow as pa
+
+    kind = column.type
+    tag = SPAN if pa.types.is_duration(kind) else CLOCK if pa.types.is_time(kind) else MOMENT
+    unit = 86_400 * 10**9 if kind == pa.date32() else NANOSECONDS[getattr(kind, "unit", "ms")]
+    whole = column.cast(pa.int32() if kind.bit_width == 32 else pa.int64())
+    words, tags = _read_wholes(whole, tag=tag)
+    return words * np.uint64(unit), tags
+
+
+def _as_texts(column: Any) -> Any:
+    """Return other types as text: views and binaries of fixed size by their bytes, anything nested by what Python shows."""
+    import pyarrow as pa
+
+    if pa.types.is_fixed_size_binary(column.type):
+        return column.cast(pa.binary())
+    if str(column.type) in ("string_view", "binary_view"):
+        return column.cast(pa.large_string() if str(column.type) == "string_view" else pa.large_binary())
+    return pa.array([None if value is None else repr(value) for value in column.to_pylist()], pa.large_string())
+
+
+def _read_texts(column: Any, seeds: Hashes) -> tuple[Hashes, Counts]:
+    import pyarrow as pa
+
+    from labeldp.kernels import hash_texts
+
+    wide = pa.types.is_large_string(column.type) or pa.types.is_large_binary(column.type)
+    _, places, data = column.buffers()
+    size = len(column)
+    if size == 0 or places is None:
+        return np.zeros(size, np.uint64), np.zeros(size, np.uint8)
+    offsets = np.frombuffer(places, np.int64 if wide else np.int32)[column.offset : column.offset + size + 1]
+    offsets = offsets.astype(np.int64)
+    flat = np.empty(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
+    words = np.empty(size, np.uint64)
+    hash_texts(flat, offsets, seeds, words)
+    missing = offsets[1:] == offsets[:-1]
+    if column.null_count:
+        missing |= _find_missing(column)
+    return np.where(missing, np.uint64(0), words), np.where(missing, np.uint8(MISSING), np.uint8(TEXT))
+
+
+# ------------------------------------------------------------------------------------------------- sketches to accounts
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class KnownRows:
+    """What a ledger knows of an account's rows, of one kind: each table that was charged to it, and a sample of all."""
+
+    label_set: str
+    kind: str
+    sets: tuple[RowSet, ...]
+    sample: RowSample = field(repr=False)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The label columns of these tables."""
+        return tuple(dict.fromkeys(one.label for one in self.sets))
+
+    @property
+    def n_rows(self) -> int:
+        """Rows of all tables together, at least: those of the largest, or as many as the sample speaks for."""
+        size = len(self.sample)
+        spread = size if size < SAMPLE_ROWS else math.floor((size - 1) * WORD / max(self.sample.limit, 1))
+        return max([spread, *(one.n_rows for one in self.sets)])
+
+    def includes(self, sketch: RowSketch) -> bool:
+        """Whether charging these rows adds nothing to what is known: the very table was charged before."""
+        return any(one == sketch.rows for one in self.sets)
+
+    def widened(self, sketch: RowSketch) -> KnownRows:
+        """Return the account with one more table."""
+        found = {**self.sets_by_total(), (sketch.rows.total, sketch.rows.label): sketch.rows}
+        sets = tuple(one for _, one in sorted(found.items(), key=lambda pair: pair[0]))
+        return KnownRows(
+            label_set=self.label_set,
+            kind=self.kind,
+            sets=sets,
+            sample=self.sample.joined(sketch.sample, same_table=False),
+        )
+
+    def sets_by_total(self) -> dict[tuple[str, str], RowSet]:
+        """Return the tables by their total and label."""
+        return {(one.total, one.label): one for one in self.sets}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Overlap:
+    """An account that has some of the rows: what share of the smaller of the two, and whether it has this very table.
+
+    `labels` are the label columns of what it has; `share` is an estimate where tables are larger than a sample.
+    """
+
+    label_set: str
+    share: float
+    equal: bool
+    labels: tuple[str, ...]
+
+    def is_about(self, label: str) -> bool:
+        """Whether it is about this label column, as far as both have a name."""
+        return not label or label in self.labels or "" in self.labels
+
+
+def compare_rows(mine: RowSketch, known: KnownRows) -> Overlap | None:
+    """Return what an account has of these rows, or None if no more than chance explains; see the module's docstring."""
+    equal = [one.label for one in known.sets if (one.n_rows, one.total) == (mine.rows.n_rows, mine.rows.total)]
+    if equal:
+        return Overlap(label_set=known.label_set, share=1.0, equal=True, labels=tuple(equal))
+    alike = [one.label for one in known.sets if mine.kind == COLUMNS and one.shares_rows(mine.rows)]
+    if alike:
+        return Overlap(label_set=known.label_set, share=1.0, equal=False, labels=tuple(alike))
+    limit = min(mine.sample.limit, known.sample.limit)
+    one, other = mine.sample.below(limit), known.sample.below(limit)
+    common, at, there = np.intersect1d(one.hashes, other.hashes, assume_unique=True, return_indices=True)
+    smaller = len(one) if mine.rows.n_rows <= known.n_rows else len(other)
+    share = min(1.0, len(common) / max(smaller, 1))
+    if mine.kind == IDS:
+        seen = len(common) > 0
+    else:
+        least = LEAST_SHARE * smaller
+        seen = _exceeds(one.counts, at, least, own=mine.rows.n_rows, others=known.n_rows) or _exceeds(
+            other.counts, there, least, own=known.n_rows, others=mine.rows.n_rows
+        )
+    return Overlap(label_set=known.label_set, share=share, equal=False, labels=known.labels) if seen else None
+
+
+def _exceeds(counts: Counts, common: npt.NDArray[np.intp], least: float, *, own: int, others: int) -> bool:
+    """Whether more rows that are single in a table are in another one than independent draws explain."""
+    singles, doubles = int(np.count_nonzero(counts[common] == 1)), float(np.count_nonzero(counts == 2))
+    if own < others:  # the smaller table knows less of how often rows repeat: its count is raised by what it may err
+        doubles += 3.0 + 3.0 * math.sqrt(doubles)
+    expected = 2.0 * doubles * others / max(own, 1)
+    return singles > max(least, expected + 4.0 * math.sqrt(expected))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """The account that pays, and what its user should know about it, in sentences."""
+
+    label_set: str
+    notes: tuple[str, ...] = ()
+
+
+def choose_account(
+    name: str, overlaps: Sequence[Overlap], *, given: bool, label: str, state: Mapping[str, str]
+) -> Choice:
+    """Return which account pays for rows, or raise `AccountError` if only their owner can say.
+
+    Parameters
+    ----------
+    name : str
+        What the labels are called.
+    overlaps : sequence of Overlap
+        The accounts that have some of the rows.
+    given : bool
+        Whether the user chose the name. Her word stands, and she is told about other accounts with these rows.
+    label : str
+        The label column.
+    state : mapping
+        For the names of accounts that there are: "rows" if the rows are known, "name" if only the name is (accounts of older
+        versions, and of labels without ids in memory).
+
+    Without the user's word: the account that has this very table and label pays, whatever the table is called. One of the same
+    name that has a part of the rows pays too, and gets the others: a table that has grown. Labels that share no row with
+    any account get a new one, under a name that no other rows have; an account that is known by name alone takes
+    them on. Anything else is refused.
+    """
+    if given:
+        others = [one for one in overlaps if one.label_set != name]
+        notes = (f"{name!r} is charged as you say, though {_describe(others)}.",) if others else ()
+        return Choice(label_set=name, notes=notes)
+    own = [one.label_set for one in overlaps if one.equal and one.is_about(label)]
+    if name in own or len(own) == 1:
+        chosen = name if name in own else own[0]
+        told = f"{name!r} holds the rows of account {chosen!r} and is charged to it."
+        return Choice(label_set=chosen, notes=() if chosen == name else (told,))
+    if overlaps and all(one.label_set == name and one.is_about(label) for one in overlaps):
+        (one,) = overlaps
+        told = (
+            f"{name!r} has rows ({_percent(one.share)}) of the account of this name, and others: all are charged to it."
+        )
+        return Choice(label_set=name, notes=(told,))
+    if overlaps:
+        raise _refuse_overlap(name, overlaps, label=label)
+    if state.get(name) == "name":
+        told = f"the account {name!r} was known by its name alone; from now on it is known by these rows."
+        return Choice(label_set=name, notes=(told,))
+    number, free = 1, name
+    while free in state:
+        number += 1
+        free = f"{name} #{number}"
+    told = f"the account {name!r} has other rows; these labels are charged to {free!r}."
+    return Choice(label_set=free, notes=() if free == name else (told,))
+
+
+def _refuse_overlap(name: str, overlaps: Sequence[Overlap], *, label: str) -> LabelDPError:
+    there = overlaps[0].label_set
+    what = "" if all(one.is_about(label) for one in overlaps) else f" (with {overlaps[0].labels[0]!r} as the label)"
+    fix = (
+        f"Charge them there with label_set={there!r} (--label-set), or, if these are other labels, say so with a name of "
+        f"their own, such as {name!r}. Nothing was charged."
+    )
+    return AccountError(f"Ledger: `label_set` must be given for {name!r}, since {_describe(overlaps)}{what}. {fix}")
+
+
+def _describe(overlaps: Sequence[Overlap]) -> str:
+    """Return which accounts have which share of the rows, the largest shares first."""
+    ordered = sorted(overlaps, key=lambda one: -one.share)
+    shown = [f"account {one.label_set!r} has {_percent(one.share)} of its rows" for one in ordered[:3]]
+    more = f" and {len(ordered) - 3} more have some" if len(ordered) > 3 else ""
+    return ", ".join(shown) + more
+
+
+def _percent(share: float) -> str:
+    return "all" if share >= 1.0 else f"about {max(share, 0.0001):.2%}"
