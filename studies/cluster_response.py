@@ -427,7 +427,9 @@ class NoiseScaledSoftmax(SoftmaxRegression):
         """Fit a loss of the caller's own, a function of flat (K, d + 1) weights, which has this l2 in it already."""
         self._scale(l2, len(X))
         shape = len(classes), X.shape[1] + 1
-        theta, self.n_iter_ = minimise(objective, np.zeros(shape), max_iter=STEPS, tol=self.tol)
+        theta, self.n_iter_ = minimise(
+            objective, np.zeros(shape), max_iter=STEPS, tol=self.tol, owner="NoiseScaledSoftmax"
+        )
         self.n_features_in_, self.classes_ = X.shape[1], np.asarray(classes)
         self.coef_, self.intercept_ = theta[:, :-1].copy(), theta[:, -1].copy()
         return self
@@ -440,7 +442,8 @@ class NoiseScaledSoftmax(SoftmaxRegression):
 
 def make_model() -> NoiseScaledSoftmax:
     """Return the one model of the studies, unfitted."""
-    return NoiseScaledSoftmax(max_iter=STEPS)
+    # The penalty is in the units of the principal components, as it was when the results were made.
+    return NoiseScaledSoftmax(max_iter=STEPS, standardise=False)
 
 
 def noise_variance(epsilon: float, *, n_classes: int) -> float:

@@ -46,6 +46,7 @@ STUDIES = {
     "prior-response": "prior_response:PriorResponse",
     "ratings": "ratings:Ratings",
     "stage-settings": "stage_settings:StageSettings",
+    "tables": "tables:Tables",
     "top-k": "top_k:TopK",
 }
 COLUMNS = ("setting", "epsilon", "trusts", "paper", "exact", "ours", "sd", "diff.", "seeds")

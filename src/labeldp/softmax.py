@@ -17,27 +17,40 @@ products with X, and labels are needed in one pass only.
 a difference of two log-sums, so that no probability underflows, however large the logits. It is not convex: where the
 solver ends depends on where it starts.
 
-What is minimised is the mean over rows plus l2 / 2 ||W||^2, the intercepts b free. Value and gradient are sums over rows,
+What is minimised is the mean over rows plus l2 / 2 ||W S||^2, the intercepts b free. Value and gradient are sums over rows,
 so rows may come in batches (`RowBatches`), or from pieces of a table that an engine carries: whoever has the sums makes a
 `SoftmaxObjective` and calls `minimise`.
+
+*Units.* S is the identity, or the scales of the columns (`Columns`), which the features alone decide. The solver then works on
+V = W S and c = b + W m, m the means: the coefficients of the standardised columns (x - m) / S. The rows themselves are
+never rewritten: z = W x + b = V (x - m) / S + c, and the gradient follows by the chain rule,
+
+    d/dV = (d/dW - d/db m') / S,         d/dc = d/db,
+
+so dense, sparse and streamed rows are one code, and W and b refer to the columns as they came. Without it a column of large
+numbers decides the first step alone, and the solver ends at its limit or in probabilities of 0 and 1. The scale of a
+column is its standard deviation, and of a column with two values the distance between them: a rare category is no
+larger a thing than a frequent one, and divided by its small deviation it would hardly be penalised.
 
 >>> import numpy as np
 >>> X, targets = np.array([[-1.0], [1.0]]), np.array([[1.2, -0.2], [0.0, 1.0]])
 >>> objective = SoftmaxObjective(
 ...     curved=lambda theta: sum_soft(X, theta, np.ones(2)), linear=sum_targets(X, targets), total=2.0, l2=0.1
 ... )
->>> theta, steps = minimise(objective, np.zeros((2, 2)), max_iter=100, tol=1e-6)
+>>> theta, steps = minimise(objective, np.zeros((2, 2)), max_iter=100, tol=1e-6, owner="example")
 >>> bool(theta[1, 0] > theta[0, 0])
 True
 
 Design notes. Parameters are theta (K, d + 1), the last column the intercepts, in float64; products with X are in the precision
-of X. Logits are kept as (K, n): sums over a few classes then run along contiguous rows, several times faster than along
+of X. A two-valued column is known by its moments: variance <= (high - mean)(mean - low) for any column, with equality if and
+only if no value lies between (Bhatia and Davis 2000). Logits are kept as (K, n): sums over a few classes then run along contiguous rows, several times faster than along
 short ones. A whole matrix is one batch, so both ways are one code.
 """
 
 from __future__ import annotations
 
 import abc
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -102,9 +115,124 @@ def read_batches(X: Any) -> Iterator[tuple[Any, Any]]:
         yield slice(None), X
 
 
+# ------------------------------------------------------------------------------------------------ units of the columns
+
+#: Rows whose squares are in memory at a time.
+SPAN = 1 << 13
+#: Two-valued columns are recognised up to this share of (high - low)^2: rounding, and far below one row in 10^9.
+ROUNDING = 1e-12
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ColumnMoments:
+    """What some rows say of their columns: total weight, means, sums of squared deviations, smallest and largest values."""
+
+    total: float
+    mean: Floats
+    squares: Floats
+    low: Floats
+    high: Floats
+
+    @classmethod
+    def of_rows(cls, X: Any, weights: Floats | None = None) -> ColumnMoments:
+        """Return the moments of rows, dense, sparse or in batches, each with a weight >= 0 (by default 1)."""
+        zero = np.zeros(X.shape[1])
+        found = cls(total=0.0, mean=zero, squares=zero, low=zero, high=zero)
+        for positions, matrix in read_batches(X):
+            scales = np.ones(matrix.shape[0]) if weights is None else np.asarray(weights[positions], np.float64)
+            for start in range(0, matrix.shape[0], SPAN):
+                found = found.join(_measure_span(matrix[start : start + SPAN], scales[start : start + SPAN]))
+        return found
+
+    def join(self, other: ColumnMoments) -> ColumnMoments:
+        """Return the moments of both sets of rows (Chan, Golub, LeVeque 1979): no difference of large squares is taken."""
+        if not (self.total and other.total):
+            return other if not self.total else self
+        total = self.total + other.total
+        apart, share = other.mean - self.mean, other.total / total
+        return ColumnMoments(
+            total=total,
+            mean=self.mean + apart * share,
+            squares=self.squares + other.squares + apart * apart * (self.total * share),
+            low=np.minimum(self.low, other.low),
+            high=np.maximum(self.high, other.high),
+        )
+
+    def columns(self, *, intercept: bool) -> Columns:
+        """Return means and scales; without an intercept nothing can be centred, and a scale is that of the distance from 0.
+
+        A constant column has scale 1 with an intercept, which stands for it.
+        """
+        width = self.high - self.low
+        variance = self.squares / self.total
+        bound = (self.high - self.mean) * (self.mean - self.low)
+        # The mean is rounded to its own digits, which is more than the width of a narrow column far from 0 may have.
+        slack = ROUNDING * width**2 + 4 * np.finfo(np.float64).eps * np.abs(self.mean) * width
+        scale = np.where(bound - variance <= slack, width, np.sqrt(variance))
+        if not intercept:
+            scale = np.hypot(scale, self.mean)
+        scale = np.where((scale > 0) & np.isfinite(scale), scale, 1.0)
+        return Columns(mean=self.mean if intercept else np.zeros_like(self.mean), scale=scale)
+
+
+def _measure_span(X: Any, weights: Floats) -> ColumnMoments:
+    """Return the moments of a few rows; rows of weight 0 do not count."""
+    kept = weights > 0
+    if not kept.all():
+        X, weights = X[np.flatnonzero(kept)], weights[kept]
+    total, d = float(weights.sum()), X.shape[1]
+    if not total:
+        zero = np.zeros(d)
+        return ColumnMoments(total=0.0, mean=zero, squares=zero, low=zero, high=zero)
+    if scipy.sparse.issparse(X):
+        rows = scipy.sparse.csr_matrix(X, dtype=np.float64)
+        rows.sum_duplicates()
+        heavy = np.repeat(weights, np.diff(rows.indptr))
+        mean = np.bincount(rows.indices, weights=heavy * rows.data, minlength=d) / total
+        away = np.bincount(rows.indices, weights=heavy * (rows.data - mean[rows.indices]) ** 2, minlength=d)
+        absent = total - np.bincount(rows.indices, weights=heavy, minlength=d)
+        low, high = (_dense(end).reshape(-1) for end in (rows.min(axis=0), rows.max(axis=0)))
+        return ColumnMoments(
+            total=total, mean=mean, squares=away + np.maximum(absent, 0.0) * mean**2, low=low, high=high
+        )
+    rows = np.asarray(X, np.float64)
+    low, high = rows.min(axis=0), rows.max(axis=0)
+    mean = np.clip(weights @ rows / total, low, high)  # a constant column has its own value as mean, to the last digit
+    return ColumnMoments(total=total, mean=mean, squares=weights @ (rows - mean) ** 2, low=low, high=high)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Columns:
+    """Means and scales (d,) of the columns: how coefficients of raw columns and of standardised ones belong together."""
+
+    mean: Floats
+    scale: Floats
+
+    def to_standard(self, theta: Floats) -> Floats:
+        """Return the coefficients of the standardised columns, V and c of the module."""
+        W, b = theta[:, :-1], theta[:, -1]
+        return np.column_stack([W * self.scale, b + W @ self.mean])
+
+    def to_raw(self, theta: Floats) -> Floats:
+        """Return the coefficients of the raw columns, W and b of the module."""
+        W = theta[:, :-1] / self.scale
+        return np.column_stack([W, theta[:, -1] - W @ self.mean])
+
+    def pull_back(self, gradient: Floats) -> Floats:
+        """Return the gradient in V and c, from the one in W and b."""
+        W = (gradient[:, :-1] - np.outer(gradient[:, -1], self.mean)) / self.scale
+        return np.column_stack([W, gradient[:, -1]])
+
+
+# ------------------------------------------------------------------------------------------------ objective and solver
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SoftmaxObjective:
-    """Mean loss and penalty: [curved(theta) - <linear, theta>] / total + l2 / 2 ||W||^2. Call it with a flat theta.
+    """Mean loss and penalty: [curved(theta) - <linear, theta>] / total + l2 / 2 ||W S||^2. Call it with a flat theta.
+
+    With `columns`, what it is called with are coefficients of the standardised columns, and `curved` and `linear` still
+    belong to the raw ones.
 
     Parameters
     ----------
@@ -118,6 +246,8 @@ class SoftmaxObjective:
         Weight of the squared norm of W.
     intercept : bool
         Whether there are intercepts; without, their gradient is zero and they stay where they start.
+    columns : Columns, optional
+        Means and scales; without them S is the identity.
     """
 
     curved: Callable[[Floats], Sums]
@@ -125,29 +255,46 @@ class SoftmaxObjective:
     total: float
     l2: float
     intercept: bool = True
+    columns: Columns | None = None
 
     def __call__(self, flat: Floats) -> tuple[float, Floats]:
         """Return the value, and the gradient as a flat vector."""
         theta = flat.reshape(self.linear.shape)
-        curved, gradient = self.curved(theta)
+        raw = theta if self.columns is None else self.columns.to_raw(theta)
+        curved, gradient = self.curved(raw)
         if not self.intercept:
             gradient[:, -1] = 0.0
         gradient -= self.linear
         gradient /= self.total
+        if self.columns is not None:
+            gradient = self.columns.pull_back(gradient)
         gradient[:, :-1] += self.l2 * theta[:, :-1]
         penalty = 0.5 * self.l2 * float((theta[:, :-1] ** 2).sum())
-        return (curved - float((self.linear * theta).sum())) / self.total + penalty, gradient.reshape(-1)
+        return (curved - float((self.linear * raw).sum())) / self.total + penalty, gradient.reshape(-1)
 
 
 def minimise(
-    objective: Callable[[Floats], tuple[float, Floats]], start: Floats, *, max_iter: int, tol: float
+    objective: Callable[[Floats], tuple[float, Floats]], start: Floats, *, max_iter: int, tol: float, owner: str
 ) -> tuple[Floats, int]:
     """Return where L-BFGS ends, in the shape of `start`, and its iterations.
 
     It stops when no entry of the gradient exceeds `tol`, after `max_iter` iterations, or when rounding leaves no way down.
+    In the last two cases, if the gradient is still above `tol`, a `ConvergenceWarning` of scikit-learn says so in the name of
+    `owner`.
     """
     options = {"maxiter": max_iter, "maxfun": 2 * max_iter + 20, "gtol": tol, "ftol": 0.0, "maxcor": 10}
     found = scipy.optimize.minimize(objective, start.reshape(-1), jac=True, method="L-BFGS-B", options=options)
+    steepest = float(np.abs(found.jac).max(initial=0.0))
+    if not steepest <= tol:  # NaN too
+        from sklearn.exceptions import ConvergenceWarning
+
+        fix = "Raise `max_iter`" if found.status == 1 else "Look at the features for extreme values"
+        warnings.warn(
+            f"{owner}: the solver stopped after {int(found.nit)} iterations with a gradient of {steepest:.2g}, above "
+            f"`tol` = {tol:g}. {fix}, or raise `tol`.",
+            ConvergenceWarning,
+            stacklevel=3,
+        )
     theta: Floats = found.x.reshape(start.shape)
     return theta, int(found.nit)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -10,13 +11,16 @@ import pytest
 import scipy.sparse
 from sklearn.base import clone
 from sklearn.datasets import load_digits, load_iris
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss
+from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from labeldp import RandomizedResponse, privatize
 from labeldp.errors import LabelDPError
 from labeldp.learn import SoftmaxRegression
-from labeldp.softmax import SoftmaxObjective, sum_forward, sum_soft, sum_targets
+from labeldp.softmax import ColumnMoments, SoftmaxObjective, sum_forward, sum_soft, sum_targets
 
 
 @parametrize_with_checks([SoftmaxRegression()])
@@ -37,17 +41,107 @@ def test_it_finds_what_scikit_learn_finds(load, intercept):
     X, y = load(return_X_y=True)
     X, y = X[::3] / X.max(), y[::3]
     l2 = 1e-3
-    ours = tight(l2=l2, fit_intercept=intercept).fit(X, y)
+    ours = tight(l2=l2, fit_intercept=intercept, standardise=False).fit(X, y)
     theirs = LogisticRegression(C=1 / (len(y) * l2), tol=1e-8, max_iter=5000, fit_intercept=intercept).fit(X, y)
     # A gradient of 1e-8 and curvature of l2 = 1e-3 leave coefficients within 1e-5 times sqrt(d); 1e-4 has room.
     assert np.abs(ours.coef_ - theirs.coef_).max() < 1e-4
     assert np.abs(ours.predict_proba(X) - theirs.predict_proba(X)).max() < 1e-4
 
 
+def test_its_penalty_is_that_of_standardised_columns():
+    X, y = load_iris(return_X_y=True)
+    X = X * [1e4, 1e-3, 1.0, 30.0] + [0.0, 0.1, -1e2, 1.0]
+    l2 = 1e-2
+    ours = tight(l2=l2).fit(X, y)
+    scaler = StandardScaler().fit(X)
+    theirs = LogisticRegression(C=1 / (len(y) * l2), tol=1e-8, max_iter=5000).fit(scaler.transform(X), y)
+    # As above: scikit-learn's columns are standardised outside, ours inside.
+    assert np.abs(ours.coef_ * scaler.scale_ - theirs.coef_).max() < 1e-4
+    assert np.abs(ours.predict_proba(X) - theirs.predict_proba(scaler.transform(X))).max() < 1e-4
+
+
+UNITS = {"as they are": 1.0, "large": 1e6, "small": 1e-6, "mixed": np.array([1e-4, 1.0, 1e5, 3.0, 1e3])}
+
+
+@pytest.mark.parametrize("method", ["fit", "fit_targets", "fit_likelihood"])
+@pytest.mark.parametrize("units", UNITS)
+@pytest.mark.parametrize("intercept", [True, False])
+def test_units_of_columns_change_no_prediction(method, units, intercept):
+    generator = np.random.default_rng(8)
+    X = generator.standard_normal((400, 5))
+    X[:, 1] = X[:, 1] > 1.3  # a rare category
+    X[:, 2] = 4.0  # a constant
+    y = (X[:, 0] + X[:, 1] + 0.3 * generator.standard_normal(400) > 0).astype(int)
+    rows = np.eye(2)[y] * 0.6 + 0.2
+
+    def answer(features):
+        model = SoftmaxRegression(fit_intercept=intercept, tol=1e-6, max_iter=5000)
+        fitted = model.fit(features, y) if method == "fit" else getattr(model, method)(features, rows, classes=[0, 1])
+        return fitted.predict_proba(features)
+
+    shift = np.array([0.0, 7.0, 0.0, -1e3, 3.0]) if intercept else 0.0
+    # A gradient of 1e-6 at curvature l2 = 1e-3 leaves 1e-3 of a coefficient; a logit has five of them, and a probability
+    # moves by a quarter of its logit at most.
+    assert np.abs(answer((X + shift) * UNITS[units]) - answer(X)).max() < 2e-3
+
+
+def test_a_rare_category_keeps_its_unit_and_a_number_gets_a_standard_deviation():
+    X = np.zeros((1000, 3))
+    X[:7, 0] = 2.0
+    X[:, 1] = np.arange(1000)
+    X[:, 2] = 5.0
+    for rows in (X, scipy.sparse.csr_matrix(X), X.astype(np.float32)):
+        columns = ColumnMoments.of_rows(rows).columns(intercept=True)
+        assert columns.scale == pytest.approx([2.0, X[:, 1].std(), 1.0], rel=1e-12)
+        assert columns.mean == pytest.approx(X.mean(axis=0), rel=1e-12)
+
+
+def test_moments_of_parts_join_to_those_of_the_whole():
+    generator = np.random.default_rng(9)
+    X = generator.standard_normal((20_000, 3)) * [1e-3, 1.0, 50.0] + [1e6, 0.0, -2.0]
+    weights = generator.integers(0, 3, 20_000).astype(float)
+    whole = ColumnMoments.of_rows(X, weights)
+    parts = ColumnMoments.of_rows(X[:7], weights[:7]).join(ColumnMoments.of_rows(X[7:], weights[7:]))
+    repeated = np.repeat(X, weights.astype(int), axis=0)
+    for found in (whole, parts):
+        assert found.total == weights.sum()
+        assert found.mean == pytest.approx(repeated.mean(axis=0), rel=1e-12, abs=1e-12)
+        # The first column is 1e-3 wide at 1e6: its deviations have seven digits, their squares six.
+        assert found.squares / found.total == pytest.approx(repeated.var(axis=0), rel=1e-6)
+        assert found.high.tolist() == repeated.max(axis=0).tolist()
+
+
+def test_short_floats_far_from_zero_are_learned_from():
+    generator = np.random.default_rng(10)
+    year = generator.integers(1990, 2025, 3000)
+    y = (year + generator.normal(0, 4, 3000) > 2008).astype(int)
+    X = np.column_stack([year * 86_400.0 * 365, generator.standard_normal(3000)])
+    short, long = (
+        SoftmaxRegression().fit(X.astype(kind), y).predict_proba(X)[:, 1] for kind in (np.float32, np.float64)
+    )
+    assert np.abs(short - long).max() < 1e-3  # a float32 of 6e10 is exact to an hour, the coefficients to 1e-5 / l2
+
+
+def test_a_solver_that_stops_early_says_so():
+    X, y = load_iris(return_X_y=True)
+    with pytest.warns(ConvergenceWarning, match=r"SoftmaxRegression: the solver stopped after 2 iterations.*max_iter"):
+        SoftmaxRegression(max_iter=2).fit(X, y)
+
+
+def test_without_standardising_a_table_of_large_numbers_does_not_converge():
+    generator = np.random.default_rng(11)
+    X = np.column_stack([generator.lognormal(10, 1, 2000), generator.standard_normal(2000)])
+    y = (X[:, 1] + generator.standard_normal(2000) > 1).astype(int)
+    with pytest.warns(ConvergenceWarning):
+        raw = SoftmaxRegression(standardise=False, max_iter=30).fit(X, y)
+    ours = SoftmaxRegression(max_iter=30).fit(X, y)
+    assert log_loss(y, ours.predict_proba(X)) < log_loss(y, raw.predict_proba(X))
+
+
 def test_two_classes_have_half_of_scikit_learns_coefficient_each():
     X, y = load_iris(return_X_y=True)
     X, y = X[y < 2] / 8, y[y < 2]
-    ours = tight(l2=1e-2).fit(X, y)
+    ours = tight(l2=1e-2, standardise=False).fit(X, y)
     theirs = LogisticRegression(C=2 / (len(y) * 1e-2), tol=1e-9, max_iter=5000).fit(X, y)
     assert np.abs(ours.coef_[1] - theirs.coef_[0] / 2).max() < 1e-4  # as above
     assert np.abs(ours.decision_function(X) - theirs.decision_function(X)).max() < 1e-3  # four features, each up to 1
@@ -75,6 +169,7 @@ def objectives():
         "forward": forward_objective(X, logs),
         "sparse": soft_objective(scipy.sparse.csr_matrix(X), soft, one),
         "no intercept": soft_objective(X, soft, one, intercept=False),
+        "columns": replace(forward_objective(X, logs), columns=ColumnMoments.of_rows(X).columns(intercept=True)),
     }
 
 
@@ -93,7 +188,9 @@ def forward_objective(X, logs, *, l2=0.1):
     return SoftmaxObjective(curved=partial(sum_forward, X, logarithms=logs), linear=linear, total=float(len(X)), l2=l2)
 
 
-@pytest.mark.parametrize("kind", ["soft", "signed", "weighted", "offsets", "forward", "sparse", "no intercept"])
+@pytest.mark.parametrize(
+    "kind", ["soft", "signed", "weighted", "offsets", "forward", "sparse", "no intercept", "columns"]
+)
 def test_the_gradient_is_the_slope_of_the_loss(kind):
     objective = objectives()[kind]
     theta = np.random.default_rng(4).standard_normal((4, 6))

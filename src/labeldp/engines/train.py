@@ -8,7 +8,8 @@ The directory is a release like any other: `labeldp.load_release` reads its labe
 columns. Those are features to whoever trains, and come as a `TableSource`, in batches.
 
 Softmax regression needs the labels once: with soft targets q_i (the channel's unbiased ones) they enter the loss through the
-sums of q_i x_i' and q_i alone, a statistic of K (d + 1) numbers. Each step of L-BFGS is one more pass over the features, as
+sums of q_i x_i' and q_i alone, a statistic of K (d + 1) numbers; the same pass takes the means and scales of the columns, so
+that the solver works on standardised ones. Each step of L-BFGS is one more pass over the features, as
 sums that pieces give and a tree adds up. Loss, gradient and solver are those of `labeldp.softmax`, which
 `labeldp.SoftmaxRegression` uses too.
 
@@ -37,7 +38,7 @@ from labeldp.priors.base import one_thread
 from labeldp.release import Release, load_release
 from labeldp.release.columns import RESERVED
 from labeldp.release.manifest import read_manifest
-from labeldp.softmax import SoftmaxObjective, Sums, add_sums, minimise, sum_soft, sum_targets
+from labeldp.softmax import ColumnMoments, SoftmaxObjective, Sums, add_sums, minimise, sum_soft, sum_targets
 from labeldp.validate import check_integer
 
 OWNER = "train_released"
@@ -141,9 +142,10 @@ def _fit_softmax(estimator: Any, pieces: Sequence[_Piece], engine: Engine, *, si
     classes = np.asarray(pieces[0].release.classes)
     shape = (len(classes), len(pieces[0].columns) + 1)
     limit = check_integer(OWNER, "max_iter", estimator.max_iter, least=1)
-    total, linear = engine.reduce(functools.partial(_sum_targets, size=size), _add, pieces)
+    total, linear, moments = engine.reduce(functools.partial(_sum_targets, size=size), _join_first, pieces)
     if not estimator.fit_intercept:
         linear[:, -1] = 0.0
+    columns = moments.columns(intercept=estimator.fit_intercept) if estimator.standardise else None
     bare = [replace(piece, release=None) for piece in pieces]  # the labels have done their part
 
     def curved(theta: Floats) -> Sums:
@@ -151,23 +153,40 @@ def _fit_softmax(estimator: Any, pieces: Sequence[_Piece], engine: Engine, *, si
         return sums
 
     objective = SoftmaxObjective(
-        curved=curved, linear=linear, total=total, l2=estimator.l2, intercept=estimator.fit_intercept
+        curved=curved,
+        linear=linear,
+        total=total,
+        l2=estimator.l2,
+        intercept=estimator.fit_intercept,
+        columns=columns,
     )
-    theta, estimator.n_iter_ = minimise(objective, np.zeros(shape), max_iter=limit, tol=estimator.tol)
+    theta, estimator.n_iter_ = minimise(objective, np.zeros(shape), max_iter=limit, tol=estimator.tol, owner=OWNER)
+    if columns is not None:
+        theta = columns.to_raw(theta)
     estimator.classes_, estimator.n_features_in_ = classes, shape[1] - 1
     estimator.coef_, estimator.intercept_ = theta[:, :-1].copy(), theta[:, -1].copy()
     return estimator
 
 
-def _sum_targets(piece: _Piece, *, size: int) -> Sums:
-    """Return the number of a piece's rows, and its sums of q x' beside those of q."""
+#: The number of rows, their sums of q x' beside those of q, and the moments of their columns.
+First = tuple[float, Floats, ColumnMoments]
+
+
+def _sum_targets(piece: _Piece, *, size: int) -> First:
+    """Return what the first pass takes from a piece."""
     release = piece.release
     linear = np.zeros((release.n_classes, len(piece.columns) + 1))
+    moments = ColumnMoments.of_rows(np.zeros((0, len(piece.columns))))
     with one_thread():
         for matrix, rows in piece.batches(size):
             channel = release.channel if release.channel.n_examples is None else release.channel.take(rows)
             linear += sum_targets(matrix, channel.unbiased_targets(release.codes[rows]))
-    return float(len(release)), linear
+            moments = moments.join(ColumnMoments.of_rows(matrix))
+    return float(len(release)), linear, moments
+
+
+def _join_first(one: First, other: First) -> First:
+    return one[0] + other[0], one[1] + other[1], one[2].join(other[2])
 
 
 def _sum_soft(piece: _Piece, *, theta: Floats, size: int) -> Sums:

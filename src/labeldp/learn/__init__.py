@@ -9,6 +9,7 @@
 | `classifier` | `LabelPrivateClassifier`: any classifier around labels released in stages; `recipe` is what "auto" stands for |
 | `stages` | the loop over stages, the same for the owner of labels and for a receiver of a release |
 | `corrections` | how training accounts for the noise |
+| `crossfit` | true probabilities from any classifier: cross-fit, calibrate by the likelihood, refit |
 | `softmax` | `SoftmaxRegression`, which takes labels, soft targets or likelihoods |
 | `checkpoint` | what a run that may be killed writes down |
 | `saved` | `save_model` and `load_model` |

@@ -52,7 +52,7 @@ from sklearn.utils.validation import _num_samples, check_is_fitted, validate_dat
 from labeldp.arrays import Floats
 from labeldp.errors import Described, invalid
 from labeldp.learn.checkpoint import PRIOR, Checkpoint, Journal
-from labeldp.learn.corrections import check_rows, split_pipeline
+from labeldp.learn.corrections import check_rows, predict_classes, split_pipeline
 from labeldp.learn.softmax import SoftmaxRegression
 from labeldp.learn.stages import (
     Settings,
@@ -70,7 +70,7 @@ from labeldp.learn.stages import (
     train_in_stages,
 )
 from labeldp.mechanisms import Mechanism
-from labeldp.priors import ArrayExamples, ClusterPrior, Prior, StagedClusterPrior, UniformPrior, model_probabilities
+from labeldp.priors import ArrayExamples, ClusterPrior, Prior, StagedClusterPrior, UniformPrior
 from labeldp.priors.staged import cluster_count
 from labeldp.random import NoiseKey, as_key
 from labeldp.release import Release, SensitiveLabels
@@ -110,15 +110,17 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
         without a prior (RandomizedResponse) gets none. Outputs need not be labels (OptimalResponse); training then
         needs a correction that reads the channel. A mechanism that counts labels itself (ClusterRR) is refused: use
         `privatize(y, mechanism, groups=...)` and `fit_release`. Without stages it has nothing to do.
-    correction : {"auto", "forward", "posterior", "em", "unbiased", "none"}
-        How training accounts for the noise; "auto" takes the first of forward, posterior, none that the estimator can,
-        or "em" where the prior is distilled.
+    correction : {"auto", "forward", "crossfit", "posterior", "em", "unbiased", "none"}
+        How training accounts for the noise. "auto" is forward if the estimator has `fit_likelihood`, or em if its prior is
+        distilled too, and else crossfit, which gives any classifier true probabilities for about five fits
+        (`labeldp.learn.crossfit`). An estimator without `sample_weight` is then fitted on labels drawn from posteriors,
+        with a warning.
     distil : bool or "auto"
         Whether the estimator is first fitted on the prior's own beliefs, its predictions then being the prior of stage
         1. "auto": if `stages` or `prior` is "auto", or there are no stages. Post-processing, free.
     rounds : int or "auto"
         Fits after the last stage on the posteriors of all examples (EM; without stages, self-training). Free. "auto": 2
-        where the prior is distilled, else 0.
+        where the prior is distilled, else 0. With crossfit, rounds beyond its own two.
     stage_params : list of dicts, optional
         Parameters of the estimator fit by fit: for distilling the prior, if it is distilled, then for each stage and
         round; the last ones hold for all that comes later. Mixup, for example.
@@ -126,7 +128,7 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
         Parameters of the estimator for the last fit: a wider network, more epochs.
     temperature : float, optional
         Below 1 sharpens a stage's model before it serves as prior. By default 0.6 at epsilon 1 and 0.5 from 2 on; 1 for
-        "em"; and 2/3 for self-training without stages.
+        "em" and "crossfit"; and 2/3 for self-training without stages.
     filter_earlier : bool
         Drop labels of earlier stages that the newest model does not rank among its first k (the mean candidates of the
         new stage, rounded up). Free: it looks at released labels only.
@@ -324,7 +326,7 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
     def predict_proba(self, X: Any) -> Floats:
         """Return class probabilities (n, K), in the order of `classes_`."""
         check_is_fitted(self, "estimator_")
-        return model_probabilities(self.estimator_, self._features(X), tuple(self.classes_.tolist()))
+        return predict_classes(self.estimator_, self._features(X), tuple(self.classes_.tolist()))
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
         """Return the likeliest class of each row."""

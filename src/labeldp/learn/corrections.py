@@ -3,23 +3,30 @@
 >>> from sklearn.linear_model import LogisticRegression
 >>> from labeldp.learn.softmax import SoftmaxRegression
 >>> choose_correction(SoftmaxRegression(), "auto"), choose_correction(LogisticRegression(), "auto")
-('forward', 'posterior')
+('forward', 'crossfit')
 
-Let e[y] = prior[y] T[y, o] be the evidence that an example gives about its label: how likely its output o is for each
-label, times what was believed before (uniform, where nothing was). The prior belongs in it: a candidate set of one label
-gives T[y, o] = 1 for every y, and all that such a release says is what its prior said.
+Let L_i[y] = T[y, o_i] be the likelihood of an example: how probable its output is for each label.
 
-- forward: maximise sum_i log sum_y p(y | x_i) e_i[y]. With a uniform prior this is the forward-corrected likelihood.
-- posterior: soft targets e / sum e. An estimator without soft targets sees each row once per label, with weights.
-- em: soft targets p(y | x_i) T[y, o_i], normalised, p the last model's, on all examples (`labeldp.learn.stages`).
+- forward: maximise sum_i log sum_y p(y | x_i) L_i[y]. No prior is in it.
+- crossfit: for estimators that cannot do that, its effect by other means (`labeldp.learn.crossfit`).
+- posterior: soft targets prior L / sum prior L. The noise counts twice in them: probabilities come out too flat, and are
+  nearer to 1/K than the truth unless epsilon is large or the prior is very good. Kept for comparison.
+- em: soft targets p(y | x_i) L_i[y], normalised, p the last model's, on all examples (`labeldp.learn.stages`).
 - unbiased: the channel's signed targets, whose loss is unbiased for the true label's.
 - none: the released labels as they are.
+
+A prior is a belief to start from: of the first posteriors, of EM, of a distilled model, of the choice of a channel. It is
+never a factor of the forward likelihood. sum_y p[y] prior[y] L[y] is largest where p puts all its mass on the label that the prior
+prefers, so that a model that repeats the prior, and exaggerates it, would win against the truth. An example whose
+channel says nothing (one candidate: T[y, o] = 1 for every y) adds a constant to forward, as it should; posteriors and EM give
+it what the model believes.
 
 References: Patrini et al., "Making Deep Neural Networks Robust to Label Noise" (2017), for forward; Natarajan et al.,
 "Learning with Noisy Labels" (2013), for unbiased.
 
 Design notes. What every learner around another estimator needs is here too: its label-free transformers apart from the
-classifier (`split_pipeline`), and features as the classifier can take them (`check_rows`).
+classifier (`split_pipeline`), features as the classifier can take them (`check_rows`), and soft targets as weighted copies
+of rows (`draw_copies`, `fit_copies`).
 """
 
 from __future__ import annotations
@@ -34,31 +41,35 @@ import scipy.sparse
 from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing, get_tags, indexable
-from sklearn.utils.validation import has_fit_parameter, validate_data
+from sklearn.utils.validation import _num_samples, has_fit_parameter, validate_data
 
-from labeldp.arrays import Floats
+from labeldp.arrays import Floats, Places
 from labeldp.channel import FiniteChannel
 from labeldp.errors import Described, invalid
+from labeldp.priors import model_probabilities
 from labeldp.softmax import RowBatches
 
-CORRECTIONS = ("auto", "forward", "posterior", "em", "unbiased", "none")
-#: Soft targets below this weight are not replicated: they cost a row and say nothing.
+CORRECTIONS = ("auto", "forward", "crossfit", "posterior", "em", "unbiased", "none")
+#: Soft targets below this weight, times 2 / K, are not replicated: they cost a row and say nothing.
 LEAST_WEIGHT = 1e-3
+#: Copies of a row, on average over rows, that soft targets may cost.
+COPIES = 2
+#: Weight of a row that is there only so that a class is.
+TOKEN_WEIGHT = 1e-6
 
 
 def choose_correction(estimator: BaseEstimator, correction: str) -> str:
-    """Return the correction to use: for "auto", the first of forward, posterior and none that the estimator can take.
+    """Return the correction to use: for "auto", forward if the estimator can take it, and else crossfit.
 
     Forward needs `fit_likelihood`, unbiased `fit_targets`, posterior and em `fit_targets` or sample weights. A correction
-    that the estimator cannot take is refused.
+    that the estimator cannot take is refused. Crossfit and none take any classifier.
     """
     can_forward, can_soft = hasattr(estimator, "fit_likelihood"), hasattr(estimator, "fit_targets")
-    weighted = has_fit_parameter(estimator, "sample_weight")
     if correction == "auto":
-        return "forward" if can_forward else "posterior" if can_soft or weighted else "none"
-    soft = can_soft or weighted
-    able = {"forward": can_forward, "unbiased": can_soft, "posterior": soft, "em": soft, "none": True}
-    if not able[correction]:
+        return "forward" if can_forward else "crossfit"
+    soft = can_soft or takes_weights(estimator)
+    able = {"forward": can_forward, "unbiased": can_soft, "posterior": soft, "em": soft}
+    if not able.get(correction, True):
         need = {
             "forward": "`fit_likelihood`",
             "unbiased": "`fit_targets`",
@@ -70,6 +81,11 @@ def choose_correction(estimator: BaseEstimator, correction: str) -> str:
             "LabelPrivateClassifier", "correction", "be one that the estimator can take", got=correction, fix=fix
         )
     return correction
+
+
+def takes_weights(estimator: BaseEstimator) -> bool:
+    """Whether the estimator's `fit` takes `sample_weight`."""
+    return bool(has_fit_parameter(estimator, "sample_weight"))
 
 
 def fit_released(
@@ -90,9 +106,9 @@ def fit_released(
         What to fit; it has what the correction needs (`choose_correction`).
     X, codes, channel, prior
         The features, the outputs of the channel, the channel of these examples, and the belief (n, K) about each label
-        that did not come from these outputs.
+        that did not come from these outputs: posteriors start from it.
     correction : {"forward", "posterior", "unbiased", "none"}
-        "none" needs outputs that are labels.
+        "none" needs outputs that are labels. Crossfit has its own chapter.
     classes
         The classes, in the order of codes and columns.
     """
@@ -102,30 +118,96 @@ def fit_released(
             got = Described("outputs that are not labels")
             fix = 'Use correction="forward" or "posterior", with an estimator that can take it.'
             raise invalid("LabelPrivateClassifier", "release", "hold labels for correction='none'", got=got, fix=fix)
-        return estimator.fit(X, labels[codes])
+        rows = np.arange(len(codes))
+        return fit_copies(estimator, X, rows, codes.astype(np.intp), np.ones(len(codes)), classes=classes)
     if correction == "unbiased":
         return estimator.fit_targets(X, channel.unbiased_targets(codes), classes=labels)
     if correction == "forward":
-        return estimator.fit_likelihood(X, channel.likelihood(codes) * prior, classes=labels)
+        return estimator.fit_likelihood(X, channel.likelihood(codes), classes=labels)
     return fit_soft(estimator, X, channel.posterior(prior, codes), classes)
 
 
 def fit_soft(estimator: BaseEstimator, X: Any, targets: Floats, classes: Sequence[Any]) -> BaseEstimator:
     """Fit the estimator on soft targets (n, K), by its own method or by weighted copies, and return it."""
-    labels = np.asarray(classes)
     if hasattr(estimator, "fit_targets"):
-        return estimator.fit_targets(X, targets, classes=labels)
-    return _fit_replicated(estimator, X, targets, labels)
+        return estimator.fit_targets(X, targets, classes=np.asarray(classes))
+    return fit_copies(estimator, X, *draw_copies(estimator, targets), classes=classes)
 
 
-def _fit_replicated(estimator: BaseEstimator, X: Any, targets: Floats, labels: npt.NDArray[Any]) -> BaseEstimator:
-    """Fit on each row once for every label it may have, weighted by the posterior.
+# ------------------------------------------------------------------------------------------- soft targets as copies of rows
 
-    A weighted loss over the copies, sum_y q[y] loss(y), is the soft-target loss: nothing is approximated but the dropped
-    weights below `LEAST_WEIGHT`.
+#: Rows of the features, columns of the soft targets, and weights: one entry for each copy.
+Copies = tuple[Places, Places, Floats]
+
+
+def draw_copies(estimator: BaseEstimator, targets: Floats, *, most: float = COPIES) -> Copies:
+    """Return copies of rows that stand for soft targets (n, K): each row once for every label it may have, weighted by q.
+
+    A weighted loss over the copies, sum_y q[y] loss(y), is the soft-target loss, but for dropped weights below
+    `LEAST_WEIGHT`. If that makes more than `most` n copies, a weight w < tau stays with chance w / tau, as tau, and larger ones
+    stay as they are: the expectation of the loss is the same, and of all such choices of so many copies this one has the
+    least variance (Fearnhead and Clifford 2003). Draws are systematic along the rows, so that every row stays.
+
+    An estimator without `sample_weight` gets `COPIES` labels a row, drawn from its target, systematically too.
     """
-    rows, columns = np.nonzero(targets >= LEAST_WEIGHT)
-    return estimator.fit(take_rows(X, rows), labels[columns], sample_weight=targets[rows, columns])
+    n, n_classes = targets.shape
+    generator = np.random.default_rng(public_seed(estimator))
+    if not takes_weights(estimator):
+        ends = np.cumsum(targets, axis=1)
+        marks = (generator.random((n, 1)) + np.arange(COPIES)) / COPIES * ends[:, -1:]
+        drawn = (marks[:, :, None] > ends[:, None, :]).sum(axis=2)
+        return np.repeat(np.arange(n), COPIES), drawn.reshape(-1), np.ones(n * COPIES)
+    # Likelier labels first, so that the draw does not depend on the order of the classes.
+    order = np.argsort(-targets, axis=1, kind="stable")
+    ranked = np.take_along_axis(targets, order, axis=1)
+    rows, places = np.nonzero(ranked >= LEAST_WEIGHT * 2 / n_classes)
+    columns = order[rows, places]
+    weights = ranked[rows, places]
+    if len(weights) > most * n:
+        rising = np.sort(weights)
+        below = np.cumsum(rising)
+        above = np.arange(len(rising))[::-1]
+        j = int(np.argmax(below / rising + above <= most * n))  # the largest weight that is drawn
+        tau = below[j] / (most * n - above[j])
+        passed = np.floor(np.cumsum(np.minimum(1.0, weights / tau)) + generator.random())
+        kept = np.diff(passed, prepend=0.0) > 0
+        rows, columns, weights = rows[kept], columns[kept], np.maximum(weights[kept], tau)
+    return rows, columns, weights
+
+
+def fit_copies(
+    estimator: BaseEstimator, X: Any, rows: Places, columns: Places, weights: Floats, *, classes: Sequence[Any]
+) -> BaseEstimator:
+    """Fit the estimator on copies of rows and return it; where each row is there once and weighs 1, it is a plain fit."""
+    if needs_codes(estimator):
+        missing = np.setdiff1d(np.arange(len(classes)), columns)
+        rows, columns = np.append(rows, np.repeat(rows[:1], len(missing))), np.append(columns, missing)
+        weights = np.append(weights, np.full(len(missing), TOKEN_WEIGHT))
+    labels = columns if needs_codes(estimator) else np.asarray(classes)[columns]
+    whole = len(rows) == _num_samples(X) and bool((rows == np.arange(len(rows))).all())
+    features = X if whole else take_rows(X, rows)
+    if bool((weights == 1.0).all()):
+        return estimator.fit(features, labels)
+    return estimator.fit(features, labels, sample_weight=weights)
+
+
+def predict_classes(model: Any, X: Any, classes: Sequence[Any]) -> Floats:
+    """Return a fitted model's probabilities (n, K) in the order of `classes`; classes that it never saw get none."""
+    return model_probabilities(model, X, tuple(range(len(classes))) if needs_codes(model) else classes)
+
+
+def needs_codes(estimator: Any) -> bool:
+    """Whether the estimator wants labels 0, 1, ..., K - 1 and all of them, as XGBoost does: it is given the codes."""
+    return type(estimator).__module__.split(".")[0] == "xgboost"
+
+
+def public_seed(estimator: BaseEstimator) -> int:
+    """Return the seed of what is drawn in training: the estimator's own, if it is a number, and else 0.
+
+    It has nothing to do with the noise of a release, and is the same for the owner of labels and for a receiver.
+    """
+    seed = estimator.get_params(deep=False).get("random_state")
+    return int(seed) if isinstance(seed, (int, np.integer)) and seed >= 0 else 0
 
 
 def split_pipeline(estimator: BaseEstimator) -> tuple[Pipeline | None, BaseEstimator]:

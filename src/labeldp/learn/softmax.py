@@ -13,6 +13,10 @@ under each label; the forward loss then needs no guess of the label at all.
 Features may be dense, sparse, or `labeldp.softmax.RowBatches`: rows that are read in batches in each step of the solver,
 so that only one batch is in memory. The answer is the same up to the order of sums: both end where no entry of the
 gradient exceeds `tol`.
+
+Columns may have any units. Their means and scales are taken from the features alone, which are public here, in a first pass;
+the solver works on standardised columns and `coef_` and `intercept_` refer to the columns as they came (`labeldp.softmax`
+has the formulas). Multiplying a column by a constant, or adding one, changes no prediction.
 """
 
 from __future__ import annotations
@@ -31,6 +35,8 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from labeldp.arrays import Floats
 from labeldp.errors import Described, invalid
 from labeldp.softmax import (
+    ColumnMoments,
+    Columns,
     RowBatches,
     SoftmaxObjective,
     minimise,
@@ -41,24 +47,36 @@ from labeldp.softmax import (
 )
 from labeldp.validate import check_integer, check_positive, check_real
 
+#: Sums in float32 err by 1e-7 of their size, and centring by m scales multiplies that by m: beyond this the gradient would
+#: not come below the default `tol`.
+MOST_SHORT = 8.0
+
 
 class SoftmaxRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
-    """Linear softmax classifier: mean loss + l2 / 2 ||W||^2, the intercept free, by L-BFGS.
+    """Linear softmax classifier: mean loss + l2 / 2 ||W S||^2, the intercept free, by L-BFGS.
 
     Parameters
     ----------
     l2 : float
-        Weight of the squared norm, relative to the mean loss. scikit-learn's C is 1 / (n l2), and 2 / (n l2) for two
-        classes, where it has one coefficient and this has two of half its size.
+        Weight of the squared norm of the coefficients of the standardised columns, relative to the mean loss. On columns
+        that are standardised already, scikit-learn's C is 1 / (n l2), and 2 / (n l2) for two classes, where it has one
+        coefficient and this has two of half its size.
     max_iter : int
-        Most iterations of L-BFGS; `n_iter_` says how many it took.
+        Most iterations of L-BFGS; `n_iter_` says how many it took. Where it ends above `tol`, scikit-learn's
+        ConvergenceWarning says so.
     tol : float
         Stop when no entry of the gradient of the mean loss exceeds this.
     fit_intercept : bool
         Whether to learn a free constant per class.
     warm_start : bool
         Whether to start from the coefficients of the last fit.
+    standardise : bool
+        Whether S are the scales of the columns: the standard deviation, or the distance of the two values where a column
+        has two. Without it S = 1: the penalty then depends on units, and so does the way of the solver. For features whose
+        scales mean something, such as principal components.
     """
+
+    standardise: bool = True  # models of version 0.1 were saved without it
 
     def __init__(
         self,
@@ -68,12 +86,14 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         tol: float = 1e-5,
         fit_intercept: bool = True,
         warm_start: bool = False,
+        standardise: bool = True,
     ) -> None:
         self.l2 = l2
         self.max_iter = max_iter
         self.tol = tol
         self.fit_intercept = fit_intercept
         self.warm_start = warm_start
+        self.standardise = standardise
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> SoftmaxRegression:
         """Fit on plain labels."""
@@ -86,23 +106,34 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         if len(classes) < 2:
             raise invalid("SoftmaxRegression", "y", "have two classes or more", got=Described(f"{len(classes)} class"))
         weights = _check_weights(sample_weight, X)
+        X, columns = self._measure_columns(X, weights)
         one_hot = scipy.sparse.csr_matrix((weights, (np.arange(len(codes)), codes)), shape=(len(codes), len(classes)))
-        return self._minimise(X, classes, self._soft_objective(X, one_hot, weights, total=weights.sum()))
+        return self._minimise(X, classes, self._soft_objective(X, one_hot, weights, columns, total=weights.sum()))
 
     def fit_targets(self, X: Any, targets: Any, *, classes: Sequence[Any]) -> SoftmaxRegression:
         """Fit on soft targets (n, K): rows sum to one; entries may be negative."""
-        X = self._check_features(X)
+        X, columns = self._measure_columns(self._check_features(X))
         matrix = _check_targets(_check_rows("targets", targets, X, len(classes))).astype(X.dtype, copy=False)
         weights = np.ones(X.shape[0], X.dtype)
-        return self._minimise(X, np.asarray(classes), self._soft_objective(X, matrix, weights, total=X.shape[0]))
+        return self._minimise(
+            X, np.asarray(classes), self._soft_objective(X, matrix, weights, columns, total=X.shape[0])
+        )
 
     def fit_likelihood(self, X: Any, likelihood: Any, *, classes: Sequence[Any]) -> SoftmaxRegression:
         """Fit the forward loss: `likelihood` (n, K) is Pr[what was observed | label k]."""
-        X = self._check_features(X)
+        X, columns = self._measure_columns(self._check_features(X))
         matrix = _check_likelihood(_check_rows("likelihood", likelihood, X, len(classes)))
         with np.errstate(divide="ignore"):  # a label that is ruled out has log 0 = -inf, and exp of it is 0 again
             logarithms = np.ascontiguousarray(np.log(matrix).T, dtype=X.dtype)
-        return self._minimise(X, np.asarray(classes), self._forward_objective(X, logarithms))
+        objective = SoftmaxObjective(
+            curved=partial(sum_forward, X, logarithms=logarithms),
+            linear=np.zeros((len(logarithms), X.shape[1] + 1)),
+            total=float(X.shape[0]),
+            l2=self.l2,
+            intercept=self.fit_intercept,
+            columns=columns,
+        )
+        return self._minimise(X, np.asarray(classes), objective)
 
     def _check_features(self, X: Any) -> Any:
         if isinstance(X, RowBatches):
@@ -110,7 +141,23 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
             return X
         return validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32])
 
-    def _soft_objective(self, X: Any, targets: Any, weights: Floats, *, total: float) -> SoftmaxObjective:
+    def _measure_columns(self, X: Any, weights: Floats | None = None) -> tuple[Any, Columns | None]:
+        """Return the features and the units of their columns.
+
+        Short floats far from 0 (a year, a time stamp) are made long: what is left of their digits after centring would not
+        do for the solver.
+        """
+        if not self.standardise:
+            return X, None
+        columns = ColumnMoments.of_rows(X, weights).columns(intercept=self.fit_intercept)
+        far = bool((np.abs(columns.mean) > MOST_SHORT * columns.scale).any())
+        if far and X.dtype == np.float32 and not isinstance(X, RowBatches):
+            X = X.astype(np.float64)
+        return X, columns
+
+    def _soft_objective(
+        self, X: Any, targets: Any, weights: Floats, columns: Columns | None, *, total: float
+    ) -> SoftmaxObjective:
         """Return the loss of soft targets, dense or sparse, that are multiplied by the weights already."""
         return SoftmaxObjective(
             curved=partial(sum_soft, X, weights=weights),
@@ -118,16 +165,7 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
             total=float(total),
             l2=self.l2,
             intercept=self.fit_intercept,
-        )
-
-    def _forward_objective(self, X: Any, logarithms: Floats) -> SoftmaxObjective:
-        """Return the forward loss; `logarithms` (K, n) are those of the likelihoods."""
-        return SoftmaxObjective(
-            curved=partial(sum_forward, X, logarithms=logarithms),
-            linear=np.zeros((len(logarithms), X.shape[1] + 1)),
-            total=float(X.shape[0]),
-            l2=self.l2,
-            intercept=self.fit_intercept,
+            columns=columns,
         )
 
     def _minimise(self, X: Any, classes: npt.NDArray[Any], objective: SoftmaxObjective) -> SoftmaxRegression:
@@ -135,8 +173,12 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         if check_real("SoftmaxRegression", "l2", self.l2) < 0:
             raise invalid("SoftmaxRegression", "l2", "be >= 0", got=self.l2)
         limit = check_integer("SoftmaxRegression", "max_iter", self.max_iter, least=1)
-        start = self._start(X.shape[1], len(classes))
-        theta, self.n_iter_ = minimise(objective, start, max_iter=limit, tol=self.tol)
+        start, columns = self._start(X.shape[1], len(classes)), objective.columns
+        if columns is not None:
+            start = columns.to_standard(start)
+        theta, self.n_iter_ = minimise(objective, start, max_iter=limit, tol=self.tol, owner=type(self).__name__)
+        if columns is not None:
+            theta = columns.to_raw(theta)
         self.classes_ = classes
         self.coef_ = theta[:, :-1].copy()
         self.intercept_ = theta[:, -1].copy()

@@ -29,6 +29,7 @@ Design notes. `Settings` are checked once, by `check_settings`, and are the same
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
@@ -42,10 +43,21 @@ from labeldp.arrays import Codes, Floats
 from labeldp.channel import CandidateChannel, FiniteChannel, join_channels
 from labeldp.errors import Described, PrivacyError, invalid
 from labeldp.guarantee import Guarantee, Unit
-from labeldp.learn.corrections import CORRECTIONS, choose_correction, fit_released, fit_soft, split_pipeline, take_rows
+from labeldp.learn.corrections import (
+    CORRECTIONS,
+    choose_correction,
+    fit_released,
+    fit_soft,
+    predict_classes,
+    split_pipeline,
+    take_rows,
+    takes_weights,
+)
+from labeldp.learn.crossfit import ROUNDS as ROUNDS_OF_CROSSFIT
+from labeldp.learn.crossfit import calibrate_start, fit_crossfit
 from labeldp.learn.softmax import SoftmaxRegression
 from labeldp.mechanisms import MeasuringMechanism, Mechanism, RRWithPrior
-from labeldp.priors import PriorTable, model_probabilities, tempered
+from labeldp.priors import PriorTable, tempered
 from labeldp.random import NoiseKey
 from labeldp.release import Release, SensitiveLabels, privatize
 from labeldp.release.stages import StageDoor, run_stages
@@ -90,10 +102,9 @@ class Stage:
 
 
 class Belief(NamedTuple):
-    """What shapes the release of one stage: its rows of the data set, what was known of them first, and their prior."""
+    """What shapes the release of one stage: its rows of the data set, and their prior."""
 
     rows: npt.NDArray[np.intp]
-    known: Floats
     prior: Floats
 
 
@@ -101,15 +112,13 @@ class Belief(NamedTuple):
 class Part:
     """What one stage released: its rows of the data set, their outputs, and the channel that made them.
 
-    `prior` is the belief that the channel was made with. `known` is what was believed apart from any model of this
-    training: the first prior, at these rows.
+    `prior` is the belief that the channel was made with.
     """
 
     rows: npt.NDArray[np.intp]
     codes: Codes
     channel: FiniteChannel
     prior: Floats
-    known: Floats
 
     def take(self, keep: npt.NDArray[np.intp]) -> Part:
         """Return some of the examples."""
@@ -118,7 +127,6 @@ class Part:
             codes=self.codes[keep],
             channel=self.channel.take(keep),
             prior=self.prior[keep],
-            known=self.known[keep],
         )
 
 
@@ -153,10 +161,9 @@ def train_in_stages(
 
     def believe(number: int, training: Training) -> Belief:
         rows = np.flatnonzero(stage == number)
-        known = mix_with_uniform(table.probabilities(rows))
         if training.model is None:
-            return Belief(rows, known, known)
-        return Belief(rows, known, _model_prior(training.model, take_rows(X, rows), settings))
+            return Belief(rows, mix_with_uniform(table.probabilities(rows)))
+        return Belief(rows, _model_prior(training.model, take_rows(X, rows), settings))
 
     def release(number: int, belief: Belief) -> tuple[Codes, FiniteChannel]:
         return draw(number, belief.rows, belief.prior)
@@ -164,13 +171,14 @@ def train_in_stages(
     def learn(number: int, training: Training, belief: Belief, outcome: tuple[Codes, FiniteChannel]) -> Training:
         codes, channel = outcome
         training.parts.append(Part(**belief._asdict(), codes=codes, channel=channel))
-        dropped = _train_stage(training, X, settings, final=number + 1 == count and not settings.rounds)
+        last = settings.correction == "crossfit" or not settings.rounds
+        dropped = _train_stage(training, X, settings, final=number + 1 == count and last)
         training.stages.append(_report_stage(number, training.parts[-1], len(table.index), dropped))
         return training
 
     start = Training(model=_distil_prior(X, table, settings) if settings.distil else None)
     training = run_stages(count, start=start, believe=believe, release=release, learn=learn)
-    for turn in range(settings.rounds):
+    for turn in range(0 if settings.correction == "crossfit" else settings.rounds):
         final = turn + 1 == settings.rounds
         number = count + settings.distil + turn
         training.model = _fit_posteriors(training, X, settings, number=number, final=final)
@@ -215,19 +223,40 @@ def _train_stage(training: Training, X: Any, settings: Settings, *, final: bool)
     earlier = [_drop_unlikely(part, training, X, settings) for part in training.parts[:-1]]
     kept = [*earlier, training.parts[-1]]
     rows = np.concatenate([part.rows for part in kept])
-    # Forward multiplies what is known apart from this model; a posterior starts from the best belief, the model's.
-    beliefs = [part.known if settings.correction == "forward" else part.prior for part in kept]
+    if settings.correction == "crossfit":
+        training.model = _fit_crossfit(kept, take_rows(X, rows), settings, number=number, final=final)
+        return sum(len(part.rows) for part in training.parts) - len(rows)
     training.model = fit_released(
         _next_estimator(training.model, settings, number=number, final=final),
         take_rows(X, rows),
         codes=np.concatenate([part.codes for part in kept]),
         channel=_join_parts(kept),
-        prior=np.concatenate(beliefs),
+        prior=np.concatenate([part.prior for part in kept]),
         # The first fit of EM has no model to believe: it is a posterior under what was known.
         correction="posterior" if settings.uses_everyone else settings.correction,
         classes=settings.classes,
     )
     return sum(len(part.rows) for part in training.parts) - len(rows)
+
+
+def _fit_crossfit(parts: Sequence[Part], X: Any, settings: Settings, *, number: int, final: bool) -> Any:
+    """Return a new estimator, cross-fitted on what some parts released; X are their rows, one part after the other.
+
+    Priors of stages are of different kinds (nothing, a histogram, a model, sharpened), so each part calibrates its own.
+    """
+    likelihoods = [part.channel.likelihood(part.codes) for part in parts]
+    told = any(bool((part.prior != part.prior[0]).any()) for part in parts)
+    starts = [calibrate_start(likely, part.prior) for likely, part in zip(likelihoods, parts, strict=True)]
+    labels = all(part.channel.outputs_are_labels for part in parts)
+    return fit_crossfit(
+        _next_estimator(None, settings, number=number, final=final),
+        X,
+        np.concatenate(likelihoods),
+        classes=settings.classes,
+        start=np.concatenate(starts) if told else None,
+        codes=np.concatenate([part.codes for part in parts]).astype(np.intp) if labels else None,
+        rounds=ROUNDS_OF_CROSSFIT + (settings.rounds if final else 0),
+    )
 
 
 def _distil_prior(X: Any, table: PriorTable, settings: Settings) -> Any:
@@ -237,7 +266,7 @@ def _distil_prior(X: Any, table: PriorTable, settings: Settings) -> Any:
 
 def _fit_posteriors(training: Training, X: Any, settings: Settings, *, number: int, final: bool) -> Any:
     """Return a new estimator fitted on the model's posteriors for all examples; `number` fits came before."""
-    beliefs = model_probabilities(training.model, X, settings.classes)
+    beliefs = predict_classes(training.model, X, settings.classes)
     parts = training.parts
     targets = posteriors(beliefs, parts) if parts else tempered(beliefs, settings.temperature)
     return fit_soft(_make_estimator(settings, number, final=final), X, targets, settings.classes)
@@ -288,7 +317,7 @@ def _drop_unlikely(part: Part, training: Training, X: Any, settings: Settings) -
     if not settings.filter_earlier or not isinstance(newest, CandidateChannel):
         return part
     allowed = math.ceil(float(np.mean(newest.sizes)))
-    scores = model_probabilities(training.model, take_rows(X, part.rows), settings.classes)
+    scores = predict_classes(training.model, take_rows(X, part.rows), settings.classes)
     mine = np.take_along_axis(scores, part.codes[:, None].astype(np.intp), axis=1)
     return part.take(np.flatnonzero((scores > mine).sum(axis=1) < allowed))
 
@@ -318,7 +347,7 @@ def mix_with_uniform(prior: Floats) -> Floats:
 
 
 def _model_prior(model: Any, X: Any, settings: Settings) -> Floats:
-    return mix_with_uniform(tempered(model_probabilities(model, X, settings.classes), settings.temperature))
+    return mix_with_uniform(tempered(predict_classes(model, X, settings.classes), settings.temperature))
 
 
 def round_priors(prior: Floats, *, most: int | None) -> Floats:
@@ -536,7 +565,7 @@ def check_settings(learner: Any, classes: Sequence[Any], epsilon: float, *, sile
         fix = "Wrap it in CalibratedClassifierCV, or use a classifier that has it."
         raise invalid(OWNER, "estimator", "have `predict_proba`", got=type(last).__name__, fix=fix)
     distil = _decide_distil(learner, silent=silent)
-    correction = choose_correction(last, "em" if distil and learner.correction == "auto" else learner.correction)
+    correction = _decide_correction(learner, last, distil=distil, silent=silent)
     settings = Settings(
         estimator=last,
         correction=correction,
@@ -544,12 +573,29 @@ def check_settings(learner: Any, classes: Sequence[Any], epsilon: float, *, sile
         filter_earlier=bool(learner.filter_earlier),
         classes=tuple(classes),
         distil=distil,
-        rounds=_decide_rounds(learner, distil=distil),
+        rounds=_decide_rounds(learner, distil=distil, correction=correction),
         stage_params=_check_stage_params(learner.stage_params),
         final_params=_check_params("final_params", learner.final_params),
     )
     _check_names(settings)
     return transformer, settings
+
+
+def _decide_correction(learner: Any, last: BaseEstimator, *, distil: bool, silent: bool) -> str:
+    """Return the correction; "auto" is "em" where a prior is distilled into a model that takes likelihoods, or is all there is."""
+    asked = learner.correction
+    if asked == "auto" and (silent or (distil and hasattr(last, "fit_likelihood"))):
+        soft = hasattr(last, "fit_targets") or takes_weights(last)
+        return "em" if soft else "crossfit"
+    correction = choose_correction(last, asked)
+    if correction == "crossfit" and not (hasattr(last, "fit_targets") or takes_weights(last)):
+        warnings.warn(
+            f"{OWNER}: {type(last).__name__} takes no sample_weight, so it is fitted on labels drawn from the posteriors, "
+            "which adds noise. An estimator with sample_weight, or SoftmaxRegression, learns more from the same release.",
+            UserWarning,
+            stacklevel=4,
+        )
+    return correction
 
 
 def _decide_distil(learner: Any, *, silent: bool) -> bool:
@@ -564,10 +610,10 @@ def _decide_distil(learner: Any, *, silent: bool) -> bool:
     return silent or "auto" in wishes
 
 
-def _decide_rounds(learner: Any, *, distil: bool) -> int:
+def _decide_rounds(learner: Any, *, distil: bool, correction: str) -> int:
     if isinstance(learner.rounds, str):
         check_choice(OWNER, "rounds", learner.rounds, ("auto",))
-        return ROUNDS if distil else 0
+        return ROUNDS if distil and correction != "crossfit" else 0
     return check_integer(OWNER, "rounds", learner.rounds, least=0, most=1000)
 
 
@@ -577,7 +623,7 @@ def _decide_temperature(learner: Any, epsilon: float, correction: str, *, silent
         return check_positive(OWNER, "temperature", learner.temperature)
     if silent:
         return SELF_TEMPERATURE
-    return 1.0 if correction == "em" else interpolate_default(TEMPERATURE, epsilon)
+    return 1.0 if correction in {"em", "crossfit"} else interpolate_default(TEMPERATURE, epsilon)
 
 
 def _check_stage_params(value: Any) -> tuple[Mapping[str, Any], ...]:

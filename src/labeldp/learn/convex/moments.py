@@ -178,7 +178,7 @@ def solve_softmax(rows: Any, moments: Floats, offsets: Floats, *, l2: float, max
     linear = np.column_stack([moments, np.zeros(len(moments))])  # no intercepts: a constant is a feature like any other
     curved = partial(sum_soft, rows, weights=np.ones(n), offsets=np.ascontiguousarray(offsets.T))
     objective = SoftmaxObjective(curved=curved, linear=linear, total=float(n), l2=l2 / n, intercept=False)
-    theta, _ = minimise(objective, np.zeros(linear.shape), max_iter=max_iter, tol=1e-6)
+    theta, _ = minimise(objective, np.zeros(linear.shape), max_iter=max_iter, tol=1e-6, owner="SufficientStatistics")
     weights: Floats = theta[:, :-1]
     return weights
 
