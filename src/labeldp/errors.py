@@ -33,6 +33,10 @@ class BudgetError(PrivacyError):
     """The release would cost more than its label set has left."""
 
 
+class ColumnTypeError(LabelDPError):
+    """A value of a text table is not of the type that was concluded from the rows that were looked at."""
+
+
 class ReleaseError(LabelDPError):
     """A release on disk is damaged, unfinished, tampered with or not ours."""
 

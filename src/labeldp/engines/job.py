@@ -50,7 +50,7 @@ from typing import Any
 import numpy as np
 
 from labeldp.accounting import note_entry, recall_entry
-from labeldp.data.tables import Place, UrlPath, place_of
+from labeldp.data.places import Place, UrlPath, place_of
 from labeldp.engines.drawing import Randomizer, Response, Writer
 from labeldp.engines.engine import Engine, Progress
 from labeldp.engines.rows import OWNER, Rows, Span

@@ -38,7 +38,8 @@ import numpy as np
 
 from labeldp.arrays import Float64s, Floats, Int64s
 from labeldp.channel import FiniteChannel
-from labeldp.data.tables import Place, TableSource, UrlPath, open_table, place_of
+from labeldp.data.places import Place, UrlPath, place_of
+from labeldp.data.tables import TableSource, open_table
 from labeldp.engines.drawing import Response
 from labeldp.engines.engine import Progress, open_engine
 from labeldp.engines.job import Job, Staging, find_key, run, staging_at
