@@ -119,14 +119,17 @@ class TableSource:
             return self.retype()
         return replace(self, form=replace(self.form, whole=True))
 
-    def retype(self) -> TableSource:
-        """Return the table with types that are concluded from every row of its text."""
+    def retype(self, *, keep: Sequence[str] = ()) -> TableSource:
+        """Return the table with types that are concluded from every row of its text; columns of `keep` stay as they are."""
         assert self.form is not None
         if self.form.whole:
             raise LabelDPError(f"open_table: {self.path.name} changed while it was read. Run it again on a table at rest.")
         (part,) = self.parts
         with _explain_damage(part, self.form):
             form = text.look_at_all(part, self.form)
+        kept = {name: self.form.kinds[name] for name in keep}
+        parsed = (form.parsed - kept.keys()) | (self.form.parsed & kept.keys())
+        form = replace(form, kinds={**form.kinds, **kept}, parsed=parsed)
         return replace(self, form=form, schema=_text_schema(form))._with_rewrite()
 
     def rewrite(
