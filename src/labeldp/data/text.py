@@ -279,7 +279,8 @@ def _open_csv(part: Place, columns: list[str], types: dict[str, Any], form: Text
     stream: Any = part
     if not plain:
         blocks = _read_bytes(part, form)
-        stream = _Stream(blocks if form.encoding == "utf-8" else _as_utf8(blocks, form.encoding))
+        raw = _Stream(blocks if form.encoding == "utf-8" else _as_utf8(blocks, form.encoding))
+        stream = io.BufferedReader(raw, BLOCK_BYTES)  # a read that came up short would be a block without an end of line
     block = min(MOST_LINE, max(BLOCK_BYTES, 4 * form.longest))
     names = [f"{place}\0" if name is None else name for place, name in enumerate(form.names)]
     reader = pa_csv.open_csv(
