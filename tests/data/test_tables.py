@@ -12,8 +12,8 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
 
-from labeldp.data import column, open_table, tables
-from labeldp.errors import LabelDPError
+from labeldp.data import column, open_table, tables, text
+from labeldp.errors import ColumnTypeError, LabelDPError
 
 ROWS = 1_000
 
@@ -49,7 +49,7 @@ def stored(request, table, tmp_path):
 
 
 def test_rows_come_in_order_in_bounded_batches(stored, table, monkeypatch):
-    monkeypatch.setattr(tables, "CSV_BLOCK_BYTES", 2_000)  # several blocks
+    monkeypatch.setattr(text, "BLOCK_BYTES", 2_000)  # several blocks
     source = open_table(stored)
     batches = list(source.batches(batch_rows=50))
     assert pa.Table.from_batches(batches).cast(table.schema).equals(table)
@@ -98,7 +98,7 @@ def most_held(path) -> int:
         # 6.4 MB in one row group: 0.5 MB held, and 6.8 MB where the columns are fetched whole.
         ("people.parquet", "PARQUET_BUFFER_BYTES", 2**14, 0, 2e6),
         # 15 MB of text: 1.2 MB held, as Arrow reads 32 blocks ahead however slow its reader is; 15 MB in large blocks.
-        ("people.csv", "CSV_BLOCK_BYTES", 2**15, 2**20, 4e6),
+        ("people.csv", "BLOCK_BYTES", 2**15, 2**20, 4e6),
     ],
 )
 def test_memory_is_bounded_by_the_batch_not_by_the_file(name, setting, small, whole, bound, tmp_path, monkeypatch):
@@ -109,9 +109,10 @@ def test_memory_is_bounded_by_the_batch_not_by_the_file(name, setting, small, wh
     else:
         pq.write_table(noise, path, row_group_size=len(noise), use_dictionary=False, data_page_size=2**14)
     del noise
-    monkeypatch.setattr(tables, setting, small)
+    room = text if setting == "BLOCK_BYTES" else tables
+    monkeypatch.setattr(room, setting, small)
     assert most_held(path) < bound
-    monkeypatch.setattr(tables, setting, whole)  # the twin: the measure sees what reading it all would cost
+    monkeypatch.setattr(room, setting, whole)  # the twin: the measure sees what reading it all would cost
     assert most_held(path) > bound
 
 
@@ -135,7 +136,7 @@ def test_missing_file_in_a_folder_without_tables(tmp_path):
 
 def test_unknown_extension(tmp_path):
     (tmp_path / "people.xlsx").write_bytes(b"PK")
-    with pytest.raises(LabelDPError, match=r"known format, got 'people.xlsx'. Known are .parquet, .pq, .csv, .csv.gz"):
+    with pytest.raises(LabelDPError, match=r"known format, got 'people.xlsx'. Known are .parquet, .pq, .feather, .arrow, .csv, "):
         open_table(tmp_path / "people.xlsx")
 
 
@@ -172,7 +173,7 @@ def test_a_file_that_vanishes_is_our_error(table, tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("", "must be readable CSV, got an empty file"),
+        ("", "must have rows, got an empty file"),
         ("a,b\n", "must have rows, got an empty table"),
         ("a,b\n1,2\n3\n", "must be readable CSV, got 1 columns where 2 were expected"),
         ("a,a\n1,2\n", "must have columns of different names, got 'a' more than once"),
@@ -201,14 +202,24 @@ def test_folder_of_two_schemas(table, tmp_path):
 # ------------------------------------------------------------------------------------------------------ types of a CSV
 
 
-def test_a_wrong_guess_names_the_fix_and_the_fix_works(tmp_path, monkeypatch):
-    monkeypatch.setattr(tables, "CSV_BLOCK_BYTES", 200)
+@pytest.mark.parametrize(("late", "kind"), [("x", "string"), ("1.5", "double"), ("", "int64"), ("?", "int64")])
+def test_a_wrong_guess_is_found_out_and_mended(late, kind, tmp_path, monkeypatch):
+    for name, value in {"HEAD_BYTES": 200, "PIECE_BYTES": 100, "MORE_PIECES": 2}.items():
+        monkeypatch.setattr(text, name, value)
     path = tmp_path / "people.csv"
-    path.write_text("code,row\n" + "1,2\n" * 200 + "x,3\n")
-    with pytest.raises(LabelDPError, match=r"types=\{column: 'string'\}"):
-        column(path, "code")
+    path.write_text("code,row\n" + "1,2\n" * 5_000 + f"{late},3\n" + "1,2\n" * 5_000)
+    source = open_table(path)
+    assert source.schema.field("code").type == pa.int64()
+    if late:
+        with pytest.raises(ColumnTypeError, match=r"types=\{'code': 'string'\}"):
+            column(source, "code")
+    settled = source.settle()
+    assert str(settled.schema.field("code").type) == kind
+    values = column(settled, "code").to_pylist()
+    assert len(values) == 10_001
+    assert values[5_000] == {"x": "x", "1.5": 1.5}.get(late)
     source = open_table(path, types={"code": "string"})
-    assert column(source, "code").to_pylist() == ["1"] * 200 + ["x"]
+    assert column(source, "code").to_pylist() == ["1"] * 5_000 + [late or None] + ["1"] * 5_000
 
 
 def test_types_are_checked(tmp_path):

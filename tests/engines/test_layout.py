@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from labeldp.data.label_column import join_profiles, label_profile
-from labeldp.data.tables import UrlPath, open_table, place_of
+from labeldp.data.places import UrlPath, place_of
+from labeldp.data.tables import open_table
 from labeldp.engines import privatize_table
 from labeldp.engines.rows import cut, spans_of
 from labeldp.errors import PrivacyError, ReleaseError

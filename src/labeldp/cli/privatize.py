@@ -113,7 +113,7 @@ def _discard(place: str | None) -> None:
 
 
 def _discard_leftovers(place: str) -> None:
-    from labeldp.data.tables import UrlPath, place_of
+    from labeldp.data.places import UrlPath, place_of
     from labeldp.engines import discard_job
     from labeldp.release.unfinished import find_leftovers
 

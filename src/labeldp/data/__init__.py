@@ -20,7 +20,8 @@ from __future__ import annotations
 from labeldp.data.dataset import Dataset
 from labeldp.data.label_column import check_label, check_row_ids, label_profile
 from labeldp.data.loaders import load, names, us_covid
-from labeldp.data.tables import TableSource, column, open_table, write_table
+from labeldp.data.tables import TableSource, column, open_table
+from labeldp.data.writing import write_table
 
 __all__ = [
     "Dataset",

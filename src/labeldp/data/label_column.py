@@ -33,8 +33,9 @@ one more pass, so that a collision is never reported as a duplicate.
 
 from __future__ import annotations
 
+import unicodedata
 from collections import Counter
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -86,16 +87,19 @@ class LabelProfile:
 
 
 def label_profile(source: TableSource, label: str) -> LabelProfile:
-    """Return how often each value of a label column occurs, from one pass that reads no other column.
+    """Return how often each value of a label column occurs, from one pass over it.
 
     NaN counts as missing. Counting stops at `MOST_COUNTED` values; rows and missing values are counted to the end.
     """
     source.require(label)
     dtype = _check_value_type(source, label)
     rows = missing = 0
+    # Text of a plain file is read along, to see that all of it is UTF-8: the only fault of a value that no wider type mends.
+    form = source.form
+    along = [] if form is None or form.encoding != "utf-8" else [n for n, kind in form.kinds.items() if kind == "text"]
     counts: Counter[Any] = Counter()
     first: dict[Any, int] = {}
-    for batch in source.batches(columns=[label], batch_rows=PROFILE_ROWS):
+    for batch in source.batches(columns=list(dict.fromkeys([label, *along])), batch_rows=PROFILE_ROWS):
         values = batch.column(0)
         absent = pc.is_null(values, nan_is_null=True)
         missing += pc.sum(absent).as_py() or 0
@@ -144,7 +148,8 @@ def check_label(
         Classes that are public knowledge; then rare values among them are welcome and any other value is refused.
 
     Refused, in this order: an unknown choice, no rows with a label, missing values, values outside `classes`, too many
-    values, one value only, a value that one row alone has.
+    values, one value only, values that differ in spaces or capitals alone, a question mark among text, a value that one row
+    alone has.
     """
     check_choice(profile.column, "missing", missing, ("error", "drop"))
     _check_missing(profile, missing)
@@ -152,6 +157,7 @@ def check_label(
         return _check_listed(profile, classes)
     _check_many(profile)
     _check_constant(profile)
+    _check_alike(profile)
     values = list(profile.counts)
     check_not_alone(
         profile.column, "label", list(profile.counts.values()), find_row=lambda place: profile.first[values[place]]
@@ -217,7 +223,7 @@ def outside_list(profile: LabelProfile, known: Container[Any], *, where: str = "
     rows = [row for value, row in profile.first.items() if value not in known]
     place = f"in row {min(rows):,}{where} (rows count from 0)" if rows else f"past the rows that were looked at{where}"
     got = Described(f"another value {place}")
-    fix = "List it too (--classes), or merge it into another class; the value is not shown."
+    fix = "List it too (--classes), or merge it into another class (--strip, --merge); `labeldp look` shows it."
     return invalid(profile.column, "label", "hold only listed classes", got=got, fix=fix)
 
 
@@ -232,6 +238,44 @@ def _check_many(profile: LabelProfile) -> None:
         got = Described(f"more than {MOST_COUNTED:,} values")
         fix = "It looks like free text or an identifier: choose another column, or group its values."
         raise invalid(profile.column, "label", "have classes", got=got, fix=fix)
+
+
+def find_alike(values: Iterable[Any]) -> list[list[Any]]:
+    """Return the groups of texts that differ in spaces, capitals or ways of writing one letter alone.
+
+    >>> find_alike(["no", "yes", "YES", "yes "])
+    [['yes', 'YES', 'yes ']]
+    """
+    groups: dict[str, list[Any]] = {}
+    for value in values:
+        if isinstance(value, str):
+            key = " ".join(unicodedata.normalize("NFKC", value).casefold().split())
+            groups.setdefault(key, []).append(value)
+    return [group for group in groups.values() if len(group) > 1]
+
+
+def choose_spelling(group: Sequence[str]) -> str:
+    """Return the spelling that stands for values that are alike: without spaces and in small letters, if there is one.
+
+    It is a function of the set of spellings alone, never of how often each occurs.
+    """
+    return min((value.strip() for value in group), key=lambda value: (value != value.lower(), value))
+
+
+def _check_alike(profile: LabelProfile) -> None:
+    """Refuse values that are most likely one class in several spellings, and a mark that most likely means missing."""
+    for group in find_alike(profile.counts):
+        rows = sorted(profile.first[value] for value in group)
+        got = Described(f"rows {rows[0]:,} and {rows[1]:,} that differ in spaces or capitals (rows count from 0)")
+        fix = (
+            "`labeldp look` shows them. One class: strip=True (--strip) or merge= (--merge yes=YES). Several: list them, "
+            "classes= (--classes)."
+        )
+        raise invalid(profile.column, "label", "spell each class in one way", got=got, fix=fix)
+    if "?" in profile.counts:
+        got = Described(f"a question mark in row {profile.first['?']:,} (rows count from 0)")
+        fix = "Missing: missing_values=['?'] (--na '?'). A class: list it, classes= (--classes)."
+        raise invalid(profile.column, "label", "say which labels are missing", got=got, fix=fix)
 
 
 def _check_constant(profile: LabelProfile) -> None:

@@ -1,39 +1,31 @@
-"""Tables of an owner, larger than memory: CSV and Parquet in, in batches and in order; Parquet out, whole or not at all.
+"""Tables of an owner, larger than memory: text, Parquet and Arrow in, in batches and in order.
 
 >>> import pyarrow as pa, tempfile, pathlib
+>>> from labeldp.data.writing import write_table
 >>> folder = tempfile.TemporaryDirectory()
 >>> path = pathlib.Path(folder.name) / "clinic.parquet"
->>> batch = pa.RecordBatch.from_pydict({"row": [1, 2, 3, 4], "ill": ["no", "yes", "no", "yes"]})
+>>> batch = pa.RecordBatch.from_pydict({"row": [1, 2, 3, 4], "ill": ["no", "yes", "no", "Yes "]})
 >>> write_table([batch], batch.schema, path)
 4
 >>> source = open_table(path)
 >>> source.rows, source.names, column(source, "ill").to_pylist()
-(4, ('row', 'ill'), ['no', 'yes', 'no', 'yes'])
+(4, ('row', 'ill'), ['no', 'yes', 'no', 'Yes '])
 >>> [part.num_rows for part in source.batches(batch_rows=3)]
 [3, 1]
+>>> tidied = source.rewrite("ill", strip=True, merge={"yes": "Yes"})
+>>> column(tidied, "ill").to_pylist(), tidied.rewritten.words
+(['no', 'yes', 'no', 'yes'], ['spaces around values taken away', "'Yes' read as 'yes'"])
 >>> folder.cleanup()
-
-A path may be a URL:
-
->>> place = place_of("memory://clinic/parts")
->>> place, place.name, place / "a.parquet"
-(UrlPath('memory://clinic/parts'), 'parts', UrlPath('memory://clinic/parts/a.parquet'))
->>> place_of("people.parquet")
-PosixPath('people.parquet')
 
 Design notes. *Reading.* Memory is bounded by a batch, never by the table. The order of rows is a promise: the noise of a
 row is a function of its position. That is why batches come from the plain streaming readers, one file after the other,
-and not from a scanner that may reorder. The types of a CSV are guessed from its first block; `types` overrules the guess.
-Text that spells a missing value (empty, NA, NaN, null and their kin) is missing in every column, so that a missing label
-is never mistaken for a class.
+and not from a scanner that may reorder. How text is read (`labeldp.data.text`) is concluded from pieces of it and is a fact of
+the source, `TableSource.form`, which a user can overrule. Types that turn out wrong further on are a `ColumnTypeError`;
+`TableSource.settle` concludes them from every row.
 
-*Writing.* Rows go to a hidden file beside the target; it is flushed to the disk and then given its name by a hard link,
-which fails if the name is taken: two writers cannot overwrite each other, which a rename would allow. A kill leaves at
-most the hidden file. Where a file system has no hard links, a check and a rename take their place.
-
-*URLs.* A path stays a `Path`, and so does a file:// URL: the local disk keeps its atomic rename and its flush. Any other
-URL is opened by fsspec, which comes with `labeldp[dask]`; credentials are its own business, from its configuration. A
-`UrlPath` is its text: it travels to another process as such and opens its file system there.
+*Rewriting labels.* Spaces around labels, and spellings of one class, are undone in the batches themselves, so whoever reads
+the table sees one column: the check of labels, the door, the learners. It is a public function of each label alone, which
+the owner states; the manifest of a release records it.
 
 What these functions complain about they tell the owner of the labels, on her side of the door; even so a message names
 at most one value of a column.
@@ -41,44 +33,42 @@ at most one value of a column.
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import os
 import re
-import secrets
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from pathlib import Path, PurePosixPath
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
-import pyarrow.csv as pa_csv
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from labeldp.errors import Described, LabelDPError, invalid, missing_extra, nearest
+from labeldp.data import text
+from labeldp.data.places import Place, UrlPath, place_of
+from labeldp.data.sniffing import NULLS, Asked, TextFormat
+from labeldp.errors import ColumnTypeError, Described, LabelDPError, invalid, nearest
 from labeldp.validate import check_integer
 
 #: The ends of file names that are known.
 PARQUET = (".parquet", ".pq")
-CSV = (".csv", ".csv.gz")
-#: A block of CSV, which is also the text from which its types are guessed. Arrow reads some 32 blocks ahead: a peak of
-#: 40 MB at this size, 150 MB at four times it, and no faster.
-CSV_BLOCK_BYTES = 2**20
+ARROW = (".feather", ".arrow")
+KNOWN = (*PARQUET, *ARROW, *text.TEXT, *text.JSON_LINES)
 #: Rows of a batch of Parquet, and bytes held of each of its columns while it is read.
 BATCH_ROWS = 2**16
 PARQUET_BUFFER_BYTES = 2**20
-#: The device is full, a quota is used up, or the file may not grow further: the user's fix is the same.
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @dataclass(frozen=True, kw_only=True)
 class TableSource:
     """A table on disk: its place, its Arrow schema, its number of rows and the files that it is made of.
 
-    `rows` is None where counting would mean reading it all (CSV). `groups` (first, last) restricts each part to some of
-    its row groups: a piece of a table is a table. Make one with `open_table`.
+    `rows` is None where counting would mean reading it all (text). `groups` (first, last) restricts each part to some of
+    its row groups: a piece of a table is a table. `form` says how text is read, `rewritten` which column's values are
+    changed on the way. Make one with `open_table`.
     """
 
     path: Place
@@ -86,6 +76,8 @@ class TableSource:
     rows: int | None
     parts: tuple[Place, ...] = field(repr=False)
     groups: tuple[int, int] | None = field(default=None, repr=False)
+    form: TextFormat | None = field(default=None, repr=False)
+    rewritten: Rewrite | None = field(default=None, repr=False)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -108,39 +100,180 @@ class TableSource:
         chosen = list(self.schema.names if columns is None else columns)
         self.require(*chosen)
         size = check_integer(self.path.name, "batch_rows", batch_rows, least=1)
+        change = self.rewritten if self.rewritten is not None and self.rewritten.column in chosen else None
         for part in self.parts:
-            yield from _read(part, chosen, self.schema, size, self.groups)
+            for batch in _read(part, chosen, self, size):
+                yield batch if change is None else change.apply(batch)
+
+    def settle(self) -> TableSource:
+        """Return the table with types that hold for every row: at least one pass over text, nothing for other formats.
+
+        A line that cannot be read at all is refused here.
+        """
+        if self.form is None or self.form.whole:
+            return self
+        try:
+            for _ in self.batches():
+                pass
+        except ColumnTypeError:
+            return self.retype()
+        return replace(self, form=replace(self.form, whole=True))
+
+    def retype(self, *, keep: Sequence[str] = ()) -> TableSource:
+        """Return the table with types that are concluded from every row of its text; columns of `keep` stay as they are."""
+        assert self.form is not None
+        if self.form.whole:
+            raise LabelDPError(f"open_table: {self.path.name} changed while it was read. Run it again on a table at rest.")
+        (part,) = self.parts
+        with _explain_damage(part, self.form):
+            form = text.look_at_all(part, self.form)
+        kept = {name: self.form.kinds[name] for name in keep}
+        parsed = (form.parsed - kept.keys()) | (self.form.parsed & kept.keys())
+        form = replace(form, kinds={**form.kinds, **kept}, parsed=parsed)
+        return replace(self, form=form, schema=_text_schema(form))._with_rewrite()
+
+    def rewrite(
+        self, column: str, *, strip: bool = False, merge: Mapping[Any, Any] | None = None
+    ) -> TableSource:
+        """Return the table with the values of one column tidied; see `Rewrite`. Nothing asked for changes nothing."""
+        self.require(column)
+        pairs = tuple(
+            (spelling, kept)
+            for kept, spellings in (merge or {}).items()
+            for spelling in ([spellings] if isinstance(spellings, (str, int, float)) else spellings)
+        )
+        if not strip and not pairs:
+            return self
+        found = Rewrite(column=column, strip=strip, pairs=pairs)
+        found.check(self.schema.field(column).type)
+        return replace(self, rewritten=found)._with_rewrite()
+
+    def _with_rewrite(self) -> TableSource:
+        """Return the table whose schema says what a rewritten column is: plain values."""
+        if self.rewritten is None:
+            return self
+        place = self.schema.get_field_index(self.rewritten.column)
+        old = self.schema.field(place)
+        kind = old.type.value_type if pa.types.is_dictionary(old.type) else old.type
+        return replace(self, schema=self.schema.set(place, pa.field(old.name, kind)))
 
 
-def open_table(path: str | os.PathLike[str], *, types: Mapping[str, str] | None = None) -> TableSource:
-    """Return the table in a CSV or Parquet file, or in a folder of Parquet files taken in the order of their paths.
+@dataclass(frozen=True, kw_only=True)
+class Rewrite:
+    """A change to each value of a column by itself: spaces around it taken away, then some spellings read as one.
+
+    `pairs` are (spelling, what it is read as). After stripping, text that spells a missing value is missing.
+    """
+
+    column: str
+    strip: bool
+    pairs: tuple[tuple[Any, Any], ...] = ()
+
+    @property
+    def words(self) -> list[str]:
+        """What is done, for people and for the manifest of a release."""
+        said = ["spaces around values taken away"] if self.strip else []
+        return [*said, *(f"{old!r} read as {new!r}" for old, new in self.pairs)]
+
+    def check(self, kind: Any) -> None:
+        """Refuse merges that contradict each other, or that are no values of the column's type."""
+        olds = [str(old) for old, _ in self.pairs]
+        chained = set(olds) & {str(new) for _, new in self.pairs}
+        if len(set(olds)) < len(olds) or chained:
+            fix = "Name each spelling once, and the class that stays on the left: --merge yes=YES --merge yes=Yes."
+            raise invalid("rewrite", "merge", "lead each spelling to one class", got=Described("another"), fix=fix)
+        self._values(kind.value_type if pa.types.is_dictionary(kind) else kind)
+
+    def apply(self, batch: Any) -> Any:
+        """Return a batch with the column changed."""
+        place = batch.schema.get_field_index(self.column)
+        values = batch.column(place)
+        if pa.types.is_dictionary(values.type):
+            values = values.dictionary_decode()
+        if self.strip and (pa.types.is_string(values.type) or pa.types.is_large_string(values.type)):
+            values = pc.utf8_trim_whitespace(values)
+            absent = pc.is_in(values, value_set=pa.array(NULLS, values.type))
+            values = pc.if_else(absent, pa.scalar(None, values.type), values)
+        if self.pairs:
+            olds, news = self._values(values.type)
+            values = pc.coalesce(news.take(pc.index_in(values, value_set=olds)), values)
+        return batch.set_column(place, self.column, values)
+
+    def _values(self, kind: Any) -> tuple[Any, Any]:
+        """Return spellings and classes in the type of the column."""
+        try:
+            olds, news = (pa.array([str(pair[side]) for pair in self.pairs], pa.string()).cast(kind) for side in (0, 1))
+        except (pa.ArrowException, ValueError):
+            got = Described("another")
+            raise invalid("rewrite", "merge", f"name values of type {kind}", got=got) from None
+        return olds, news
+
+
+def open_table(
+    path: str | os.PathLike[str],
+    *,
+    types: Mapping[str, str] | None = None,
+    sep: str | None = None,
+    decimal: str | None = None,
+    quote: str | None = None,
+    encoding: str | None = None,
+    columns: Sequence[str] | None = None,
+    header: bool | None = None,
+    missing_values: Sequence[str] = (),
+) -> TableSource:
+    """Return the table in a file, or in a folder of Parquet files taken in the order of their paths.
 
     Parameters
     ----------
     path : path or URL
-        A file, or a folder. Folders in the folder count too, as in ``year=2024/part-0.parquet``; names that begin with a
-        dot or an underscore do not. All parts must have one schema. A URL is opened by fsspec.
+        A file: .parquet, .pq, .feather, .arrow, .csv, .tsv, .txt, .jsonl or .ndjson; text may be packed (.gz, .bz2, .zip). Or a
+        folder. Folders in the folder count too, as in ``year=2024/part-0.parquet``; names that begin with a dot or an
+        underscore do not. All parts must have one schema. A URL is opened by fsspec.
     types : mapping of str to str, optional
-        Column types for CSV, as Arrow spells them (``{"label": "string"}``); others are guessed from the first block.
+        Column types for text, as Arrow spells them (``{"zip": "string"}``), or how dates are written (``"%d/%m/%Y"``).
+    sep, decimal, quote, encoding : str, optional
+        How text is written; found out where left out (`labeldp.data.sniffing`).
+    columns : sequence of str, optional
+        The names of the columns of text that has none; with ``header=True``, instead of those that it has.
+    header : bool, optional
+        Whether the first line holds names, where it looks like data.
+    missing_values : sequence of str
+        Further words for a missing value, in every column.
 
-    Only the start of a CSV and the footer of a Parquet are read here, so damage further in is reported by the batch that
-    meets it. A file that does not exist is answered with the nearest name in its folder.
+    Only the start of text, some pieces of it, and the footer of a Parquet are read here, so damage further in is reported
+    by the batch that meets it. A file that does not exist is answered with the nearest name in its folder.
 
     >>> open_table("people.parqet")
     Traceback (most recent call last):
     ...
     labeldp.errors.LabelDPError: open_table: `path` must be an existing file, got 'people.parqet'. Looked in ...
     """
+    asked = Asked(
+        sep=sep,
+        decimal=decimal,
+        quote=quote,
+        encoding=encoding,
+        columns=None if columns is None else tuple(columns),
+        header=header,
+        types=dict(types or {}),
+        missing=tuple(missing_values),
+    )
     place = place_of(path)
     parts = _find_parts(place)
-    heads = [_read_head(part, dict(types or {})) for part in parts]
+    if text.is_text(parts[0].name):
+        with _explain_damage(parts[0], None):
+            form = text.find_format(parts[0], asked)
+        schema = _text_schema(form)
+        _check_schema(place, schema, None)
+        source = TableSource(path=place, schema=schema, rows=None, parts=parts, form=form)
+        return source.settle() if form.small else source
+    heads = [_read_head(part) for part in parts]
     schema = heads[0][0]
     for part, (other, _) in zip(parts, heads, strict=True):
         if not other.equals(schema):
             got = Described(f"another schema in {below(part, place)}")
             raise invalid("open_table", place.name, f"have one schema, that of {below(parts[0], place)}", got=got)
-    counts = [count for _, count in heads if count is not None]
-    rows = sum(counts) if len(counts) == len(parts) else None
+    rows = sum(count for _, count in heads)
     _check_schema(place, schema, rows)
     return TableSource(path=place, schema=schema, rows=rows, parts=parts)
 
@@ -153,45 +286,11 @@ def column(path: str | os.PathLike[str] | TableSource, name: str) -> Any:
     return pa.chunked_array(chunks, type=source.schema.field(name).type)
 
 
-def write_table(
-    batches: Iterable[Any], schema: Any, path: str | os.PathLike[str], *, compression: str = "snappy"
-) -> int:
-    """Write record batches (or tables) of one schema to a new Parquet file, and return the number of rows.
-
-    Parameters
-    ----------
-    batches : iterable of pyarrow.RecordBatch or pyarrow.Table
-        The rows; each batch must have the schema that is given.
-    schema : pyarrow.Schema
-        Of the file. It is written even where there are no rows.
-    path : path
-        A new file in an existing folder.
-    compression : str
-        As Parquet has it.
-
-    The target appears complete and on the disk, or not at all: an existing target is refused, and after any error,
-    one of `batches` included, nothing is left behind.
-
-    >>> write_table([], pa.schema([("a", pa.int64())]), "no/such/folder/out.parquet")
-    Traceback (most recent call last):
-    ...
-    labeldp.errors.LabelDPError: write_table: `path` must be in an existing folder, got 'out.parquet'. There is no folder no/such/folder.
-    """
-    target = Path(path)
-    _check_target(target)
-    with _explain_no_room(target), _hidden_file(target) as (hidden, stream):
-        rows = _write_rows(batches, schema, stream, compression)
-        stream.flush()
-        os.fsync(stream.fileno())
-        _give_name(hidden, target)
-    return rows
-
-
 def row_groups(part: Place) -> tuple[int, ...] | None:
-    """Return the rows of each row group of a Parquet file; None for a CSV, which has none."""
+    """Return the rows of each row group of a Parquet file; None for other files, which have none."""
     if not _is_parquet(part):
         return None
-    with _explain_damage(part), _open_part(part) as handle, pq.ParquetFile(handle) as file:
+    with _explain_damage(part, None), _open_part(part) as handle, pq.ParquetFile(handle) as file:
         found = file.metadata
         return tuple(found.row_group(number).num_rows for number in range(found.num_row_groups))
 
@@ -201,11 +300,16 @@ def below(part: Place, root: Place) -> str:
     return "/".join(part.parts[len(root.parts) :]) or part.name
 
 
+def _is_table(name: str) -> bool:
+    """Whether the name of a file says that it is a table."""
+    return name.lower().endswith((*PARQUET, *ARROW)) or text.is_text(name)
+
+
 def _find_parts(place: Place) -> tuple[Place, ...]:
     """Return the files of a table: itself, or the Parquet files below a folder in the order of their paths."""
     if place.is_file():
-        if not place.name.lower().endswith(PARQUET + CSV):
-            fix = "Known are " + ", ".join(PARQUET + CSV) + "."
+        if not _is_table(place.name):
+            fix = f"Known are {', '.join(KNOWN)}; text may be packed: {', '.join(text.PACKINGS)}."
             raise invalid("open_table", "path", "end in the name of a known format", got=place.name, fix=fix)
         return (place,)
     if place.is_dir():
@@ -235,29 +339,26 @@ def _suggest_file(place: Path) -> str:
     """Return where was looked, and the table there with the nearest name."""
     if not place.parent.is_dir():
         return f"Looked in {place.parent}, which does not exist either."
-    around = [path.name for path in place.parent.iterdir() if path.is_file()]
-    tables = [name for name in around if name.lower().endswith(PARQUET + CSV)]
+    tables = [path.name for path in place.parent.iterdir() if path.is_file() and _is_table(path.name)]
     hint = nearest(place.name, tables) if tables else "There is no table in that folder."
     return f"Looked in {place.parent}. {hint}"
 
 
-def _read_head(part: Place, types: dict[str, str]) -> tuple[Any, int | None]:
-    """The schema of a file, and its number of rows where the file says it."""
-    with _explain_damage(part):
-        if _is_parquet(part):
-            with _open_part(part) as handle, pq.ParquetFile(handle) as file:
-                schema = file.schema_arrow
-                _check_counts(file.metadata)
-                _ = schema.names  # names that are not UTF-8 are damage too, and Arrow decodes them when it is asked
-                return schema, file.metadata.num_rows
-        with _open_csv(part, None, {name: _parse_type(name, spelt) for name, spelt in types.items()}) as reader:
-            schema = reader.schema
-            _ = schema.names  # as above
-            has_rows = any(batch.num_rows for batch in reader)
-    absent = [name for name in types if name not in schema.names]
-    if absent:
-        raise invalid("open_table", "types", "name columns", got=absent[0], fix=nearest(absent[0], schema.names))
-    return schema, None if has_rows else 0
+def _text_schema(form: TextFormat) -> Any:
+    return pa.schema([pa.field(name, form.type_of(name)) for name in form.columns])
+
+
+def _read_head(part: Place) -> tuple[Any, int]:
+    """The schema of a Parquet or Arrow file, and its number of rows."""
+    with _explain_damage(part, None), _open_part(part) as handle:
+        if not _is_parquet(part):
+            with pa.ipc.open_file(handle) as file:
+                return file.schema, sum(file.get_batch(number).num_rows for number in range(file.num_record_batches))
+        with pq.ParquetFile(handle) as file:
+            schema = file.schema_arrow
+            _check_counts(file.metadata)
+            _ = schema.names  # names that are not UTF-8 are damage too, and Arrow decodes them when it is asked
+            return schema, file.metadata.num_rows
 
 
 def _check_counts(footer: Any) -> None:
@@ -267,47 +368,44 @@ def _check_counts(footer: Any) -> None:
         raise ValueError("counts of rows that differ")
 
 
-def _parse_type(name: str, spelt: str) -> Any:
-    """Return the Arrow type of this spelling."""
-    try:
-        return pa.type_for_alias(spelt)
-    except ValueError as error:
-        fix = "Examples: string, int64, double, bool."
-        raise invalid("open_table", "types", f"spell Arrow's name of a type for {name}", got=spelt, fix=fix) from error
-
-
 def _check_schema(place: Place, schema: Any, rows: int | None) -> None:
     """Refuse a table with two columns of one name, and one without rows or columns."""
     repeated = sorted({name for name in schema.names if schema.names.count(name) > 1})
     if repeated:
         got = Described(f"{repeated[0]!r} more than once")
-        raise invalid("open_table", place.name, "have columns of different names", got=got, fix="Rename one of them.")
+        fix = "Rename one of them; for text, new names do: columns= with header=True (--columns a,b,... --header)."
+        raise invalid("open_table", place.name, "have columns of different names", got=got, fix=fix)
     if rows == 0 or not schema.names:
         raise invalid("open_table", place.name, "have rows", got=Described("an empty table"))
 
 
-def _read(part: Place, columns: list[str], schema: Any, size: int, groups: tuple[int, int] | None) -> Iterator[Any]:
-    """Yield the batches of one file, of some of its row groups where `groups` says so."""
-    with _explain_damage(part):
-        if _is_parquet(part):
+def _read(part: Place, columns: list[str], source: TableSource, size: int) -> Iterator[Any]:
+    """Yield the batches of one file, of some of its row groups where the source says so."""
+    with _explain_damage(part, source.form):
+        if source.form is not None:
+            for batch in text.read_text(part, columns, source.form):
+                yield from (batch.slice(start, size) for start in range(0, batch.num_rows, size))
+        elif _is_parquet(part):
             # A row group may be the whole file. Without a buffer size each column of it is fetched whole: 936 MB for a
             # group of 10 M rows x 10 columns, against 138 MB and 0.1 s more with one.
             options = {"pre_buffer": False, "buffer_size": PARQUET_BUFFER_BYTES}
             with _open_part(part) as handle, pq.ParquetFile(handle, **options) as file:
-                if groups is not None and groups[1] > file.num_row_groups:
+                if source.groups is not None and source.groups[1] > file.num_row_groups:
                     raise LabelDPError(f"open_table: {part} changed while it was read: it has fewer row groups now.")
-                chosen = list(range(*groups) if groups is not None else range(file.num_row_groups))
+                chosen = list(range(*source.groups) if source.groups is not None else range(file.num_row_groups))
                 declared = sum(file.metadata.row_group(number).num_rows for number in chosen)
                 for batch in file.iter_batches(batch_size=size, columns=columns, row_groups=chosen):
                     declared -= batch.num_rows
                     yield batch.select(columns)
                 if declared:  # the footer's count is a claim, and passes over the table are planned by it
                     raise ValueError("counts of rows that differ")
-            return
-        types = {name: schema.field(name).type for name in columns}
-        with _open_csv(part, columns, types) as reader:
-            for batch in reader:
-                yield from (batch.slice(start, size) for start in range(0, batch.num_rows, size))
+        else:
+            with _open_part(part) as handle, pa.ipc.open_file(handle) as file:
+                for number in range(file.num_record_batches):
+                    batch = file.get_batch(number)
+                    batch.validate(full=True)  # offsets of a damaged file would be followed
+                    batch = batch.select(columns)
+                    yield from (batch.slice(start, size) for start in range(0, batch.num_rows, size))
 
 
 @contextmanager
@@ -320,24 +418,14 @@ def _open_part(part: Place) -> Iterator[Any]:
         yield handle
 
 
-def _open_csv(part: Place, columns: list[str] | None, types: dict[str, Any]) -> Any:
-    """Return a streaming reader of a CSV; without `columns` it reads them all."""
-    return pa_csv.open_csv(
-        part if isinstance(part, Path) else part.open("rb"),
-        read_options=pa_csv.ReadOptions(block_size=CSV_BLOCK_BYTES),
-        parse_options=pa_csv.ParseOptions(newlines_in_values=True),
-        convert_options=pa_csv.ConvertOptions(include_columns=columns, column_types=types, strings_can_be_null=True),
-    )
-
-
 def _is_parquet(part: Place) -> bool:
     """Whether the name of a file says that it is Parquet."""
     return part.name.lower().endswith(PARQUET)
 
 
 @contextmanager
-def _explain_damage(part: Place) -> Iterator[None]:
-    """Turn what Arrow raises on a file that is cut short, damaged or of another kind into our one shape.
+def _explain_damage(part: Place, form: TextFormat | None) -> Iterator[None]:
+    """Turn what a reader raises on a file that is cut short, damaged or of another kind into our one shape.
 
     Arrow quotes the value, or the whole row, that it could not read: it may be a label. Only where it is, is said.
     """
@@ -345,13 +433,34 @@ def _explain_damage(part: Place) -> Iterator[None]:
         yield
     except LabelDPError:
         raise
-    except (pa.ArrowException, OSError, ValueError) as error:
-        kind = "Parquet" if _is_parquet(part) else "CSV"
+    except UnicodeDecodeError:
+        raise _refuse_encoding(part) from None
+    except (pa.ArrowException, OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
+        said = str(error)
+        if "invalid UTF8" in said:
+            raise _refuse_encoding(part) from None
+        wrong = re.search(r"column #(\d+)", said)
+        if "conversion error" in said and form is not None and wrong:
+            name = form.names[int(wrong[1])]
+            raise text.wrong_type(str(name)) from None
+        kind = "Parquet" if _is_parquet(part) else "Arrow" if part.name.lower().endswith(ARROW) else "CSV"
+        kind = "JSON" if form is not None and form.lines_of_json else kind
         fix = "Write it again; it is damaged, cut short or of another format."
-        if "conversion error" in str(error):
-            fix = "Its type was guessed from the first rows; name it: open_table(path, types={column: 'string'})."
-        detail = Described(_locate_damage(error))
-        raise invalid("open_table", part.name, f"be readable {kind}", got=detail, fix=fix) from None
+        detail = _locate_damage(error)
+        if "Expected" in said and form is not None:
+            line = text.find_uneven_line(part, form)
+            detail += "" if line is None else f", in line {line:,}"
+            fix = "Look there for a separator or a quote too many or too few; --sep and --quote say which they are."
+        if "straddling" in said:
+            detail = "a line that is far longer than the first ones"
+            fix = "Is a quote open? Otherwise write it as Parquet."
+        raise invalid("open_table", part.name, f"be readable {kind}", got=Described(detail), fix=fix) from None
+
+
+def _refuse_encoding(part: Place) -> LabelDPError:
+    fix = "Say which it is: encoding= (--encoding cp1252, latin-1, utf-16, ...)."
+    got = Described("bytes that are none")
+    return invalid("open_table", part.name, "be text of the encoding that its beginning has", got=got, fix=fix)
 
 
 def _locate_damage(error: Exception) -> str:
@@ -360,235 +469,15 @@ def _locate_damage(error: Exception) -> str:
     >>> _locate_damage(pa.ArrowInvalid("In CSV column #1: Row #7: CSV conversion error to int64: invalid value 'ill'"))
     'a value that is not of type int64, in column 2, row 7'
     """
-    text = str(error)
+    said = str(error)
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
-    wanted = re.search(r"conversion error to ([\w\[\], ]+)", text)
+    wanted = re.search(r"conversion error to ([\w\[\], ]+)", said)
     what = f"a value that is not of type {wanted[1]}" if wanted else "something else"
-    what = "an empty file" if text.startswith("Empty CSV file") else what
-    counted = re.search(r"Expected (\d+) columns, got (\d+)", text)
+    what = "an empty file" if said.startswith("Empty CSV file") else what
+    counted = re.search(r"Expected (\d+) columns, got (\d+)", said)
     what = f"{counted[2]} columns where {counted[1]} were expected" if counted else what
-    column, row = re.search(r"column #(\d+)", text), re.search(r"[Rr]ow #(\d+)", text)
-    places = [f"column {int(column[1]) + 1}"] if column else []
+    place, row = re.search(r"column #(\d+)", said), re.search(r"[Rr]ow #(\d+)", said)
+    places = [f"column {int(place[1]) + 1}"] if place else []
     places += [f"row {row[1]}"] if row else []
     return f"{what}, in {', '.join(places)}" if places else what
-
-
-def _check_target(target: Path) -> None:
-    """Refuse a target whose folder is missing or whose name is taken."""
-    if not target.parent.is_dir():
-        raise invalid(
-            "write_table",
-            "path",
-            "be in an existing folder",
-            got=target.name,
-            fix=f"There is no folder {target.parent}.",
-        )
-    if os.path.lexists(target):
-        raise _taken_error(target)
-
-
-def _taken_error(target: Path) -> LabelDPError:
-    """Return the error for a name that is taken."""
-    fix = f"It exists in {target.parent} and nothing is overwritten: choose another name, or remove it first."
-    return invalid("write_table", "path", "be a new file", got=target.name, fix=fix)
-
-
-@contextlib.contextmanager
-def _hidden_file(target: Path) -> Iterator[tuple[Path, Any]]:
-    """A hidden file in the target's folder, for its owner alone, gone at the end whatever happens.
-
-    Its name and its lock are those of all unfinished work of ours (`labeldp.release.unfinished`), which lies on this floor
-    too and is not imported: what a kill leaves is found there.
-    """
-    hidden = target.with_name(f".{target.name}.partial-{secrets.token_hex(8)}")
-    number = os.open(hidden, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    try:
-        with _close_after(os.fdopen(number, "wb")) as stream:
-            with contextlib.suppress(ImportError, OSError):
-                import fcntl
-
-                fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            yield hidden, stream
-    finally:
-        hidden.unlink(missing_ok=True)
-
-
-@contextlib.contextmanager
-def _close_after(stream: Any) -> Iterator[Any]:
-    """Close at the end; after an error, bytes that still do not fit are dropped without a second complaint."""
-    try:
-        yield stream
-    except BaseException:
-        with contextlib.suppress(OSError):
-            stream.close()
-        raise
-    stream.close()
-
-
-def _write_rows(batches: Iterable[Any], schema: Any, stream: Any, compression: str) -> int:
-    """Write the batches to an open file and return the number of rows."""
-    rows = 0
-    with pq.ParquetWriter(stream, schema, compression=compression) as writer:
-        for batch in batches:
-            if not batch.schema.equals(schema):
-                got = Described(f"columns {', '.join(batch.schema.names)}")
-                fix = "Cast each batch to the schema that was given."
-                raise invalid("write_table", "batches", "have the schema that was given", got=got, fix=fix)
-            writer.write(batch) if isinstance(batch, pa.Table) else writer.write_batch(batch)
-            rows += batch.num_rows
-    return rows
-
-
-def _give_name(hidden: Path, target: Path) -> None:
-    """Give the finished file its name, unless the name has been taken meanwhile, and put the folder on the disk."""
-    # A hidden file is its owner's alone; a table gets the rights that any new file would get.
-    mask = os.umask(0)
-    os.umask(mask)
-    hidden.chmod(0o666 & ~mask)
-    try:
-        os.link(hidden, target)
-    except FileExistsError as error:
-        raise _taken_error(target) from error
-    except OSError:
-        _check_target(target)
-        hidden.rename(target)
-    folder = os.open(target.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
-
-
-@contextlib.contextmanager
-def _explain_no_room(target: Path) -> Iterator[None]:
-    """Turn the errors of a full disk into our one shape; others pass."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in NO_ROOM:
-            raise
-        fix = "Free some space or write elsewhere; nothing was left behind."
-        got = Described(os.strerror(error.errno or 0))
-        raise invalid("write_table", str(target), "have room on its disk", got=got, fix=fix) from error
-
-
-@dataclass(frozen=True)
-class UrlPath:
-    """A file or folder behind a URL, with the few methods of `pathlib.Path` that tables and releases need."""
-
-    url: str
-
-    def __repr__(self) -> str:
-        return f"UrlPath({self.url!r})"
-
-    def __str__(self) -> str:
-        return self.url
-
-    def __truediv__(self, name: str) -> UrlPath:
-        return UrlPath(f"{self.url.rstrip('/')}/{name}")
-
-    def __lt__(self, other: UrlPath) -> bool:
-        return self.parts < other.parts
-
-    @property
-    def parts(self) -> tuple[str, ...]:
-        """The folders and the file of the path."""
-        return PurePosixPath(self.url.split("://", 1)[1]).parts
-
-    @property
-    def name(self) -> str:
-        """The last part."""
-        return self.parts[-1] if self.parts else ""
-
-    @property
-    def suffix(self) -> str:
-        """The end of the name, from its last dot."""
-        return PurePosixPath(self.name).suffix
-
-    @property
-    def stem(self) -> str:
-        """The name without its suffix."""
-        return PurePosixPath(self.name).stem
-
-    @property
-    def parent(self) -> UrlPath:
-        """The folder that holds it."""
-        return UrlPath(self.url.rstrip("/").rsplit("/", 1)[0])
-
-    def exists(self) -> bool:
-        """Whether there is anything."""
-        return bool(self._system().exists(self._inner()))
-
-    def is_symlink(self) -> bool:
-        """Object stores have none."""
-        return False
-
-    def is_dir(self) -> bool:
-        """Whether it is a folder."""
-        return bool(self._system().isdir(self._inner()))
-
-    def is_file(self) -> bool:
-        """Whether it is a file."""
-        return bool(self._system().isfile(self._inner()))
-
-    def files(self) -> list[UrlPath]:
-        """All files below a folder, in the order of their paths."""
-        system, root = self._system(), self._inner().rstrip("/")
-        below = [str(found)[len(root) :].lstrip("/") for found in system.find(root)]
-        return sorted(self / name for name in below)
-
-    def open(self, mode: str = "rb", encoding: str | None = None) -> Any:
-        """Open the file; a new one ("xb") is as new as the caller has checked."""
-        return self._system().open(
-            self._inner(), mode.replace("x", "w"), **({"encoding": encoding} if encoding else {})
-        )
-
-    def read_bytes(self) -> bytes:
-        """The whole file."""
-        with self.open("rb") as handle:
-            return bytes(handle.read())
-
-    def mkdir(self, *, parents: bool = False, exist_ok: bool = False) -> None:
-        """Make a folder, and those above it."""
-        self._system().makedirs(self._inner(), exist_ok=exist_ok)
-
-    def replace(self, target: UrlPath) -> None:
-        """Move a file, over whatever has that name."""
-        self._system().mv(self._inner(), target._inner())
-
-    def remove(self) -> None:
-        """Remove it with all below it; nothing there is no error."""
-        if self.exists():
-            self._system().rm(self._inner(), recursive=True)
-
-    def _system(self) -> Any:
-        """Return the file system of the URL."""
-        return _import_fsspec().core.url_to_fs(self.url)[0]
-
-    def _inner(self) -> str:
-        """Return the path inside that file system."""
-        return str(_import_fsspec().core.url_to_fs(self.url)[1])
-
-
-Place = Path | UrlPath
-
-
-def place_of(path: Any) -> Place:
-    """Return a local path, or the place behind a URL."""
-    if isinstance(path, (Path, UrlPath)):
-        return path
-    text = os.fspath(path)
-    if "://" not in text:
-        return Path(text)
-    split = urlsplit(text)
-    return Path(unquote(split.path)) if split.scheme in ("file", "local") else UrlPath(text)
-
-
-def _import_fsspec() -> Any:
-    """Return the package fsspec, or say which extra brings it."""
-    try:
-        import fsspec  # type: ignore[import-untyped]
-    except ImportError as error:
-        raise missing_extra("fsspec", "dask", "A table or a release behind a URL") from error
-    return fsspec

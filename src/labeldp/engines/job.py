@@ -35,6 +35,7 @@ How rows are drawn and written is the chapter `labeldp.engines.drawing`.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import hashlib
 import json
@@ -50,11 +51,11 @@ from typing import Any
 import numpy as np
 
 from labeldp.accounting import note_entry, recall_entry
-from labeldp.data.tables import Place, UrlPath, place_of
+from labeldp.data.places import Place, UrlPath, place_of
 from labeldp.engines.drawing import Randomizer, Response, Writer
 from labeldp.engines.engine import Engine, Progress
 from labeldp.engines.rows import OWNER, Rows, Span
-from labeldp.errors import Described, LabelDPError, ReleaseError, invalid, was_interrupted
+from labeldp.errors import ColumnTypeError, Described, LabelDPError, ReleaseError, invalid, was_interrupted
 from labeldp.guarantee import Guarantee
 from labeldp.priors import Reader
 from labeldp.random import NoiseKey
@@ -111,6 +112,8 @@ class Job:
             "promise": self.promise.to_json(),
             "mechanism": self.words,
         }
+        if self.rows.source.rewritten is not None:
+            facts["rewritten"] = self.rows.source.rewritten.words
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
@@ -256,13 +259,14 @@ def _write_all(job: Job, *, ledger_entry: int | None) -> float:
     if job.keep:
         _keep_answers(job, response)
     head = _describe_release(job, response, ledger_entry)
-    pieces = job.rows.pieces()
-    there = [job.staging.find_kept(piece.spans[0], rows=piece.count) for piece in pieces]
-    missing = [piece for piece, one in zip(pieces, there, strict=True) if one is None]
-    size = -(-job.size // response.chunk) * response.chunk  # whole chunks of what reads the prior
-    writer = Writer(randomizer=Randomizer.of(response, rows=job.rows), staging=job.staging, size=size)
-    new = job.engine.write(writer, missing, key=job.key, progress=job.progress)
-    done: list[Written] = sorted([*new, *(one for one in there if one is not None)], key=lambda one: one.number)
+    try:
+        done = _draw_pieces(job, response)
+    except ColumnTypeError:
+        # A column of text turned out to be of another type in a row that was not looked at. Labels were all read before the
+        # charge, and what a prior reads was too. The same key draws the same labels, so this is the same release.
+        source = job.rows.source.retype(keep=[job.rows.label])
+        job = dataclasses.replace(job, rows=dataclasses.replace(job.rows, source=source))
+        done = _draw_pieces(job, response)
     names = {one.name: one.facts for one in done}
     finish_release(
         head,
@@ -273,6 +277,17 @@ def _write_all(job: Job, *, ledger_entry: int | None) -> float:
         stages=None if response.stage is None else TABLE_STAGES,
     )
     return math.fsum(one.accuracy for one in done) / job.rows.count
+
+
+def _draw_pieces(job: Job, response: Response) -> list[Written]:
+    """Draw and write the pieces that are not there yet, and return all, in order."""
+    pieces = job.rows.pieces()
+    there = [job.staging.find_kept(piece.spans[0], rows=piece.count) for piece in pieces]
+    missing = [piece for piece, one in zip(pieces, there, strict=True) if one is None]
+    size = -(-job.size // response.chunk) * response.chunk  # whole chunks of what reads the prior
+    writer = Writer(randomizer=Randomizer.of(response, rows=job.rows), staging=job.staging, size=size)
+    new = job.engine.write(writer, missing, key=job.key, progress=job.progress)
+    return sorted([*new, *(one for one in there if one is not None)], key=lambda one: one.number)
 
 
 def _describe_release(job: Job, response: Response, ledger_entry: int | None) -> Release:
@@ -290,6 +305,7 @@ def _describe_release(job: Job, response: Response, ledger_entry: int | None) ->
         ledger_entry=ledger_entry,
         prior=response.prior,
         label_column=job.rows.label,
+        label_notes=() if job.rows.source.rewritten is None else tuple(job.rows.source.rewritten.words),
     )
 
 

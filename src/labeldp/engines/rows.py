@@ -58,7 +58,7 @@ from labeldp.data.label_column import (
 )
 from labeldp.data.tables import TableSource, below, row_groups
 from labeldp.engines.engine import Engine, prefetch
-from labeldp.errors import Described, LabelDPError, invalid
+from labeldp.errors import ColumnTypeError, Described, LabelDPError, invalid
 from labeldp.guarantee import Guarantee
 from labeldp.priors.base import (
     CHUNK_ROWS,
@@ -258,7 +258,13 @@ def check_rows(
     _check_partitions(source, label)
     listed = class_values(source, label, classes)
     spans = spans_of(source)
-    found = dict(engine.each(functools.partial(label_profile, label=label), [span.of(source) for span in spans]))
+    each = functools.partial(label_profile, label=label)
+    try:
+        found = dict(engine.each(each, [span.of(source) for span in spans]))
+    except ColumnTypeError:
+        source = source.retype()
+        listed = class_values(source, label, classes)
+        found = dict(engine.each(each, [span.of(source) for span in spans]))
     profiles = [found[number] for number in range(len(spans))]
     _check_files(spans, profiles, listed)
     profile = functools.reduce(join_profiles, profiles)

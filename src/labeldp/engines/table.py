@@ -30,7 +30,7 @@ import functools
 import math
 import os
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
@@ -39,7 +39,8 @@ import numpy as np
 from labeldp.accounting import AccountName
 from labeldp.arrays import Float64s, Floats, Int64s
 from labeldp.channel import FiniteChannel
-from labeldp.data.tables import Place, TableSource, UrlPath, open_table, place_of
+from labeldp.data.places import Place, UrlPath, place_of
+from labeldp.data.tables import TableSource, open_table
 from labeldp.engines.drawing import Response
 from labeldp.engines.engine import Progress, open_engine
 from labeldp.engines.job import Job, Staging, find_key, run, staging_at
@@ -70,6 +71,8 @@ def privatize_table(
     prior: Any = None,
     groups: Any = None,
     classes: Sequence[Any] | None = None,
+    strip: bool = False,
+    merge: Mapping[Any, Any] | None = None,
     prior_columns: Sequence[str] | None = None,
     cluster_column: str | None = None,
     n_clusters: int | None = None,
@@ -97,7 +100,8 @@ def privatize_table(
     Parameters
     ----------
     source : TableSource or path
-        A CSV or Parquet file, or a folder of Parquet files, in folders or not; a path or an fsspec URL.
+        A file that `labeldp.data.open_table` reads (text, Parquet, Arrow), or a folder of Parquet files, in folders or not; a
+        path or an fsspec URL. How text is written is found out; `open_table(path, sep=..., ...)` says it.
     label, to
         The column to protect, and the directory to make.
     epsilon : float, optional
@@ -115,7 +119,11 @@ def privatize_table(
         column's sorted values are the groups; a ClusterPrior lends its clusters, and no histogram is taken.
     classes : sequence, optional
         The public list of classes. Without it they are read off the column, and the guarantee says so; a value that
-        one row alone has is then refused. Text is read as the column's own type.
+        one row alone has is then refused, and so are values that differ in spaces or capitals alone. Text is read as
+        the column's own type.
+    strip, merge : bool, and mapping of a class to its other spellings, optional
+        Take spaces around labels away; read other spellings as a class: ``merge={"yes": ["YES", "Yes"]}``. Both are done to
+        each label by itself, before anything else sees it, and are written into the manifest.
     prior_columns, cluster_column, n_clusters, model, learner
         Other spellings of a prior, at most one of them and `prior`: PublicPrior(prior_columns), a column of probabilities
         per class; ClusterPrior(groups=cluster_column), a public column of groups (whole numbers or text);
@@ -192,10 +200,12 @@ def privatize_table(
     }
     belief = choose_prior(prior, spelt, groups=groups, prior_epsilon=prior_epsilon)
     _check_mechanism(mechanism, epsilon=epsilon)
-    table.require(label)
+    table = table.rewrite(label, strip=strip, merge=merge)
+    if belief is not None or groups is not None:
+        table = table.settle()  # what a prior reads must not turn out to be of another type when it has been paid for
     with open_engine(engine, client=client, scheduler=scheduler, workers=workers, insecure=insecure) as carrier:
         rows, dropped = check_rows(table, label, classes=classes, missing=missing, engine=carrier)
-        rows = replace(rows, row_ids=check_ids(table, row_ids, label))
+        rows = replace(rows, row_ids=check_ids(rows.source, row_ids, label))
         given = () if groups is None else ("grouping",)
         budget = Budget(owner=OWNER, labels=rows, ledger=ledger, seeded=key.seeded, given=given)
         examples = TableExamples(rows, carrier)

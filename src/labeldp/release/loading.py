@@ -123,6 +123,7 @@ def _assemble(described: Manifest) -> Release:
         created=manifest["created"],
         ledger_entry=recall_entry(manifest),
         label_column=described.label_column,
+        label_notes=tuple(manifest.get("label_notes", ())),
         stage=extras.get("stage"),
         prior=prior,
         prior_index=extras.get("prior_row"),

@@ -124,10 +124,11 @@ FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "label_files": (_are_file_names, "names of files of a release, each once"),
     "label_column": (_is_text, "text"),
     "features": (_are_texts, "a list of texts"),
+    "label_notes": (_are_texts, "a list of texts"),
     "stages": (_is_count, "a count"),
 }
 #: What a manifest says only where it applies; versions before the ledger's hashes have none.
-WHERE_IT_APPLIES = ("ledger_hash", "label_files", "label_column", "features", "stages")
+WHERE_IT_APPLIES = ("ledger_hash", "label_files", "label_column", "features", "label_notes", "stages")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -43,6 +43,8 @@ class Release:
         A released belief that informed the first stage (a noisy histogram per cluster), and its row for each example.
     label_column : str, optional
         What the table that the labels come from calls their column.
+    label_notes : texts
+        What was done to each label by itself before it was randomized: spaces taken away, spellings merged.
     """
 
     codes: npt.NDArray[np.unsignedinteger[Any]]
@@ -59,6 +61,7 @@ class Release:
     prior: npt.NDArray[np.floating[Any]] | None = None
     prior_index: npt.NDArray[np.integer[Any]] | None = None
     label_column: str | None = None
+    label_notes: tuple[str, ...] = ()
 
     @property
     def labels(self) -> npt.NDArray[Any]:

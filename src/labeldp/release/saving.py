@@ -122,6 +122,8 @@ def finish_release(
     if release.label_column is not None:
         manifest["label_column"] = release.label_column
         manifest["features"] = list(features or ())
+    if release.label_notes:
+        manifest["label_notes"] = list(release.label_notes)
     if stages is not None:
         manifest["stages"] = stages
     manifest["sha256"] = digest(manifest)
