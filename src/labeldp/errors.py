@@ -49,6 +49,10 @@ class RawLabelWarning(UserWarning):
     """Raw labels were read outside any guarantee: by `score`, and by what scikit-learn chooses with it."""
 
 
+class OptimisticScoreWarning(UserWarning):
+    """A model is scored on released labels that it was trained on: it has learned some of their noise."""
+
+
 class MissingExtraError(LabelDPError, ImportError):
     """An optional package is absent; the message names the extra that brings it."""
 

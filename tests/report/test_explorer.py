@@ -20,7 +20,7 @@ import labeldp
 from labeldp.cli import app
 from labeldp.errors import LabelDPError
 from labeldp.report.explorer import Explorer, Settings, compute_facts
-from labeldp.report.plots import DARK, LIGHT, SERIES_DARK, SERIES_LIGHT, contrast
+from labeldp.plots import DARK, LIGHT, SERIES_DARK, SERIES_LIGHT, contrast
 
 # ------------------------------------------------------------------------------------------------------ the numbers
 

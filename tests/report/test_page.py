@@ -10,7 +10,7 @@ import pytest
 from labeldp.errors import LabelDPError
 from labeldp.report import Bars, Facts, Lines, Section, Series, Table, page, plot_file, plot_table, write_page
 from labeldp.report.page import BANNER_COLOURS
-from labeldp.report.plots import DARK, LIGHT, SERIES_DARK, SERIES_LIGHT, contrast, nice_ticks
+from labeldp.plots import DARK, LIGHT, SERIES_DARK, SERIES_LIGHT, contrast, nice_ticks
 
 LINES = Lines(
     title="Accuracy",

@@ -13,7 +13,9 @@
 | `softmax` | `SoftmaxRegression`, which takes labels, soft targets or likelihoods |
 | `checkpoint` | what a run that may be killed writes down |
 | `saved` | `save_model` and `load_model` |
-| `scoring` | accuracy on protected labels: for a price, or free from released ones |
+| `evaluation` | `evaluate`: a whole report on labels that are public, protected (for a price) or released (free) |
+| `metrics`, `evaluated` | metrics as functions of sums over labels, and the report `Evaluation` |
+| `scoring` | accuracy alone on protected labels: for a price, or free from released ones |
 | `search` | `PrivateSearchCV`: hyper-parameters chosen under a guarantee of the whole search |
 | `tables` | raw tables as features, in memory or in batches |
 | `convex`, `pate`, `ratings` | learners with mechanisms of their own |
@@ -22,6 +24,8 @@
 from labeldp.learn.checkpoint import Checkpoint
 from labeldp.learn.classifier import LabelPrivateClassifier, Recipe, recipe
 from labeldp.learn.convex import LPRRSGD, LPNormalSGD, OutputPerturbation, SimplexERM, SufficientStatistics
+from labeldp.learn.evaluated import Evaluation, Metric
+from labeldp.learn.evaluation import evaluate
 from labeldp.learn.pate import PATE, MultiLabelPATE
 from labeldp.learn.saved import load_model, save_model
 from labeldp.learn.scoring import Choice, NoisyAccuracy, choose_by_noisy_accuracy, noisy_accuracy, score_privately
@@ -36,8 +40,10 @@ __all__ = [
     "PATE",
     "Checkpoint",
     "Choice",
+    "Evaluation",
     "LPNormalSGD",
     "LabelPrivateClassifier",
+    "Metric",
     "MultiLabelPATE",
     "NoisyAccuracy",
     "OutputPerturbation",
@@ -50,6 +56,7 @@ __all__ = [
     "TableEncoder",
     "TableRows",
     "choose_by_noisy_accuracy",
+    "evaluate",
     "load_model",
     "noisy_accuracy",
     "public_labels",

@@ -55,7 +55,7 @@ import numpy.typing as npt
 from sklearn.utils.validation import _num_samples
 
 from labeldp.arrays import Floats
-from labeldp.channel import CandidateChannel, Channel, FiniteChannel
+from labeldp.channel import CandidateChannel, Channel, FiniteChannel, MatrixChannel
 from labeldp.errors import Described, invalid
 from labeldp.guarantee import Guarantee
 from labeldp.learn.corrections import take_rows
@@ -264,6 +264,17 @@ def _choose_rows(X: Any, release: Release, rows: Any) -> npt.NDArray[np.intp]:
     if len(chosen) < 2:
         raise invalid("noisy_accuracy", "rows", "be two or more", got=len(chosen))
     return chosen
+
+
+def can_invert(channel: FiniteChannel) -> bool:
+    """Whether a channel has an unbiased inverse for every label: all outputs are possible for all, and differ in law."""
+    if isinstance(channel, CandidateChannel):
+        return bool((channel.sizes == channel.n_classes).all()) and channel.odds > 0
+    if isinstance(channel, Channel):
+        return bool((channel.base > 0).all() and (channel.keep > 0).all())
+    if isinstance(channel, MatrixChannel):
+        return bool((np.linalg.matrix_rank(channel.transition) == channel.n_classes).all())
+    return False
 
 
 def _check_invertible(channel: FiniteChannel) -> None:

@@ -7,7 +7,7 @@ True
 """
 
 from labeldp.report.page import Block, Facts, Section, Table, page, plot_table, write_page
-from labeldp.report.plots import Bars, Lines, Plot, Series, plot_file
+from labeldp.plots import Bars, Lines, Plot, Series, plot_file
 
 __all__ = [
     "Bars",

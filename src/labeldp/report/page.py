@@ -7,7 +7,7 @@
 (True, False, False)
 
 A report is a list of `Section` values; a section holds blocks in reading order: a paragraph of text, a `Table`, `Facts`
-(names and values) or a plot (`labeldp.report.plots`). All text is escaped here and nowhere else.
+(names and values) or a plot (`labeldp.plots`). All text is escaped here and nowhere else.
 
 Design notes. The page has no script. A content security policy inside it forbids scripts and every request, so that "no
 network" does not rest on care. One style sheet serves light, dark, print and a screen of 360 pixels: tables and drawings
@@ -28,7 +28,7 @@ from pathlib import Path
 
 import labeldp
 from labeldp.errors import Described, invalid
-from labeldp.report.plots import DARK, LIGHT, SERIES_DARK, SERIES_LIGHT, Bars, Lines, Plot, css_variables, svg
+from labeldp.plots import DARK, LIGHT, SERIES_DARK, SERIES_LIGHT, Bars, Lines, Plot, css_variables, svg
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 BANNER = (

@@ -139,11 +139,31 @@ def svg(plot: Plot) -> str:
     return _draw_bars(plot) if isinstance(plot, Bars) else _draw_lines(plot)
 
 
-def plot_file(plot: Plot) -> str:
-    """Return the drawing as the text of an SVG file: light palette, white ground, nothing outside it needed."""
+def plot_file(plot: Plot, *more: Plot) -> str:
+    """Return the drawing as the text of an SVG file: light palette, white ground, nothing outside it needed.
+
+    Several plots are drawn one below the other, each under its title.
+    """
     style = f"<style>svg{{{css_variables(LIGHT, SERIES_LIGHT)}background:#fff;font-family:sans-serif}}</style>"
+    if more:
+        return _stack_drawings((plot, *more), style)
     head, body = svg(plot).split(">", 1)
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{head} xmlns="http://www.w3.org/2000/svg">{style}{body}\n'
+
+
+def _stack_drawings(plots: Sequence[Plot], style: str) -> str:
+    """Return one SVG file with a drawing for each plot, in a column."""
+    parts, top = [], 0.0
+    for plot in plots:
+        drawing = svg(plot)
+        height = float(drawing.split('viewBox="', 1)[1].split('"', 1)[0].split()[-1])
+        parts.append(_text(WIDTH / 2, top + 18, plot.title))
+        parts.append(f'<svg y="{top + 26:g}" width="{WIDTH:g}" height="{height:g}"{drawing[4:]}')
+        top += height + 38
+    words = escape(". ".join(plot.title for plot in plots), quote=True)
+    head = f'<svg class="static" viewBox="0 0 {WIDTH:g} {top:g}" role="img" aria-label="{words}"'
+    joined = "".join(parts)
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{head} xmlns="http://www.w3.org/2000/svg">{style}{joined}</svg>\n'
 
 
 def _draw_lines(plot: Lines) -> str:

@@ -1,0 +1,231 @@
+"""Reports on protected and on released labels against the exact ones: errors, and how often 95 % intervals cover.
+
+    PYTHONPATH=src:. python benchmarks/evaluation.py [--repetitions 300] [--rows 10000] [--parts protected,released,sums]
+
+For each data set a model is fitted on rows of its own, and its probabilities of `--rows` other rows are scored: once exactly, and
+`--repetitions` times each by one noisy measurement at epsilon, and from labels that were released at epsilon. Rows and
+labels stay; only the noise is drawn anew. An interval covers if it holds the exact value of these rows. Of 300 intervals that
+cover with 95 %, between 90.7 % and 98.3 % do with a probability of 99.9 %.
+
+The data sets are found as `labeldp.data.load` finds them (LABELDP_DATA); Adult is bundled, and an absent one is left out.
+`sums` measures the other way to build a private report: a noisy sum for each metric, at an equal share of epsilon.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import platform
+import warnings
+from collections.abc import Iterator
+from datetime import datetime, timezone
+
+import numpy as np
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.linear_model import LogisticRegression
+
+import labeldp
+from labeldp import LabelSums, RandomizedResponse, RRWithPrior, measure, privatize
+from labeldp.data import load
+from labeldp.errors import LabelDPError
+from labeldp.learn import evaluate
+from labeldp.learn.metrics import Scores
+
+DATA = ("adult", "credit-default", "five classes", "five classes, overconfident", "100 classes")
+EPSILONS = (0.5, 1.0, 2.0)
+SHOWN = (
+    "accuracy",
+    "majority",
+    "balanced_accuracy",
+    "auc",
+    "log_loss",
+    "constant_log_loss",
+    "brier",
+    "ece",
+    "base rates",
+    "recalls",
+    "class AUCs",
+    "calibration",
+    "confusion",
+    "precision at k",
+    "lift at k",
+)
+
+
+def read_problem(name, rows):
+    """Probabilities of a model for `rows` rows that it has not seen, and their labels."""
+    if "classes" in name:
+        rng = np.random.default_rng(7)
+        K, d = (100, 30) if name.startswith("100") else (5, 10)
+        centres = rng.normal(size=(K, d)) * (0.9 if K == 100 else 0.7)
+        rates = rng.dirichlet(np.full(K, 20.0 if K == 100 else 3.0))
+        y = rng.choice(K, size=rows + 6000, p=rates)
+        X = centres[y] + rng.normal(size=(len(y), d))
+        model = LogisticRegression(max_iter=300).fit(X[:6000], y[:6000])
+        chances = model.predict_proba(X[6000:])
+        if "overconfident" in name:
+            chances = chances**4 / (chances**4).sum(axis=1, keepdims=True)
+        whole = np.zeros((rows, K))
+        whole[:, model.classes_] = chances
+        return whole, y[6000:]
+    data = load(name)
+    X = np.concatenate(data.matrix())
+    y = np.concatenate([data.y_train, data.y_test]).astype(int)
+    order = np.random.default_rng(0).permutation(len(y))[: rows + 8000]
+    X, y = X[order], y[order]
+    model = HistGradientBoostingClassifier(max_iter=60, random_state=0).fit(X[rows:], y[rows:])
+    return model.predict_proba(X[:rows]), y[:rows]
+
+
+def list_figures(found):
+    """(group, figure) for everything in a report."""
+    for name in SHOWN[:8]:
+        yield name, getattr(found, name)
+    for group, metrics in (("base rates", found.base_rates), ("recalls", found.recalls), ("class AUCs", found.aucs)):
+        yield from ((group, metric) for metric in metrics)
+    yield from (("calibration", place.observed) for place in found.calibration)
+    yield from (("confusion", cell) for row in found.confusion or () for cell in row)
+    yield from (("precision at k", top.precision) for top in found.tops)
+    yield from (("lift at k", top.lift) for top in found.tops)
+
+
+def compare(exact, reports):
+    """By group: the root mean square error, how often intervals cover, their mean half width, how many are None."""
+    truth = [metric.value for _, metric in list_figures(exact)]
+    names = [group for group, _ in list_figures(exact)]
+    missing = exact.confusion is not None
+    tally = {name: [0.0, 0, 0, 0, 0.0, 1.0] for name in SHOWN}
+    covers = {}
+    for report in reports:
+        figures = list(list_figures(report))
+        known = truth
+        if missing and report.confusion is None:
+            known = [v for v, g in zip(truth, names, strict=True) if g not in ("confusion", "precision at k", "lift at k")]
+        for at, ((group, metric), value) in enumerate(zip(figures, known, strict=True)):
+            if value is None:
+                continue
+            row = tally[group]
+            if metric.value is None:
+                row[3] += 1
+                continue
+            inside = metric.interval[0] - 1e-9 <= value <= metric.interval[1] + 1e-9
+            row[0] += (metric.value - value) ** 2
+            row[1] += inside
+            row[2] += 1
+            row[4] += (metric.interval[1] - metric.interval[0]) / 2
+            seen = covers.setdefault((group, at), [0, 0])
+            seen[0] += inside
+            seen[1] += 1
+    for (group, _), (inside, total) in covers.items():
+        if total >= len(reports) / 2:
+            tally[group][5] = min(tally[group][5], inside / total)
+    return tally
+
+
+def protected(chances, y, classes, epsilon, repetitions):
+    return [
+        evaluate(chances, None, y, classes=classes, epsilon=epsilon, rng=1000 + seed) for seed in range(repetitions)
+    ]
+
+
+def released(chances, y, classes, epsilon, repetitions, prior):
+    """Reports from releases: by randomized response, or in candidate sets of a prior."""
+    K = len(classes)
+    found = []
+    for seed in range(repetitions):
+        if prior is None:
+            release = privatize(y, RandomizedResponse(epsilon, n_classes=K), rng=1000 + seed)
+        else:
+            release = privatize(y, RRWithPrior(epsilon, n_classes=K), prior=prior, rng=1000 + seed)
+        found.append(evaluate(chances, None, release))
+    return found
+
+
+def show(title, exact, reports):
+    print(f"\n### {title}\n")
+    print("| metric | exact | error (rms) | mean half width | covers | worst figure covers | figures | None |")
+    print("|---|---|---|---|---|---|---|---|")
+    first = {}
+    for group, metric in list_figures(exact):
+        first.setdefault(group, metric.value)
+    for name, (square, inside, total, none, width, least) in compare(exact, reports).items():
+        if not total and not none:
+            continue
+        value = first.get(name)
+        single = sum(group == name for group, _ in list_figures(exact)) == 1
+        shown = f"{value:.4f}" if single and value is not None else ""
+        if total:
+            figures = f"{math.sqrt(square / total):.5f} | {width / total:.5f} | {100 * inside / total:.1f}%"
+            worst = f"{100 * least:.1f}%"
+        else:
+            figures, worst = " |  | ", ""
+        print(f"| {name} | {shown} | {figures} | {worst} | {(total + none) // len(reports)} | {none} |", flush=True)
+
+
+def by_sums(name, chances, y, classes, epsilon, repetitions) -> Iterator[str]:
+    """The other way, two classes: counts in ten bins and sums for log loss, Brier score, AUC and accuracy, epsilon / 5 each."""
+    scores = Scores(chances, classes=tuple(classes))
+    weights = np.concatenate([-scores.weights(0), scores.weights(1)], axis=1)
+    n, width, share = scores.n, scores.width, epsilon / 5
+    exact = scores.metrics(scores.exact_sums(y))
+    first = scores.weights(0).sum(axis=0)
+    columns = {"log_loss": 2, "brier": 3, "auc": 1, "accuracy": 4}
+    errors = {metric: [] for metric in columns}
+    for seed in range(repetitions):
+        for metric, j in columns.items():
+            moved = weights[:, width + j] + weights[:, j]  # what a label that becomes the second adds to the sum
+            if metric == "accuracy":
+                moved = weights[:, width + 5] + weights[:, 4]
+            if metric == "auc":
+                moved = weights[:, width + 1]
+            grid = np.rint(moved * 2**20).astype(np.int64)
+            seen = measure(y, LabelSums(scores=[0, 1], weights=grid), epsilon=share, rng=10_000 + seed)
+            noise = (float(seen.value[0]) - float((grid * y).sum())) / 2**20
+            if metric == "auc":
+                m = float((y == 1).sum())
+                noise *= n / (m * (n - m))
+            scale = {"brier": 1.0, "auc": n}.get(metric, 1.0)  # brier: half of 2 p
+            errors[metric].append(noise / n * scale)
+    del exact, first
+    for metric, found in errors.items():
+        yield f"| {name} | {metric} | {math.sqrt(np.mean(np.square(found))):.5f} |"
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--repetitions", type=int, default=300)
+    parser.add_argument("--rows", type=int, default=10_000)
+    parser.add_argument("--data", default=",".join(DATA[:3]))
+    parser.add_argument("--epsilons", default=",".join(map(str, EPSILONS)))
+    parser.add_argument("--parts", default="protected,released,sums")
+    asked = parser.parse_args()
+    warnings.simplefilter("ignore")
+    parts, epsilons = asked.parts.split(","), [float(e) for e in asked.epsilons.split(",")]
+    today = datetime.now(tz=timezone.utc).date()
+    print(f"labeldp {labeldp.__version__}, {today}, Python {platform.python_version()}, {platform.machine()}; "
+          f"{asked.rows:,} rows, {asked.repetitions} repetitions.")
+    for name in [data for data in DATA if data in asked.data.split(";" if ";" in asked.data else ",")]:
+        try:
+            chances, y = read_problem(name, asked.rows)
+        except LabelDPError as error:
+            print(f"\n{name} is left out: {error}")
+            continue
+        classes = list(range(chances.shape[1]))
+        exact = evaluate(chances, None, y, classes=classes, labels_are_public=True)
+        print(f"\n## {name}")
+        for epsilon in epsilons:
+            if "protected" in parts:
+                show(f"{name}, protected labels, epsilon {epsilon:g}", exact,
+                     protected(chances, y, classes, epsilon, asked.repetitions))
+            if "released" in parts:
+                show(f"{name}, released by randomized response, epsilon {epsilon:g}", exact,
+                     released(chances, y, classes, epsilon, asked.repetitions, None))
+                show(f"{name}, released in candidate sets of the model's own beliefs, epsilon {epsilon:g}", exact,
+                     released(chances, y, classes, epsilon, asked.repetitions, chances))
+        if "sums" in parts and len(classes) == 2:
+            print("\n### the other way at epsilon 1: a noisy sum for each metric\n\n| data | metric | error (rms) |\n|---|---|---|")
+            print("\n".join(by_sums(name, chances, y, classes, 1.0, asked.repetitions)), flush=True)
+
+
+if __name__ == "__main__":
+    main()
