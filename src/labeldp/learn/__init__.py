@@ -10,6 +10,7 @@
 | `stages` | the loop over stages, the same for the owner of labels and for a receiver of a release |
 | `corrections` | how training accounts for the noise |
 | `softmax` | `SoftmaxRegression`, which takes labels, soft targets or likelihoods |
+| `boosters` | trees of LightGBM, XGBoost and CatBoost as texts that can be saved |
 | `checkpoint` | what a run that may be killed writes down |
 | `saved` | `save_model` and `load_model` |
 | `scoring` | accuracy on protected labels: for a price, or free from released ones |
@@ -18,6 +19,7 @@
 | `convex`, `pate`, `ratings` | learners with mechanisms of their own |
 """
 
+from labeldp.learn.boosters import BoosterClassifier
 from labeldp.learn.checkpoint import Checkpoint
 from labeldp.learn.classifier import LabelPrivateClassifier, Recipe, recipe
 from labeldp.learn.convex import LPRRSGD, LPNormalSGD, OutputPerturbation, SimplexERM, SufficientStatistics
@@ -33,6 +35,7 @@ from labeldp.release.scores import public_labels
 __all__ = [
     "LPRRSGD",
     "PATE",
+    "BoosterClassifier",
     "Checkpoint",
     "Choice",
     "LPNormalSGD",

@@ -14,6 +14,7 @@ it loads (scikit-learn/scikit-learn#34558), so `load_model` does, over everythin
 | trees of histogram gradient boosting | the same, and the sets of categories that a node names are there |
 | support vector machines | as many vectors, coefficients and intercepts as there are classes and vectors counted; no sparse ones |
 | k-means | centres have as many columns as the input |
+| boosters of other libraries | what `labeldp.learn.boosters` says |
 | factorised ratings | factors for every id and for one unknown |
 | random states | a position inside the state |
 
@@ -37,6 +38,8 @@ from sklearn.ensemble._hist_gradient_boosting.predictor import TreePredictor
 from sklearn.svm._base import BaseLibSVM
 from sklearn.tree import BaseDecisionTree
 from sklearn.tree._tree import Tree
+
+from labeldp.learn.boosters import BoosterClassifier
 
 TREE = "sklearn.tree._tree.Tree"
 #: Loaders of skops that no model of ours needs: each builds something whose arrays compiled code believes, or calls it.
@@ -107,6 +110,8 @@ def check_model(model: Any) -> None:
         elif isinstance(part, np.random.RandomState):
             state = part.get_state(legacy=False)["state"]
             _require(0 <= int(state["pos"]) <= len(state["key"]), "a random state")
+        elif isinstance(part, BoosterClassifier) and hasattr(part, "text_"):
+            part.check()
         elif type(part).__name__ == "MatrixFactorisation" and hasattr(part, "user_factors_"):
             _check_factors(part)
     for part in parts:  # whose parts are sound now
