@@ -11,6 +11,7 @@
 | `corrections` | how training accounts for the noise |
 | `crossfit` | true probabilities from any classifier: cross-fit, calibrate by the likelihood, refit |
 | `softmax` | `SoftmaxRegression`, which takes labels, soft targets or likelihoods |
+| `boosters` | trees of LightGBM, XGBoost and CatBoost as texts that can be saved |
 | `checkpoint` | what a run that may be killed writes down |
 | `saved` | `save_model` and `load_model` |
 | `evaluation` | `evaluate`: a whole report on labels that are public, protected (for a price) or released (free) |
@@ -21,6 +22,7 @@
 | `convex`, `pate`, `ratings` | learners with mechanisms of their own |
 """
 
+from labeldp.learn.boosters import BoosterClassifier
 from labeldp.learn.checkpoint import Checkpoint
 from labeldp.learn.classifier import LabelPrivateClassifier, Recipe, recipe
 from labeldp.learn.convex import LPRRSGD, LPNormalSGD, OutputPerturbation, SimplexERM, SufficientStatistics
@@ -38,6 +40,7 @@ from labeldp.release.scores import public_labels
 __all__ = [
     "LPRRSGD",
     "PATE",
+    "BoosterClassifier",
     "Checkpoint",
     "Choice",
     "Evaluation",

@@ -53,6 +53,7 @@ from sklearn.utils.validation import check_is_fitted
 from labeldp.accounting import note_entry, recall_entry
 from labeldp.errors import Described, LabelDPError, MissingExtraError, ReleaseError, invalid, nearest
 from labeldp.guarantee import Guarantee
+from labeldp.learn.boosters import pack_boosters
 from labeldp.learn.classifier import LabelPrivateClassifier
 from labeldp.learn.pate import PATE, MultiLabelPATE
 from labeldp.learn.search import PrivateSearchCV
@@ -75,6 +76,7 @@ SCHEMA = "schema.json"
 #: Our types that a model file may name, by their public names. Each is a plain container of arrays and settings.
 PUBLIC = frozenset(
     {
+        "labeldp.learn.BoosterClassifier",
         "labeldp.learn.LPNormalSGD",
         "labeldp.learn.LPRRSGD",
         "labeldp.learn.LabelPrivateClassifier",
@@ -154,8 +156,8 @@ def save_model(model: Any, path: str | os.PathLike[str], *, facts: dict[str, Any
     Parameters
     ----------
     model
-        Any learner of labeldp, any estimator of scikit-learn that skops can store, or a pipeline of those. An estimator
-        with parts of other types (a function, a module of the user's own) is refused, since it would not load. Of a
+        Any learner of labeldp, any estimator of scikit-learn that skops can store, the classifiers of LightGBM, XGBoost and
+        CatBoost (`labeldp.learn.boosters`), or a pipeline of those. An estimator with parts of other types (a function, a module of the user's own) is refused, since it would not load. Of a
         PrivateSearchCV its best estimator is kept, with the guarantee of the whole search.
     path
         A file that does not exist yet, in a folder that does. It appears whole or not at all.
@@ -172,13 +174,13 @@ def save_model(model: Any, path: str | os.PathLike[str], *, facts: dict[str, Any
     described = {"format": FORMAT, "version": VERSION, "facts": whole, "answers": list_answers(model)}
     header = json.dumps(described, allow_nan=False)
     try:
-        data = _rename_types(skops.io.dumps({"header": header, "model": _strip(model)}), _public_name)
+        data = _rename_types(skops.io.dumps({"header": header, "model": pack_boosters(_strip(model))}), _public_name)
         strange = sorted(set(skops.io.get_untrusted_types(data=data)) - TRUSTED)
     except (TypeError, ValueError, AttributeError, RuntimeError) as error:  # torch raises the last for a module
         fix = f"skops says: {error}"
         raise invalid("save_model", "model", "be storable", got=type(model).__name__, fix=fix) from error
     if strange:
-        fix = "Use scikit-learn's or labeldp's estimators."
+        fix = "Use scikit-learn's or labeldp's estimators, LGBMClassifier, XGBClassifier or CatBoostClassifier."
         raise invalid("save_model", "model", "be made of known types", got=strange[0], fix=fix)
     write_new(target, seal_archive(data), owner="save_model")
 

@@ -14,6 +14,7 @@ it loads (scikit-learn/scikit-learn#34558), so `load_model` does, over everythin
 | trees of histogram gradient boosting | the same, and the sets of categories that a node names are there |
 | support vector machines | as many vectors, coefficients and intercepts as there are classes and vectors counted; no sparse ones |
 | k-means | centres have as many columns as the input |
+| boosters of other libraries | what `labeldp.learn.boosters` says |
 | factorised ratings | factors for every id and for one unknown; ids, values and factors of their kinds |
 | random states | a position inside the state |
 
@@ -47,6 +48,8 @@ from sklearn.svm._base import BaseLibSVM
 from sklearn.tree import BaseDecisionTree
 from sklearn.tree._tree import Tree
 
+from labeldp.errors import MissingExtraError
+from labeldp.learn.boosters import BoosterClassifier
 from labeldp.learn.tables import TableEncoder
 
 TREE = "sklearn.tree._tree.Tree"
@@ -132,6 +135,8 @@ def check_model(model: Any) -> None:
             _check_ensemble(part)
         elif hasattr(part, "_predictors"):
             _check_boosting(part)
+        elif isinstance(part, BoosterClassifier) and hasattr(part, "text_"):
+            part.check()
 
 
 def list_answers(model: Any) -> list[str]:
@@ -159,6 +164,8 @@ def check_answers(model: Any, questions: Sequence[str]) -> Any:
         _require(question in QUESTIONS, "what the model was asked")
         try:
             _ask(model, question)
+        except MissingExtraError:  # the reader's installation, not the file
+            raise
         except Exception as error:
             raise ValueError(f"its `{question}` fails ({type(error).__name__}: {str(error)[:200]})") from error
     return model
