@@ -198,7 +198,7 @@ def predict_classes(model: Any, X: Any, classes: Sequence[Any]) -> Floats:
 
 def needs_codes(estimator: Any) -> bool:
     """Whether the estimator wants labels 0, 1, ..., K - 1 and all of them, as XGBoost does: it is given the codes."""
-    return type(estimator).__module__.split(".")[0] == "xgboost"
+    return "xgboost" in (type(estimator).__module__.split(".")[0], getattr(estimator, "library", None))
 
 
 def public_seed(estimator: BaseEstimator) -> int:

@@ -171,10 +171,11 @@ def save_model(model: Any, path: str | os.PathLike[str], *, facts: dict[str, Any
         check_is_fitted(model, "best_estimator_")
         model = model.best_estimator_  # with the guarantee of the whole search
     whole = {**_describe_promise(model), **(facts or {})}
-    described = {"format": FORMAT, "version": VERSION, "facts": whole, "answers": list_answers(model)}
+    light = pack_boosters(_strip(model))
+    described = {"format": FORMAT, "version": VERSION, "facts": whole, "answers": list_answers(light)}
     header = json.dumps(described, allow_nan=False)
     try:
-        data = _rename_types(skops.io.dumps({"header": header, "model": pack_boosters(_strip(model))}), _public_name)
+        data = _rename_types(skops.io.dumps({"header": header, "model": light}), _public_name)
         strange = sorted(set(skops.io.get_untrusted_types(data=data)) - TRUSTED)
     except (TypeError, ValueError, AttributeError, RuntimeError) as error:  # torch raises the last for a module
         fix = f"skops says: {error}"
