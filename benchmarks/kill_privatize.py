@@ -6,7 +6,7 @@ Every victim is the command itself, from its first line to the end of its interp
 third gets SIGTERM, a third Ctrl-C; every third has its key sealed with a passphrase. Half of those that are not killed
 get a second signal, SIGTERM or Ctrl-C, up to a tenth of a second after the first: a user who does not wait. Moments are
 uniform over the time that an undisturbed run takes, which is measured again with each victim that ends before its signal. Those
-do not count: `--kills` signals reach a process that lives. In one lane of four victims import pandas and load compiled loops
+do not count (but for the few that end in that very instant). In one lane of four victims import pandas and load compiled loops
 while they work, which takes most of their time; in the others that is done before they begin. Afterwards there must be
 
 - no release and no charge, no release and a charge, or a whole release (every checksum right, every row there) and its charge;
