@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from sklearn.cluster import KMeans
 from sklearn.ensemble import (
@@ -35,7 +36,7 @@ from sklearn.svm import SVC, SVR
 from sklearn.tree import DecisionTreeClassifier
 
 from labeldp.errors import LabelDPError, ReleaseError
-from labeldp.learn import LPRRSGD, LabelPrivateClassifier, SoftmaxRegression, load_model, save_model
+from labeldp.learn import LPRRSGD, LabelPrivateClassifier, SoftmaxRegression, TableEncoder, load_model, save_model
 from labeldp.learn.ratings import MatrixFactorisation
 
 X = np.random.default_rng(0).normal(size=(80, 3))
@@ -336,6 +337,19 @@ def test_what_a_model_answered_is_written_down(tmp_path: Path) -> None:
             load_model(path)
     forge(path, write_header(answers=[]))  # as files before this rule
     assert answers(path)
+
+
+def test_a_model_of_a_table_is_asked_about_a_row_of_it(tmp_path: Path) -> None:
+    """What `labeldp train` writes: the encoder inside says which columns there are. Before: a ValueError in `predict`."""
+    people = pa.table({"age": X[:, 0], "region": np.array(["north", "south"])[np.arange(len(X)) % 2]})
+    path = tmp_path / "model.skops"
+    save_model(
+        LabelPrivateClassifier(make_pipeline(TableEncoder(), SoftmaxRegression()), **PRIVATE).fit(people, Y), path
+    )
+    assert load_model(path).predict(people[:2]).shape == (2,)
+    forge(path, edit_arrays(lambda array: array.shape == (3, 3), lambda array: array[:, :2]))
+    with pytest.raises(ReleaseError, match="its `predict` fails"):
+        load_model(path)
 
 
 def test_a_model_that_takes_other_rows_is_not_asked_about_plain_ones(tmp_path: Path) -> None:
