@@ -394,6 +394,14 @@ def claim(members: Members) -> None:
     members[name] = box.getvalue() + b"\0" * 64
 
 
+def claim_nothing(members: Members) -> None:
+    """The first array says that it has 10^12 elements of no bytes: as many as there are, and for ever to walk over."""
+    name = next(name for name in members if name.endswith(".npy"))
+    box = io.BytesIO()
+    np.lib.format.write_array_header_1_0(box, {"descr": "|V0", "fortran_order": False, "shape": (10**12,)})
+    members[name] = box.getvalue()
+
+
 def break_header(members: Members) -> None:
     name = next(name for name in members if name.endswith(".npy"))
     members[name] = members[name].replace(b"(", b"{", 1)
@@ -412,7 +420,9 @@ def name_sparse(members: Members) -> None:
     members["schema.json"] = json.dumps(schema).encode()
 
 
-@pytest.mark.parametrize("edit", [claim, break_header, nest, name_sparse, lambda m: m.pop("schema.json")])
+@pytest.mark.parametrize(
+    "edit", [claim, claim_nothing, break_header, nest, name_sparse, lambda m: m.pop("schema.json")]
+)
 def test_members_that_lie(tmp_path: Path, edit: Callable[[Members], Any]) -> None:
     """Before: MemoryError (or 745 GiB, where the system promises more than it has), TokenError, RecursionError."""
     path = save(SoftmaxRegression(), tmp_path)
