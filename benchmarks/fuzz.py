@@ -205,7 +205,7 @@ def _work(kind: Kind, numbers: list[int], *, seed: int, root: Path, pipe: Any, l
 
 @dataclass
 class Worker:
-    """A forked process, and the input that it works on: since when it reads it, by its clock; 0 before it is made."""
+    """A forked process, the input that it works on, since when by its clock, and whether it is made already."""
 
     kind: Kind
     process: Any
@@ -214,6 +214,7 @@ class Worker:
     log: Path
     now: int | None = None
     since: float = 0.0
+    made: bool = False
 
 
 def fuzz(counts: dict[str, int], *, seed: int, workers: int, seconds: float = SECONDS) -> list[Outcome]:
@@ -260,8 +261,8 @@ def _listen(worker: Worker, outcomes: list[Outcome], *, seconds: float) -> bool:
     try:
         while worker.pipe.poll():
             told = worker.pipe.recv()
-            worker.since = _read_clock(worker.process.pid) if told == "made" else 0.0
-            if told == "made":
+            worker.since, worker.made = _read_clock(worker.process.pid), told == "made"
+            if worker.made:
                 continue
             if isinstance(told, Outcome):
                 outcomes.append(told)
@@ -276,18 +277,18 @@ def _listen(worker: Worker, outcomes: list[Outcome], *, seconds: float) -> bool:
             verdict = f"bad: crash with code {worker.process.exitcode}{': ' + said[-1][:120] if said else ''}"
             _end(worker, outcomes, verdict)
         return True
-    if worker.since and _read_clock(worker.process.pid) - worker.since > seconds:
+    taken = _read_clock(worker.process.pid) - worker.since
+    if worker.now is not None and taken > (seconds if worker.made else 6 * seconds):
         worker.process.kill()
         worker.process.join()
-        _end(worker, outcomes, f"bad: more than {seconds:g} s")
+        _end(worker, outcomes, f"bad: {'' if worker.made else 'fuzzer: making it takes '}more than {seconds:g} s")
         return True
     return False
 
 
 def _end(worker: Worker, outcomes: list[Outcome], verdict: str) -> None:
     assert worker.now is not None
-    taken = _read_clock(worker.process.pid) - worker.since if worker.since else 0.0
-    outcomes.append(Outcome(worker.kind.name, worker.now, "?", verdict, taken))
+    outcomes.append(Outcome(worker.kind.name, worker.now, "?", verdict, _read_clock(worker.process.pid) - worker.since))
     worker.left.remove(worker.now)
 
 

@@ -26,7 +26,7 @@ from labeldp.accounting import Ledger
 from labeldp.engines import privatize_table
 from labeldp.errors import LabelDPError
 from labeldp.guarantee import Guarantee
-from labeldp.learn import PATE, LabelPrivateClassifier, SoftmaxRegression, load_model, save_model
+from labeldp.learn import PATE, LabelPrivateClassifier, SoftmaxRegression, TableEncoder, load_model, save_model
 from labeldp.learn.ratings import LabelPrivateRatings, MatrixFactorisation
 from labeldp.release import privatize
 from labeldp.release.loading import load_release
@@ -171,7 +171,7 @@ class Releases(Kind):
 
 
 class Models(Kind):
-    """Saved learners: linear models, forests, boosting, PATE, ratings, and a network where torch is installed."""
+    """Saved learners: linear models, also of tables, forests, boosting, PATE, ratings, and a network if there is torch."""
 
     name, share = "model", 40
 
@@ -185,6 +185,9 @@ class Models(Kind):
         self.root = root
         private: dict[str, Any] = {"epsilon": 2.0, "random_state": 0}
         pairs = np.stack([np.arange(ROWS) % 8, np.arange(ROWS) // 8], axis=1)
+        people = pa.table(
+            {"age": X[:, 0], "hours": X[:, 1], "region": np.array(["north", "south"])[np.arange(ROWS) % 2]}
+        )
         pate = PATE(GaussianNB(), student=DecisionTreeClassifier(random_state=0), n_teachers=10, epsilon=50.0, random_state=4)  # fmt: skip
         made = {
             "softmax": LabelPrivateClassifier(SoftmaxRegression(), **private).fit(X, Y),
@@ -193,6 +196,9 @@ class Models(Kind):
             "boosting": LabelPrivateClassifier(HistGradientBoostingClassifier(max_iter=3), **private).fit(X, Y),
             "pipeline": make_pipeline(StandardScaler(), LabelPrivateClassifier(SoftmaxRegression(), **private)).fit(
                 X, Y
+            ),
+            "table": LabelPrivateClassifier(make_pipeline(TableEncoder(), SoftmaxRegression()), **private).fit(
+                people, Y
             ),
             "pate": pate.fit(X, Y, X),
             "ratings": LabelPrivateRatings(
@@ -204,7 +210,7 @@ class Models(Kind):
 
             net = NetClassifier("mlp", hidden=4, epochs=1, batch_size=16, random_state=0)
             made["net"] = LabelPrivateClassifier(net, **private).fit(X.astype(np.float32), Y)
-        self.rows = {name: pairs[:20] if name == "ratings" else X[:20].astype(np.float32) for name in made}
+        self.rows = {name: X[:20].astype(np.float32) for name in made} | {"ratings": pairs[:20], "table": people[:20]}
         for name, model in made.items():
             save_model(model, root / f"{name}.skops")
         self.names = list(made)

@@ -17,7 +17,7 @@ number finite, every text encodable. Python objects take up to some 25 times the
 its comma, and 64 with its place in a list), so 32 MiB cost at most 800 MB.
 
 *Arrays* (`check_npy`, `read_npy`): the size that the header declares is that of the bytes which follow it, exactly, before
-anything is allocated. Arrays of objects, which would be pickles, are refused.
+anything is allocated. Arrays of objects, which would be pickles, are refused, and so are elements without bytes.
 
 *Archives* (`check_archive`): each member once, none encrypted, and all declared sizes together at most the size of the file
 (members that are stored) or `MOST_UNPACKED` (members that are compressed, which old files have); each `.npy` inside is
@@ -141,6 +141,8 @@ def check_npy(handle: IO[bytes], size: int) -> None:
         raise ValueError(f"an array's header cannot be read: {type(error).__name__}") from error
     if dtype.hasobject:
         raise ValueError("an array holds objects")
+    if not dtype.itemsize:  # 10^12 elements of no bytes are no bytes, and take for ever to walk over
+        raise ValueError("an array has elements without bytes")
     declared = math.prod(shape) * dtype.itemsize
     if min(shape, default=0) < 0 or declared != size - handle.tell():
         raise ValueError(f"an array declares {declared:,} bytes and has {size - handle.tell():,}")

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from sklearn.cluster import KMeans
 from sklearn.ensemble import (
@@ -35,7 +36,7 @@ from sklearn.svm import SVC, SVR
 from sklearn.tree import DecisionTreeClassifier
 
 from labeldp.errors import LabelDPError, ReleaseError
-from labeldp.learn import LPRRSGD, LabelPrivateClassifier, SoftmaxRegression, load_model, save_model
+from labeldp.learn import LPRRSGD, LabelPrivateClassifier, SoftmaxRegression, TableEncoder, load_model, save_model
 from labeldp.learn.ratings import MatrixFactorisation
 
 X = np.random.default_rng(0).normal(size=(80, 3))
@@ -347,6 +348,19 @@ def test_what_a_model_answered_is_written_down(tmp_path: Path) -> None:
     assert answers(path)
 
 
+def test_a_model_of_a_table_is_asked_about_a_row_of_it(tmp_path: Path) -> None:
+    """What `labeldp train` writes: the encoder inside says which columns there are. Before: a ValueError in `predict`."""
+    people = pa.table({"age": X[:, 0], "region": np.array(["north", "south"])[np.arange(len(X)) % 2]})
+    path = tmp_path / "model.skops"
+    save_model(
+        LabelPrivateClassifier(make_pipeline(TableEncoder(), SoftmaxRegression()), **PRIVATE).fit(people, Y), path
+    )
+    assert load_model(path).predict(people[:2]).shape == (2,)
+    forge(path, edit_arrays(lambda array: array.shape == (3, 3), lambda array: array[:, :2]))
+    with pytest.raises(ReleaseError, match="its `predict` fails"):
+        load_model(path)
+
+
 def test_a_model_that_takes_other_rows_is_not_asked_about_plain_ones(tmp_path: Path) -> None:
     """Rows of numbers are strange to an encoder of two words; it is saved, loaded and used all the same."""
     words = np.array([["red"], ["blue"]] * 10)
@@ -389,6 +403,14 @@ def claim(members: Members) -> None:
     members[name] = box.getvalue() + b"\0" * 64
 
 
+def claim_nothing(members: Members) -> None:
+    """The first array says that it has 10^12 elements of no bytes: as many as there are, and for ever to walk over."""
+    name = next(name for name in members if name.endswith(".npy"))
+    box = io.BytesIO()
+    np.lib.format.write_array_header_1_0(box, {"descr": "|V0", "fortran_order": False, "shape": (10**12,)})
+    members[name] = box.getvalue()
+
+
 def break_header(members: Members) -> None:
     name = next(name for name in members if name.endswith(".npy"))
     members[name] = members[name].replace(b"(", b"{", 1)
@@ -407,7 +429,9 @@ def name_sparse(members: Members) -> None:
     members["schema.json"] = json.dumps(schema).encode()
 
 
-@pytest.mark.parametrize("edit", [claim, break_header, nest, name_sparse, lambda m: m.pop("schema.json")])
+@pytest.mark.parametrize(
+    "edit", [claim, claim_nothing, break_header, nest, name_sparse, lambda m: m.pop("schema.json")]
+)
 def test_members_that_lie(tmp_path: Path, edit: Callable[[Members], Any]) -> None:
     """Before: the first was a MemoryError (or 745 GiB, where the system promises more than it has). The others were refused."""
     path = save(SoftmaxRegression(), tmp_path)

@@ -42,6 +42,9 @@ def test_beliefs_follow_bayes():
         E = math.exp(1.3)
         assert largest_belief(prior, 1.3) == pytest.approx(prior * E / (prior * E + 1 - prior), rel=1e-14)
     assert largest_belief(0.5, 1.3) == pytest.approx(best_guess(1.3), rel=1e-14)
+    for epsilon in (1.0, 746.0, 1e9, math.inf):  # before: ZeroDivisionError from the second on, and no report
+        assert largest_belief(0.0, epsilon) == 0.0
+        assert largest_belief(1.0, epsilon) == 1.0
 
 
 def test_a_cost_is_pure_where_it_can_be_and_at_a_delta_elsewhere():

@@ -43,7 +43,6 @@ from sklearn.cluster import KMeans, MiniBatchKMeans
 from sklearn.ensemble import BaseEnsemble
 from sklearn.ensemble._gb import BaseGradientBoosting
 from sklearn.ensemble._hist_gradient_boosting.predictor import TreePredictor
-from sklearn.pipeline import Pipeline
 from sklearn.svm._base import BaseLibSVM
 from sklearn.tree import BaseDecisionTree
 from sklearn.tree._tree import Tree
@@ -151,7 +150,7 @@ def list_answers(model: Any) -> list[str]:
 
 def _answers(model: Any, question: str) -> bool:
     try:
-        _ask(model, question)
+        _ask(model, question, _make_rows(model))
     except Exception:  # noqa: BLE001 - it takes other rows, or has no such question
         return False
     return True
@@ -160,10 +159,11 @@ def _answers(model: Any, question: str) -> bool:
 def check_answers(model: Any, questions: Sequence[str]) -> Any:
     """Return a model; refuse, with a ValueError, one that no longer answers what it answered before it was saved."""
     _require(len(set(questions)) == len(questions), "what the model was asked")
+    rows = _make_rows(model) if questions else None
     for question in questions:
         _require(question in QUESTIONS, "what the model was asked")
         try:
-            _ask(model, question)
+            _ask(model, question, rows)
         except MissingExtraError:  # the reader's installation, not the file
             raise
         except Exception as error:
@@ -171,19 +171,21 @@ def check_answers(model: Any, questions: Sequence[str]) -> Any:
     return model
 
 
-def _ask(model: Any, question: str) -> None:
-    """Ask a model about rows of its own width, or of its own columns; the answer is one for each row."""
-    first = model.steps[0][1] if isinstance(model, Pipeline) else model
-    rows: Any
-    if isinstance(first, TableEncoder):
-        words = {name: list(words[:1]) or [None] for name, words in first.categories_.items()}
-        rows = pa.table(
-            {name: [0.0] for name in first.numbers_} | {name: pa.array(w, pa.string()) for name, w in words.items()}
-        )
-    else:
-        width = int(model.n_features_in_)
-        _require(0 < width <= MOST_FEATURES, "a number of features")
-        rows = np.outer([0.0, 1.0, -1.0, 1000.0, -1000.0], np.ones(width))
+def _make_rows(model: Any) -> Any:
+    """Return rows to ask about: of the columns of the model's encoder, if it has one, else numbers in its own width."""
+    encoder = next(
+        (part for part in _walk(model) if isinstance(part, TableEncoder) and hasattr(part, "numbers_")), None
+    )
+    if encoder is not None:
+        numbers = {name: pa.array([0.0]) for name in encoder.numbers_}
+        words = {name: pa.array([*known[:1], None][:1], pa.string()) for name, known in encoder.categories_.items()}
+        return pa.table(numbers | words)
+    width = int(model.n_features_in_)
+    _require(0 < width <= MOST_FEATURES, "a number of features")
+    return np.outer([0.0, 1.0, -1.0, 1000.0, -1000.0], np.ones(width))
+
+
+def _ask(model: Any, question: str, rows: Any) -> None:
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")  # columns without names, numbers that overflow: nobody reads these answers
         warnings.simplefilter("error", np.exceptions.ComplexWarning)  # no model of real numbers has complex ones inside

@@ -97,7 +97,14 @@ def largest_belief(prior: float, epsilon: float) -> float:
 
     >>> round(largest_belief(0.5, 1.0), 4), largest_belief(0.01, math.inf), largest_belief(0.3, 0.0)
     (0.7311, 1.0, 0.3)
+
+    What is impossible stays so, however large epsilon is.
+
+    >>> largest_belief(0.0, 1000.0)
+    0.0
     """
+    if prior == 0:
+        return 0.0  # beyond epsilon = 745, 1 / E is 0 too
     # As p / (p + (1 - p) / E): no overflow.
     return prior / (prior + (1 - prior) * math.exp(-epsilon))
 
