@@ -4,9 +4,11 @@ The attacker is a colleague with a budget of 1 who wants two releases. She copie
 round, writes it in another format, takes a part of it, or adds rows. The other side: a table that only has the name of
 another must not be charged for it.
 
-On the commit before, accounts were named after the file. Run there, each of `SAME` below opened an account of its own: 6
-of 6 second releases went through on a budget of 1, a part of 1 % (which was then scored "publicly" beside the ledger) too,
-and sub/train.csv, a table of other rows, was refused because train.csv had spent its budget. Nothing here is statistical
+On the commit before, accounts were named after the file. Run there by the command `privatize`, each of `SAME` below opened an
+account of its own: 6 of 6 second releases went through on a budget of 1, and so did a part, a grown table, one with each row
+twice and one with a column less (4 of 4). A copy passed `train`, `pate` and `evaluate` too, and a part of protected rows was
+scored exactly as "public". sub/train.csv, a table of other rows, was refused because train.csv had spent its budget.
+Races, ids, ratings, votes on several labels and edits were not tried there. Nothing here is statistical
 but hashes of 64 bits: a false answer has a probability below 1e-9 in all tests together.
 """
 
