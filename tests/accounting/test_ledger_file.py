@@ -203,8 +203,8 @@ def test_a_file_replaced_behind_an_open_ledger_is_left_alone(path):
 
 
 def test_a_ledger_from_the_future_is_left_alone(ledger, path):
-    edit(path, "PRAGMA user_version = 3", guarded=True)
-    with pytest.raises(LabelDPError, match=r"got version 3 .*Upgrade labeldp"):
+    edit(path, "PRAGMA user_version = 4", guarded=True)
+    with pytest.raises(LabelDPError, match=r"got version 4 .*Upgrade labeldp"):
         Ledger(path)
 
 
@@ -243,7 +243,7 @@ def test_a_ledger_without_balances_is_read_and_brought_up_to_date_by_its_first_c
         ledger.charge(Guarantee.pure(1.5), label_set="b", rows=ROWS, n_rows=100, mechanism="RR")
     assert path.read_bytes() == before  # reading and a refusal leave it as it was
     ledger.charge(Guarantee.pure(2.0), label_set="a", rows=ROWS, n_rows=100, mechanism="RR", note="job 9")
-    assert path.read_bytes()[60:64] == b"\x00\x00\x00\x02"  # SQLite's user_version
+    assert path.read_bytes()[60:64] == b"\x00\x00\x00\x03"  # SQLite's user_version
     ledger.verify(known=first)
     assert [ledger.remaining(name) for name in "abc"] == [3.0, 1.0, 10.0]
     assert [[entry.id for entry in ledger.find_noted(note)] for note in ("job 2", "job 9")] == [[4], [7]]

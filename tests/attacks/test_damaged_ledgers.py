@@ -9,7 +9,7 @@ from contextlib import closing
 
 import pytest
 
-from labeldp.accounting import Ledger, fingerprint
+from labeldp.accounting import AccountName, Ledger, fingerprint, protect_ids
 from labeldp.errors import LabelDPError, PrivacyError
 from labeldp.guarantee import Guarantee
 
@@ -22,11 +22,13 @@ def charge(ledger, epsilon=1.0, **more):
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """A budget, and twelve releases under two names, some of them noted."""
+    """A budget, and twelve releases under two names, some of them noted; one of the two is known by its row ids."""
     place = tmp_path_factory.mktemp("whole") / "ledger.sqlite"
     ledger = Ledger(place, budget=1000.0)
     for i in range(12):
-        charge(ledger, 1.0 + i / 8, label_set="ab"[i % 2], note=f"job {i}" if i % 3 else "")
+        ids = protect_ids(range(200 * i), ledger.row_key())
+        name = AccountName("b", ids, given=True) if i % 2 else "a"
+        charge(ledger, 1.0 + i / 8, label_set=name, note=f"job {i}" if i % 3 else "")
     return place
 
 

@@ -105,7 +105,8 @@ def test_an_unreadable_parquet(tmp_path: Path) -> None:
 
 
 def test_damage_past_the_footer(write: Callable[..., Path], table: pa.Table) -> None:
-    """The footer is whole and the label column too; a feature column is not: found while drawing, and said so."""
+    """The footer is whole and the label column too; a feature column is not: with a ledger, whose accounts are
+    known by all columns, that is found before the charge."""
     path = write(table.select(["level", "x"]), row_group_size=3000)
     chunk = pq.ParquetFile(path).metadata.row_group(0).column(1)
     data = bytearray(path.read_bytes())
@@ -113,9 +114,9 @@ def test_damage_past_the_footer(write: Callable[..., Path], table: pa.Table) -> 
     data[start : start + chunk.total_compressed_size] = os.urandom(chunk.total_compressed_size)
     path.write_bytes(bytes(data))
     ledger = labeldp.Ledger(path.parent / "ledger.sqlite")
-    with pytest.raises(LabelDPError, match=r"be readable Parquet.* Entry 1 of the ledger stays"):
+    with pytest.raises(LabelDPError, match=r"be readable Parquet"):
         privatize_table(path, label="level", to=path.parent / "out", epsilon=1.0, ledger=ledger)
-    assert len(ledger.entries()) == 1
+    assert ledger.entries() == ()
     assert {p.name for p in path.parent.iterdir()} == {"table.parquet", "ledger.sqlite"}
 
 

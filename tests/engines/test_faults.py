@@ -283,10 +283,19 @@ class TestBadInput:
         self.refused(parts, r"part-30\.parquet` must be readable Parquet", **how)
 
     def test_an_unreadable_row_group_of_features(self, parts: Path, inside: Any) -> None:
-        """Found while drawing: nothing is visible, and the error says that the charge stays and how to use it."""
+        """Damaged after the charge, found while drawing: nothing is visible, and the error says that the charge stays.
+
+        A ledger reads all columns before the charge, to know the account; damage that is there by then costs nothing.
+        """
         good = (parts / "part-30.parquet").read_bytes()
-        damage(parts / "part-30.parquet", column=0)
-        ledger = labeldp.Ledger(parts.parent / "ledger.sqlite")
+
+        class Damaging(labeldp.Ledger):
+            def charge(self, *args: Any, **facts: Any) -> Any:
+                entry = super().charge(*args, **facts)
+                damage(parts / "part-30.parquet", column=0)
+                return entry
+
+        ledger = Damaging(parts.parent / "ledger.sqlite")
         with pytest.raises(LabelDPError, match=r"part-30\.parquet.* Entry 1 of the ledger covers it") as error:
             call(parts, engine="dask", client=inside, ledger=ledger, keep_unfinished=True)
         assert not (parts.parent / "out").exists()

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import labeldp
+from labeldp.accounting import AccountName, RowKey
 from labeldp.channel import Channel, FiniteChannel, MatrixChannel
 from labeldp.guarantee import Guarantee
 from labeldp.mechanisms import Mechanism
@@ -23,6 +24,12 @@ class Recorder:
 
     refusal: Exception | None = None
     charges: list[dict[str, Any]] = field(default_factory=list)
+
+    def row_key(self) -> RowKey:
+        return RowKey.fresh()
+
+    def choose_account(self, name: AccountName) -> SimpleNamespace:
+        return SimpleNamespace(label_set=str(name), notes=())
 
     def charge(self, guarantee: Guarantee, **facts: Any) -> SimpleNamespace:
         self.charges.append({"guarantee": guarantee, **facts})

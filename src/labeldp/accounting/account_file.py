@@ -38,7 +38,6 @@ from labeldp.accounting.accounts import (
     COLUMNS,
     NO_ROWS,
     Choice,
-    Hashes,
     KnownRows,
     Overlap,
     ProtectedRows,
@@ -50,6 +49,7 @@ from labeldp.accounting.accounts import (
     compare_rows,
 )
 from labeldp.accounting.ledger_file import Record, Table, has_accounts, tampering_error
+from labeldp.arrays import Words
 from labeldp.untrusted import parse_json
 
 #: Hashes that are looked up in one query: SQLite takes at least 999 values.
@@ -171,7 +171,7 @@ class AccountTables:
             if known.kind == sketch.kind:
                 yield known
 
-    def _look_up(self, hashes: Hashes, number: int | None = None) -> Iterator[tuple[Any, ...]]:
+    def _look_up(self, hashes: Words, number: int | None = None) -> Iterator[tuple[Any, ...]]:
         """Yield the sketches that have one of these hashes, or how many of them one sketch has."""
         signed = hashes.view(np.int64).tolist()
         what = "DISTINCT sketch" if number is None else "count(*)"

@@ -58,8 +58,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
+from labeldp.arrays import Bools, Places, UInt8s, Words
 from labeldp.errors import AccountError, Described, LabelDPError, invalid
 
 if TYPE_CHECKING:
@@ -77,9 +77,6 @@ MISSING, WHOLE, FRACTION, TEXT, MOMENT, LARGE, CLOCK, SPAN = range(8)
 #: The units of Arrow's times, in nanoseconds.
 NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 IDS, COLUMNS = "ids", "columns"
-
-Hashes = npt.NDArray[np.uint64]
-Counts = npt.NDArray[np.uint8]
 
 
 class RowKey:
@@ -107,7 +104,7 @@ class RowKey:
         """Return the secret itself, for the ledger that keeps it."""
         return self._secret
 
-    def derive(self, purpose: str, name: str = "") -> Hashes:
+    def derive(self, purpose: str, name: str = "") -> Words:
         """Return four words for one purpose (a column, the rows), the last three odd."""
         text = f"{purpose}\n{name}".encode("utf-8", "surrogatepass")
         words = np.frombuffer(hashlib.blake2b(text, key=self._secret, digest_size=32).digest(), "<u8").astype(np.uint64)
@@ -154,8 +151,8 @@ class RowSet:
 class RowSample:
     """The smallest different hashes of rows, sorted, and how often each occurs: once, twice, or (3) more often."""
 
-    hashes: Hashes
-    counts: Counts
+    hashes: Words
+    counts: UInt8s
 
     @property
     def limit(self) -> int:
@@ -316,7 +313,7 @@ class RowCounter:
         self._n_rows, self._columns = 0, dict[str, int]()
         self._totals = np.zeros(2, np.uint64)
         self._sample = NO_ROWS
-        self._waiting: list[Hashes] = []
+        self._waiting: list[Words] = []
 
     def add(self, columns: Mapping[str, Any], *, n_rows: int) -> None:
         """Add rows, given as columns by their names."""
@@ -351,11 +348,11 @@ class RowCounter:
 
 
 @functools.lru_cache(maxsize=4096)
-def _seeds_of(secret: bytes, name: str) -> Hashes:
+def _seeds_of(secret: bytes, name: str) -> Words:
     return RowKey(secret).derive("column", name)
 
 
-def _column_seeds(key: RowKey, name: str) -> Hashes:
+def _column_seeds(key: RowKey, name: str) -> Words:
     return _seeds_of(key.reveal(), name)
 
 
@@ -366,7 +363,7 @@ def _add_words(one: str | None, other: str | None) -> str:
     return "".join(f"{part:016x}" for part in parts)
 
 
-def read_values(column: Any, seeds: Hashes) -> tuple[Hashes, Counts]:
+def read_values(column: Any, seeds: Words) -> tuple[Words, UInt8s]:
     """Return a word and a kind for each value of an Arrow column, in the one form that the module's docstring describes."""
     import pyarrow as pa
 
@@ -393,12 +390,12 @@ def read_values(column: Any, seeds: Hashes) -> tuple[Hashes, Counts]:
     return _read_texts(column, seeds)
 
 
-def _find_missing(column: Any) -> npt.NDArray[np.bool_]:
-    missing: npt.NDArray[np.bool_] = column.is_null().to_numpy(zero_copy_only=False)
+def _find_missing(column: Any) -> Bools:
+    missing: Bools = column.is_null().to_numpy(zero_copy_only=False)
     return missing
 
 
-def _read_dictionary(column: Any, seeds: Hashes) -> tuple[Hashes, Counts]:
+def _read_dictionary(column: Any, seeds: Words) -> tuple[Words, UInt8s]:
     words, tags = read_values(column.dictionary, seeds)
     places = column.indices.fill_null(0).to_numpy(zero_copy_only=False)
     if not len(words):
@@ -407,7 +404,7 @@ def _read_dictionary(column: Any, seeds: Hashes) -> tuple[Hashes, Counts]:
     return np.where(missing, np.uint64(0), words[places]), np.where(missing, np.uint8(MISSING), tags[places])
 
 
-def _read_wholes(column: Any, *, tag: int = WHOLE) -> tuple[Hashes, Counts]:
+def _read_wholes(column: Any, *, tag: int = WHOLE) -> tuple[Words, UInt8s]:
     plain = column.fill_null(0) if column.null_count else column
     values = plain.to_numpy(zero_copy_only=False)
     tags = np.full(len(values), tag, np.uint8)
@@ -418,7 +415,7 @@ def _read_wholes(column: Any, *, tag: int = WHOLE) -> tuple[Hashes, Counts]:
     return values.astype(np.uint64 if values.dtype == np.uint64 else np.int64).view(np.uint64), tags
 
 
-def _read_fractions(column: Any) -> tuple[Hashes, Counts]:
+def _read_fractions(column: Any) -> tuple[Words, UInt8s]:
     import pyarrow as pa
 
     from labeldp.kernels import read_floats
@@ -430,7 +427,7 @@ def _read_fractions(column: Any) -> tuple[Hashes, Counts]:
     return words, tags
 
 
-def _read_moments(column: Any) -> tuple[Hashes, Counts]:
+def _read_moments(column: Any) -> tuple[Words, UInt8s]:
     """Return times in nanoseconds, modulo 2^64: dates and moments alike, times of day and durations apart."""
     import pyarrow as pa
 
@@ -453,7 +450,7 @@ def _as_texts(column: Any) -> Any:
     return pa.array([None if value is None else repr(value) for value in column.to_pylist()], pa.large_string())
 
 
-def _read_texts(column: Any, seeds: Hashes) -> tuple[Hashes, Counts]:
+def _read_texts(column: Any, seeds: Words) -> tuple[Words, UInt8s]:
     import pyarrow as pa
 
     from labeldp.kernels import hash_texts
@@ -558,7 +555,7 @@ def compare_rows(mine: RowSketch, known: KnownRows) -> Overlap | None:
     return Overlap(label_set=known.label_set, share=share, equal=False, labels=known.labels) if seen else None
 
 
-def _exceeds(counts: Counts, common: npt.NDArray[np.intp], least: float, *, own: int, others: int) -> bool:
+def _exceeds(counts: UInt8s, common: Places, least: float, *, own: int, others: int) -> bool:
     """Whether more rows that are single in a table are in another one than independent draws explain."""
     singles, doubles = int(np.count_nonzero(counts[common] == 1)), float(np.count_nonzero(counts == 2))
     if own < others:  # the smaller table knows less of how often rows repeat: its count is raised by what it may err

@@ -317,8 +317,8 @@ class Ledger:
             if key is not None and find_rows is not None:
                 rows = find_rows(key)
                 found |= {one.label_set for one in accounts.find_overlaps(rows) if one.is_about(rows.label)}
-            for ids in columns if key is not None and {IDS} in kinds.values() else ():
-                held = () if ids is None else accounts.find_overlaps(protect_ids(ids, key))
+            if key is not None and {IDS} in kinds.values():
+                held = [one for ids in columns[1:] for one in accounts.find_overlaps(protect_ids(ids, key))]
                 found |= {one.label_set for one in held if one.share >= MOST_IDS and kinds[one.label_set] == {IDS}}
         return tuple(
             entry

@@ -437,7 +437,7 @@ def assemble_release(
         guarantee=guarantee,
         mechanism=mechanism,
         seeded=seeded or table.seeded,
-        label_set=labels.name,
+        label_set=str(labels.name),
         created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
         stage=stage,
         prior=None if table.says_nothing else table.rows,

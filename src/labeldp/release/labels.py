@@ -63,7 +63,7 @@ class SensitiveLabels:
         name: str = "labels",
         row_ids: Any = None,
     ) -> None:
-        self.name = name if isinstance(name, str) else str(name)  # an AccountName knows its rows
+        self.name = name if hasattr(name, "rows") else str(name)  # an AccountName knows its rows
         self.row_ids = row_ids
         self.beside: tuple[str, ...] = ()
         if n_classes is not None:

@@ -221,7 +221,7 @@ class LabelPrivateRatings(ScoredRegressor, BaseEstimator):  # type: ignore[misc]
             guarantee=self.guarantee_,
             mechanism=self._describe(),
             seeded=self.seeded_,
-            label_set=labels.name,
+            label_set=str(labels.name),
             created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
             ledger_entry=self.ledger_entry_,
             stage=stage,
