@@ -25,7 +25,21 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from labeldp.cli import audit, inspect, ledger, pate, plan, predict, privatize, ratings, report, screen, top_k, train
+from labeldp.cli import (
+    audit,
+    evaluate,
+    inspect,
+    ledger,
+    pate,
+    plan,
+    predict,
+    privatize,
+    ratings,
+    report,
+    screen,
+    top_k,
+    train,
+)
 
 #: In the order of the help text. The name of a command is that of its function, with dashes.
 COMMANDS = (
@@ -35,7 +49,7 @@ COMMANDS = (
     inspect.inspect,
     train.train,
     predict.predict,
-    predict.evaluate,
+    evaluate.evaluate,
     ledger.ledger,
     top_k.top_k,
     pate.pate,
