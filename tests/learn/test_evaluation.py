@@ -204,6 +204,16 @@ def test_extremes_are_honest(name, how):
     assert str(found.n_rows) in str(found).replace(",", "")
 
 
+def test_noise_that_went_too_far_does_not_look_certain():
+    """No row is of the second class, so that half of the noisy shares are below 0: their intervals have a width all the same."""
+    chances = np.linspace(0.01, 0.99, 1000)
+    for seed in range(20):
+        found = evaluate(chances, None, np.zeros(1000, int), classes=[0, 1], epsilon=1.0, rng=seed)
+        for metric in (found.base_rates[1], *(place.observed for place in found.calibration)):
+            assert metric.interval[1] > metric.interval[0]
+            assert metric.interval[1] - metric.interval[0] > 1e-3
+
+
 def test_a_report_is_a_frozen_value():
     chances, y = problem(200, 3, seed=1)
     found = evaluate(chances, None, y, classes=range(3), epsilon=1.0, rng=0)
@@ -445,9 +455,10 @@ def test_candidate_sets_are_read_by_likelihood_and_say_so():
     for name in ("accuracy", "auc", "brier"):
         low, high = getattr(found, name).interval
         assert low <= getattr(truth, name).value <= high
+    sure = np.where(np.arange(6000)[:, None] % 4 > 0, np.eye(4)[chances.argmax(axis=1)] * 0.96 + 0.01, 0.25)
+    silent = privatize(y, RRWithPrior(1.0), prior=sure, rng=0)
     with pytest.raises(LabelDPError, match="more than half of the rows"):
-        sure = np.where(np.arange(6000)[:, None] % 4 > 0, np.eye(4)[chances.argmax(axis=1)] * 0.96 + 0.01, 0.25)
-        evaluate(chances, None, privatize(y, RRWithPrior(1.0), prior=sure, rng=0))
+        evaluate(chances, None, silent)
 
 
 def test_a_release_that_tells_nothing_is_refused():

@@ -440,6 +440,10 @@ class _Figures:
             if name in COUNTED:  # what is counted on these rows is a whole number of them
                 unit = 1.0 if name == "confusion" else 1.0 / self.n
                 low, high = np.floor(low / unit + 1e-6) * unit, np.ceil(high / unit - 1e-6) * unit
+            # An estimate outside what can be is brought back, and its interval reaches from there as far as it did before:
+            # otherwise noise that went too far would look like certainty.
+            back = np.clip(values[name], *bound) - values[name]
+            low, high = np.minimum(low, low + back), np.maximum(high, high + back)
             self.low[name], self.high[name] = np.clip(low, *bound), np.clip(high, *bound)
         gaps = drawn["gaps"] - values["gaps"]
         reach = {
