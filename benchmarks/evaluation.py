@@ -228,9 +228,13 @@ def main():
                     released(chances, y, classes, epsilon, asked.released),
                 )
             if "sets" in parts:
-                prior = 0.5 * chances + 0.5 / len(classes)
+                # More classes have more sets of one, of which a report allows half.
+                share, words = (0.5, "half the model's belief, half uniform")
+                if len(classes) > 2:
+                    share, words = (0.25, "a quarter the model's belief, the rest uniform")
+                prior = share * chances + (1 - share) / len(classes)
                 show(
-                    f"{name}, released in candidate sets (half the model's belief, half uniform), epsilon {epsilon:g}",
+                    f"{name}, released in candidate sets ({words}), epsilon {epsilon:g}",
                     exact,
                     released(chances, y, classes, epsilon, asked.released, prior=prior),
                 )

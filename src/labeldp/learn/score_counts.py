@@ -354,7 +354,7 @@ def fit_line(
     place = np.bincount(cells, logit, len(counts)) / np.maximum(sizes, 1)
     design = np.stack([np.ones(len(place)), place], axis=1)
     prior, held = np.array([0.0, 1.0]), np.array([1 / 9.0, 1.0])
-    line = prior.copy()
+    line, curvature = prior.copy(), np.diag(held)
     for _ in range(25):
         chance = scipy.special.expit(design @ line)
         variance = np.maximum(sizes * chance * (1 - chance), 1e-9)
