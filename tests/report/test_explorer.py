@@ -19,8 +19,8 @@ from typer.testing import CliRunner
 import labeldp
 from labeldp.cli import app
 from labeldp.errors import LabelDPError
-from labeldp.report.explorer import Explorer, Settings, compute_facts
 from labeldp.plots import DARK, LIGHT, SERIES_DARK, SERIES_LIGHT, contrast
+from labeldp.report.explorer import Explorer, Settings, compute_facts
 
 # ------------------------------------------------------------------------------------------------------ the numbers
 

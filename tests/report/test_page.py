@@ -8,9 +8,9 @@ from html.parser import HTMLParser
 import pytest
 
 from labeldp.errors import LabelDPError
+from labeldp.plots import DARK, LIGHT, SERIES_DARK, SERIES_LIGHT, contrast, nice_ticks
 from labeldp.report import Bars, Facts, Lines, Section, Series, Table, page, plot_file, plot_table, write_page
 from labeldp.report.page import BANNER_COLOURS
-from labeldp.plots import DARK, LIGHT, SERIES_DARK, SERIES_LIGHT, contrast, nice_ticks
 
 LINES = Lines(
     title="Accuracy",

@@ -28,6 +28,7 @@ from typer.core import TyperGroup
 
 from labeldp.cli import (
     audit,
+    evaluate,
     inspect,
     interrupts,
     ledger,
@@ -50,7 +51,7 @@ COMMANDS = (
     inspect.inspect,
     train.train,
     predict.predict,
-    predict.evaluate,
+    evaluate.evaluate,
     ledger.ledger,
     top_k.top_k,
     pate.pate,

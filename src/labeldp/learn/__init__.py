@@ -15,6 +15,7 @@
 | `checkpoint` | what a run that may be killed writes down |
 | `saved` | `save_model` and `load_model` |
 | `evaluation` | `evaluate`: a whole report on labels that are public, protected (for a price) or released (free) |
+| `score_counts` | one noisy histogram of scores by labels, behind a report on protected labels |
 | `metrics`, `evaluated` | metrics as functions of sums over labels, and the report `Evaluation` |
 | `scoring` | accuracy alone on protected labels: for a price, or free from released ones |
 | `search` | `PrivateSearchCV`: hyper-parameters chosen under a guarantee of the whole search |

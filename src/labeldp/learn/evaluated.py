@@ -36,6 +36,15 @@ from labeldp.release import Measurement, Release
 
 #: How sure intervals are.
 CONFIDENCE = 0.95
+#: Ratios and logarithms of sums, whose curvature is accounted for, by a mean without this share of draws at each end.
+CURVED = ("recalls", "balanced_accuracy", "aucs", "auc", "constant_log_loss", "lifts")
+TRIMMED = 0.01
+#: Shares of all rows, or numbers of rows: the ends of their intervals are whole numbers of rows.
+COUNTED = ("accuracy", "base_rates", "confusion")
+#: The loss of a constant is given if classes that cannot be told from noise are at most this part of the largest loss.
+MOST_UNKNOWN = 0.1
+#: The normal quantile of an interval.
+NORMAL = float(scipy.stats.norm.isf((1 - CONFIDENCE) / 2))
 #: A number of rows can be told from noise if it is this many standard deviations of the noise.
 TOLD_APART = 4.0
 
@@ -231,7 +240,9 @@ class Evaluation:
                     alt=f"AUC {self.auc}.",
                 )
             )
-        rates = [(str(v), 100 * rate.value) for v, rate in zip(self.classes, self.base_rates, strict=True) if rate.value]
+        rates = [
+            (str(v), 100 * rate.value) for v, rate in zip(self.classes, self.base_rates, strict=True) if rate.value
+        ]
         if 0 < len(rates) <= 20:
             labels, values = zip(*rates, strict=True)
             found.append(Bars(title="Base rates", labels=labels, values=values, x_title="% of rows", alt="base rates"))
@@ -302,16 +313,17 @@ def build_evaluation(
     counts, n, K = found.sums[:, 0], scores.n, scores.n_classes
     noise = np.zeros(K) if found.draws is None else found.draws[:, :, 0].std(axis=0)
     least = np.maximum(TOLD_APART * noise, 0.5)
-    present, split = counts > least, (counts > least) & (n - counts > least)
+    present, rest = counts > least, n - counts > least
+    split = present & rest
     table = _Figures(scores, found, present=present, split=split)
     few = "no row has this class" if found.draws is None else "rows of this class cannot be told from noise"
     one = "a class, or the others together, has no rows" if found.draws is None else f"{few}, or rows of the others"
     some = "" if present.all() else f"over {int(present.sum())} of {K} classes"
     recalls = tuple(table.get("recalls", c, reason="" if present[c] else few) for c in range(K))
     aucs = tuple(table.get("aucs", c, reason="" if split[c] else one) for c in range(K))
-    whole = (split[1] if K == 2 else split.any()) and (found.draws is None or K == 2 or split.any())
+    whole = split[1] if K == 2 else split.any()
     caveats = list(notes)
-    if some:
+    if some and present.any():
         caveats.append(f"balanced accuracy is {some}: of the others {few}")
     if K > 2 and split.any() and not split.all():
         caveats.append(f"AUC is the mean over {int(split.sum())} of {K} classes: {one}")
@@ -325,12 +337,12 @@ def build_evaluation(
         accuracy=table.get("accuracy"),
         majority=table.get("majority"),
         majority_class=scores.classes[int(counts.argmax())],
-        balanced_accuracy=table.get("balanced_accuracy", reason="" if present.any() else few),
+        balanced_accuracy=table.get("balanced_accuracy", reason="" if present.any() else f"of every class: {few}"),
         recalls=recalls,
-        auc=table.get("auc", reason="" if whole else one),
+        auc=table.get("auc", reason="" if whole else one if K == 2 else f"of every class: {one}"),
         aucs=aucs,
         log_loss=table.get("log_loss"),
-        constant_log_loss=table.get("constant_log_loss"),
+        constant_log_loss=_bound_constant(table.get("constant_log_loss"), least[~present] / n, K, exact=table.exact),
         brier=table.get("brier"),
         ece=table.get("ece"),
         calibration=tuple(
@@ -348,7 +360,7 @@ def build_evaluation(
         if scores.detailed
         else None,
         confusion_reason=reason,
-        tops=tuple(_list_tops(scores, table, present, few)) if scores.detailed else (),
+        tops=tuple(_list_tops(scores, table, present, rest, few)) if scores.detailed else (),
         method=found.method,
         assumptions=found.assumptions,
         notes=tuple(caveats),
@@ -360,12 +372,27 @@ def build_evaluation(
     )
 
 
-def _list_tops(scores: Scores, table: _Figures, present: Bools, few: str) -> Iterator[Top]:
+def _bound_constant(metric: Metric, rates: Float64s, n_classes: int, *, exact: bool) -> Metric:
+    """Return the loss of a constant with what classes may add to it whose rows cannot be told from noise.
+
+    A class of base rate r adds -r log r, which grows up to r = 1/e; r may be anything up to `rates`.
+    """
+    capped = np.minimum(rates, 1 / math.e)
+    unknown = 0.0 if exact else float(-(capped * np.log(np.maximum(capped, 1e-300))).sum())
+    if unknown > MOST_UNKNOWN * math.log(n_classes):
+        return Metric(value=None, reason="too many classes have rows that cannot be told from noise")
+    if not unknown or metric.interval is None:
+        return metric
+    low, high = metric.interval
+    return dataclasses.replace(metric, interval=(max(low - unknown, 0.0), min(high + unknown, math.log(n_classes))))
+
+
+def _list_tops(scores: Scores, table: _Figures, present: Bools, rest: Bools, few: str) -> Iterator[Top]:
     """Yield precision at every cut: of the second of two classes, of every one of more."""
     for c in [1] if scores.n_classes == 2 else range(scores.n_classes):
         for j, taken in enumerate(scores.tops):
             why = "" if present[c] else few
-            rest = "" if table.rest[c] else "rows of the other classes are too few"
+            few_others = "" if rest[c] else "rows of the other classes are too few"
             yield Top(
                 class_=scores.classes[c],
                 share=float(taken / scores.n),
@@ -373,7 +400,7 @@ def _list_tops(scores: Scores, table: _Figures, present: Bools, few: str) -> Ite
                 precision=table.get("precisions", c, j, rows=float(taken)),
                 lift=table.get("lifts", c, j, reason=why),
                 recall=table.get("true_positive_rates", c, j, reason=why),
-                false_positive_rate=table.get("false_positive_rates", c, j, reason=rest),
+                false_positive_rate=table.get("false_positive_rates", c, j, reason=few_others),
             )
 
 
@@ -382,7 +409,6 @@ class _Figures:
 
     def __init__(self, scores: Scores, found: Estimated, *, present: Bools, split: Bools) -> None:
         self.scores, self.n = scores, scores.n
-        self.rest = found.sums[:, 0] < self.n - 0.5
         values = dict(scores.metrics(found.sums, present, split))
         self.bounds = scores.bounds()
         self.low: dict[str, Float64s] = {}
@@ -399,11 +425,25 @@ class _Figures:
         self.split = split
 
     def _draw_intervals(self, values: dict[str, Float64s], drawn: Metrics) -> None:
-        """Find the middle of the draws; of what counts noise twice, how far noise can move it."""
+        """Find the middle of the draws; of what counts noise twice, how far noise can move it.
+
+        A ratio f of sums is moved by its curvature too, by h = f'' variance / 2 on average: the estimate lies h above the
+        truth, and draws around the estimate lie h above that. h is taken off the estimate, and twice off the draws.
+        """
         tail = (1 - CONFIDENCE) / 2
         for name, bound in self.bounds.items():
             with np.errstate(invalid="ignore"):
                 low, high = np.quantile(drawn[name], [tail, 1 - tail], axis=0)
+                moved = scipy.stats.trim_mean(drawn[name], TRIMMED, axis=0) - values[name] if name in CURVED else 0.0
+            values[name] = values[name] - moved
+            low, high = low - 2 * moved, high - 2 * moved
+            if name in COUNTED:  # what is counted on these rows is a whole number of them
+                unit = 1.0 if name == "confusion" else 1.0 / self.n
+                low, high = np.floor(low / unit + 1e-6) * unit, np.ceil(high / unit - 1e-6) * unit
+            # An estimate outside what can be is brought back, and its interval reaches from there as far as it did before:
+            # otherwise noise that went too far would look like certainty.
+            back = np.nan_to_num(np.clip(values[name], *bound) - values[name], posinf=0.0, neginf=0.0)
+            low, high = np.minimum(low, low + back), np.maximum(high, high + back)
             self.low[name], self.high[name] = np.clip(low, *bound), np.clip(high, *bound)
         gaps = drawn["gaps"] - values["gaps"]
         reach = {
@@ -420,12 +460,14 @@ class _Figures:
         """Return one figure; `rows` says of how many rows it is a share, `reason` why it cannot be told."""
         if reason:
             return Metric(value=None, reason=reason)
-        value = float(self.values[name][at])
+        value = float(self.values[name][at]) + 0.0  # no minus zero
         if not math.isfinite(value):
             return Metric(value=None, reason="it divides by a number of rows that may be 0")
         if self.exact:
             return Metric(value=value, population=self._population(name, at, value, (value, value), rows))
         low, high = float(self.low[name][at]), float(self.high[name][at])
+        if not (math.isfinite(low) and math.isfinite(high)):
+            return Metric(value=None, reason="it divides by a number of rows that may be 0")
         interval = (min(low, value), max(high, value))
         return Metric(value=value, interval=interval, population=self._population(name, at, value, interval, rows))
 
@@ -433,7 +475,6 @@ class _Figures:
         self, name: str, at: tuple[int, ...], value: float, interval: tuple[float, float], rows: float | None
     ) -> tuple[float, float] | None:
         """Return the interval with what sampling adds on each side, in squares; None where nothing is known of it."""
-        z = float(scipy.stats.norm.isf((1 - CONFIDENCE) / 2))
         if name in ("log_loss", "brier"):
             error = float(self.errors[name])
             if self.n < 2 or error == 0:
@@ -441,15 +482,15 @@ class _Figures:
             half = float(scipy.stats.t.isf((1 - CONFIDENCE) / 2, self.n - 1)) * error
             ends = value - half, value + half
         elif name in ("accuracy", "base_rates", "majority"):
-            ends = wilson(value, self.n, z=z)
+            ends = wilson(value, self.n, z=NORMAL)
         elif rows is not None:
-            ends = wilson(value, rows, z=z)
+            ends = wilson(value, rows, z=NORMAL)
         elif name in ("balanced_accuracy", "auc", "aucs"):
             least = {"balanced_accuracy": self.fewest, "aucs": float(self.sides[at]) if at else 1.0}
             least["auc"] = float(self.sides[self.split].min(initial=math.inf)) if self.split.any() else 1.0
             error = float(self.errors[name][at])
             worth = value * (1 - value) / error**2 if error > 0 else 0.0
-            ends = wilson(value, max(worth, least[name]), z=z)
+            ends = wilson(value, max(worth, least[name]), z=NORMAL)
         else:
             return None
         bound = self.bounds[name]

@@ -77,7 +77,7 @@ class Scores:
         checked = check_probability_rows(OWNER, "probabilities", chances)
         self.chances = np.asarray(checked, np.float64)
         self.classes, self.detailed = classes, detailed
-        self.n, self.n_classes = self.chances.shape
+        self.n, self.n_classes = (int(size) for size in self.chances.shape)
         if self.n_classes != len(classes) or self.n_classes < 2:
             got = Described(f"{self.n_classes} columns for {len(classes)} classes")
             raise invalid(OWNER, "probabilities", "have a column for each of two or more classes", got=got)
@@ -188,7 +188,8 @@ class Scores:
         """Return all metrics of sums (..., K, width), by name; each has the leading axes of `sums`.
 
         `present` says which classes have enough rows to divide by their number, `split` which have enough rows on both
-        sides of their AUC; means over classes are over those. Without them: all classes that occur.
+        sides of their AUC; means over classes are over those. Without them: all classes that occur. Noisy sums may give
+        a share below 0 or above 1: `bounds` has what can be, and a mean is brought there after it is taken, not before.
         """
         n, K = self.n, self.n_classes
         counts = sums[..., 0]
@@ -209,10 +210,10 @@ class Scores:
             "base_rates": counts / n,
             "majority": counts.max(axis=-1) / n,
             "accuracy": hits.sum(axis=-1) / n,
-            "recalls": np.clip(recalls, 0.0, 1.0),
-            "balanced_accuracy": _mean_over(np.clip(recalls, 0.0, 1.0), present),
-            "aucs": np.clip(aucs, 0.0, 1.0),
-            "auc": np.clip(aucs[..., 1], 0.0, 1.0) if K == 2 else _mean_over(np.clip(aucs, 0.0, 1.0), split),
+            "recalls": recalls,
+            "balanced_accuracy": _mean_over(recalls, present),
+            "aucs": aucs,
+            "auc": aucs[..., 1] if K == 2 else _mean_over(aucs, split),
             "log_loss": sums[..., 2].sum(axis=-1) / n,
             "constant_log_loss": constant,
             "brier": brier / 2 if K == 2 else brier,
@@ -225,7 +226,7 @@ class Scores:
             taken = sums[..., self.column_cuts]
             with np.errstate(divide="ignore", invalid="ignore"):
                 found["precisions"] = taken / self.tops
-                found["lifts"] = np.maximum(found["precisions"] / (counts / n)[..., None], 0.0)
+                found["lifts"] = found["precisions"] / (counts / n)[..., None]
                 found["true_positive_rates"] = taken / counts[..., None]
                 found["false_positive_rates"] = (self.tops - taken) / (n - counts)[..., None]
         return found
@@ -273,7 +274,7 @@ class Scores:
         rates = np.clip(found["base_rates"], 1.0 / n, 1.0)
 
         def spread(influence: Float64s) -> float:
-            return math.sqrt(max(float((soft * influence**2).sum()), 0.0)) / n
+            return float(math.sqrt(max(float((soft * influence**2).sum()), 0.0)) / n)
 
         recall = (hit - np.nan_to_num(found["recalls"])) / rates
         aucs, moves = np.full(K, np.nan), np.zeros((n, K))

@@ -40,6 +40,8 @@ True
 >>> choose_by_noisy_accuracy({"good": Step(0.5), "bad": Step(2.0)}, X, release).name
 'good'
 
+Both are about accuracy alone; `labeldp.learn.evaluate` is a whole report, for one charge or free.
+
 References: Natarajan, Dhillon, Ravikumar, Tewari, "Learning with Noisy Labels" (2013), for unbiased losses.
 """
 

@@ -94,7 +94,7 @@ class ScoredRegressor(RegressorMixin):  # type: ignore[misc]  # scikit-learn has
 def check_raw_labels(owner: str, y: Any, *, declared: bool) -> None:
     """Refuse boxed labels, and warn of others unless they are declared public, here or by `public_labels`."""
     if isinstance(y, SensitiveLabels):
-        fix = "Use labeldp.learn.score_privately, or labeldp.learn.noisy_accuracy on released labels."
+        fix = "Use labeldp.learn.evaluate(..., epsilon=) or score_privately, or evaluate on released labels."
         raise invalid(f"{owner}.score", "y", "be labels that may be read", got=Described("a box of labels"), fix=fix)
     if declared or _DECLARED.get() or owner in TOLD:
         return

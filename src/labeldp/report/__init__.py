@@ -6,8 +6,8 @@
 True
 """
 
-from labeldp.report.page import Block, Facts, Section, Table, page, plot_table, write_page
 from labeldp.plots import Bars, Lines, Plot, Series, plot_file
+from labeldp.report.page import Block, Facts, Section, Table, page, plot_table, write_page
 
 __all__ = [
     "Bars",

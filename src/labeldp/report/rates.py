@@ -37,8 +37,8 @@ import numpy as np
 from labeldp.arrays import Array, Float64s, Int64s
 from labeldp.channel import CandidateChannel, Channel, FiniteChannel, MatrixChannel, odds_to_keep, safe_odds
 from labeldp.mechanisms import RandomizedResponse, RRWithPrior
-from labeldp.release import Release
 from labeldp.plots import Series
+from labeldp.release import Release
 
 #: Cells (rows x classes x classes asked about) beyond which evenly spaced examples stand for all.
 MOST_CELLS = 20_000_000

@@ -29,10 +29,10 @@ import numpy as np
 
 from labeldp.accounting import Ledger
 from labeldp.guarantee import Guarantee, best_guess
+from labeldp.plots import Bars, Lines, Series
 from labeldp.release import Release, load_release
 from labeldp.release.manifest import Manifest, read_manifest
 from labeldp.report.page import Block, Facts, Section, Table, page, versions
-from labeldp.plots import Bars, Lines, Series
 from labeldp.report.rates import Rates, accuracy_against_epsilon, rates
 from labeldp.report.words import (
     as_sentence,
