@@ -111,6 +111,8 @@ def evaluate(
                 _refuse_accounted(read_ledger(ledger, owner="evaluate"), place, column, name)
                 found = _report(fitted, features, labels.to_pylist(), labels_are_public=True)
             else:
+                from labeldp.data import open_table
+
                 book = open_ledger(ledger, budget)
                 name = open_whole_table(name, open_table(place), [column], book)
                 found = _report(fitted, features, labels, epsilon=epsilon, label_set=name, ledger=book, rng=seed)

@@ -123,7 +123,9 @@ class TableSource:
         """Return the table with types that are concluded from every row of its text; columns of `keep` stay as they are."""
         assert self.form is not None
         if self.form.whole:
-            raise LabelDPError(f"open_table: {self.path.name} changed while it was read. Run it again on a table at rest.")
+            raise LabelDPError(
+                f"open_table: {self.path.name} changed while it was read. Run it again on a table at rest."
+            )
         (part,) = self.parts
         with _explain_damage(part, self.form):
             form = text.look_at_all(part, self.form)
@@ -132,9 +134,7 @@ class TableSource:
         form = replace(form, kinds={**form.kinds, **kept}, parsed=parsed)
         return replace(self, form=form, schema=_text_schema(form))._with_rewrite()
 
-    def rewrite(
-        self, column: str, *, strip: bool = False, merge: Mapping[Any, Any] | None = None
-    ) -> TableSource:
+    def rewrite(self, column: str, *, strip: bool = False, merge: Mapping[Any, Any] | None = None) -> TableSource:
         """Return the table with the values of one column tidied; see `Rewrite`. Nothing asked for changes nothing."""
         self.require(column)
         pairs = tuple(
@@ -435,7 +435,15 @@ def _explain_damage(part: Place, form: TextFormat | None) -> Iterator[None]:
         raise
     except UnicodeDecodeError:
         raise _refuse_encoding(part) from None
-    except (pa.ArrowException, OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
+    except (
+        pa.ArrowException,
+        OSError,
+        ValueError,
+        EOFError,
+        zipfile.BadZipFile,
+        zlib.error,
+        NotImplementedError,
+    ) as error:
         said = str(error)
         if "invalid UTF8" in said:
             raise _refuse_encoding(part) from None

@@ -127,15 +127,20 @@ def check_model(model: Any) -> None:
         elif isinstance(part, np.random.RandomState):
             state = part.get_state(legacy=False)["state"]
             _require(0 <= int(state["pos"]) <= len(state["key"]), "a random state")
-        elif type(part).__name__ == "MatrixFactorisation" and hasattr(part, "user_factors_"):
-            _check_factors(part)
-    for part in parts:  # whose parts are sound now
+    _check_wholes(parts)
+
+
+def _check_wholes(parts: list[Any]) -> None:
+    """Check what is made of several of these parts, each of which is sound by itself."""
+    for part in parts:
         if isinstance(part, BaseEnsemble) and hasattr(part, "estimators_"):
             _check_ensemble(part)
         elif hasattr(part, "_predictors"):
             _check_boosting(part)
         elif isinstance(part, BoosterClassifier) and hasattr(part, "text_"):
             part.check()
+        elif type(part).__name__ == "MatrixFactorisation" and hasattr(part, "user_factors_"):
+            _check_factors(part)
 
 
 def list_answers(model: Any) -> list[str]:
