@@ -276,12 +276,12 @@ def _evaluate_release(model: Any, X: Any, release: Release, classes: Sequence[An
 def warn_own_release(model: Any, release: Release) -> tuple[str, ...]:
     """Warn, and return the note, where a model is scored on the very labels that it was trained on."""
     own = getattr(model, "release_", None)
-    same = own is release or (
-        own is not None
-        and len(own) == len(release)
-        and (own.created, own.label_set) == (release.created, release.label_set)
-        and bool(own.created)
-    )
+    if isinstance(own, Release):
+        same = own is release or (len(own) == len(release) and np.array_equal(own.codes, release.codes))
+    else:  # a loaded model remembers all of its release but the labels
+        facts = ("label_set", "created", "mechanism")
+        same = own is not None and len(own) == len(release) and bool(release.created)
+        same = same and all(getattr(own, name) == getattr(release, name) for name in facts)
     if not same:
         return ()
     note = (
