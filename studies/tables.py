@@ -1,7 +1,7 @@
 """The study `tables`: ordinary classifiers on ordinary tables, and whether their probabilities are true.
 
 It answers: for classifiers that take labels and weights, what do released labels leave of log loss, AUC and calibration, by
-posterior weights ("before": what `correction="auto"` was in version 0.1) and by cross-fitting ("the rule": what it is now),
+posterior weights ("before": what `correction="auto"` once was) and by cross-fitting ("the rule": what it is now),
 beside no privacy and beside a constant, and how many plain fits does it cost? Adult, credit default, diabetes readmission in three
 classes; 12,000 rows of each to learn from. Columns are raw: categories become columns of 0 and 1, by one of scikit-learn's
 transformers that sees no label, numbers stay as they are (scaled for LogisticRegression, whose solver needs it).

@@ -274,28 +274,49 @@ class SoftmaxObjective:
 
 
 def minimise(
-    objective: Callable[[Floats], tuple[float, Floats]], start: Floats, *, max_iter: int, tol: float, owner: str
+    objective: Callable[[Floats], tuple[float, Floats]],
+    start: Floats,
+    *,
+    max_iter: int,
+    tol: float,
+    owner: str,
+    l2: float = 0.0,
+    dtype: Any = np.float64,
 ) -> tuple[Floats, int]:
     """Return where L-BFGS ends, in the shape of `start`, and its iterations.
 
     It stops when no entry of the gradient exceeds `tol`, after `max_iter` iterations, or when rounding leaves no way down.
-    In the last two cases, if the gradient is still above `tol`, a `ConvergenceWarning` of scikit-learn says so in the name of
-    `owner`.
+    In the last two cases a `ConvergenceWarning` of scikit-learn, in the name of `owner`, says that the gradient is above `tol`.
+
+    A mean loss has a curvature of 1/4 at most along a standardised column. A penalty `l2` far above that makes a valley in
+    which a search along a line finds no step, so that coefficients are solved for in units of 1 / sqrt(1 + 4 l2). `dtype` is the
+    precision of the features: with values that are known to a relative eps, no search can tell gradients below sqrt(eps) from 0,
+    and a search that ends there has not failed.
     """
+    unit = np.ones(start.shape)
+    unit[:, :-1] = np.sqrt(1.0 + 4.0 * l2)
+    unit = unit.reshape(-1)
+
+    def scaled(flat: Floats) -> tuple[float, Floats]:
+        value, gradient = objective(flat / unit)
+        return value, gradient / unit
+
     options = {"maxiter": max_iter, "maxfun": 2 * max_iter + 20, "gtol": tol, "ftol": 0.0, "maxcor": 10}
-    found = scipy.optimize.minimize(objective, start.reshape(-1), jac=True, method="L-BFGS-B", options=options)
+    found = scipy.optimize.minimize(scaled, start.reshape(-1) * unit, jac=True, method="L-BFGS-B", options=options)
     steepest = float(np.abs(found.jac).max(initial=0.0))
-    if not steepest <= tol:  # NaN too
+    stopped = found.status == 1
+    enough = tol if stopped else max(tol, float(np.sqrt(np.finfo(dtype).eps)))
+    if not steepest <= enough:  # NaN too
         from sklearn.exceptions import ConvergenceWarning
 
-        fix = "Raise `max_iter`" if found.status == 1 else "Look at the features for extreme values"
+        fix = "Raise `max_iter`" if stopped else "Look at the features for extreme values"
         warnings.warn(
             f"{owner}: the solver stopped after {int(found.nit)} iterations with a gradient of {steepest:.2g}, above "
             f"`tol` = {tol:g}. {fix}, or raise `tol`.",
             ConvergenceWarning,
             stacklevel=3,
         )
-    theta: Floats = found.x.reshape(start.shape)
+    theta: Floats = (found.x / unit).reshape(start.shape)
     return theta, int(found.nit)
 
 

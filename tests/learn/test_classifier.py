@@ -28,14 +28,13 @@ from labeldp.release.budget import CLASSES_READ_OFF
 #: What "auto" takes for each, and so what each is able to.
 ESTIMATORS = {
     "softmax": (SoftmaxRegression(), "forward"),
-    "logistic": (LogisticRegression(max_iter=1000), "posterior"),
-    "forest": (RandomForestClassifier(20, min_samples_leaf=5, random_state=0), "posterior"),
-    "bayes": (GaussianNB(), "posterior"),
+    "logistic": (LogisticRegression(max_iter=1000), "crossfit"),
+    "forest": (RandomForestClassifier(20, min_samples_leaf=5, random_state=0), "crossfit"),
+    "bayes": (GaussianNB(), "crossfit"),
     "boosting": (
         HistGradientBoostingClassifier(max_iter=3, max_leaf_nodes=6, max_bins=16, learning_rate=0.7, random_state=0),
-        "posterior",
+        "crossfit",
     ),
-    "neighbours": (KNeighborsClassifier(15), "none"),
     "scaled": (make_pipeline(StandardScaler(), SoftmaxRegression()), "forward"),
 }
 
@@ -50,7 +49,7 @@ def test_any_classifier_with_probabilities_learns(problem, name, stages):
     assert np.allclose(model.predict_proba(problem.X).sum(axis=1), 1.0)
 
 
-@pytest.mark.parametrize("correction", ["forward", "posterior", "unbiased", "none"])
+@pytest.mark.parametrize("correction", ["forward", "crossfit", "posterior", "unbiased", "none"])
 @pytest.mark.parametrize("stages", [1, 3])
 def test_every_correction_learns(problem, correction, stages):
     model = LabelPrivateClassifier(epsilon=3.0, stages=stages, correction=correction, random_state=0)

@@ -137,7 +137,6 @@ class Liar(Pairs):
             LabelDPError,
             "not labels",
         ),
-        ({"mechanism": Pairs(1.0), "estimator": KNeighborsClassifier()}, LabelDPError, "not labels"),
     ],
 )
 def test_what_cannot_be_done_is_refused_before_the_charge(problem, tmp_path, door, changes, error, match):

@@ -216,9 +216,8 @@ def test_a_public_prior_can_be_distilled_without_cost(problem):
 def test_a_whole_numbered_seed_moves_on_from_fit_to_fit(problem, monkeypatch):
     watch = Watch(monkeypatch)
     forest = RandomForestClassifier(n_estimators=3, random_state=5)
-    LabelPrivateClassifier(forest, stages=1, prior=ClusterPrior(n_clusters=5), distil=True, random_state=0).fit(
-        problem.X, problem.y
-    )
+    told = {"prior": ClusterPrior(n_clusters=5), "distil": True, "correction": "em"}
+    LabelPrivateClassifier(forest, stages=1, random_state=0, **told).fit(problem.X, problem.y)
     assert [params["random_state"] for _, params, _ in watch.fits] == [5, 6, 7, 8]
 
 

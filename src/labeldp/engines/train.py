@@ -160,7 +160,14 @@ def _fit_softmax(estimator: Any, pieces: Sequence[_Piece], engine: Engine, *, si
         intercept=estimator.fit_intercept,
         columns=columns,
     )
-    theta, estimator.n_iter_ = minimise(objective, np.zeros(shape), max_iter=limit, tol=estimator.tol, owner=OWNER)
+    theta, estimator.n_iter_ = minimise(
+        objective,
+        np.zeros(shape),
+        max_iter=limit,
+        tol=estimator.tol,
+        owner=OWNER,
+        l2=estimator.l2 if estimator.standardise else 0.0,
+    )
     if columns is not None:
         theta = columns.to_raw(theta)
     estimator.classes_, estimator.n_features_in_ = classes, shape[1] - 1

@@ -165,13 +165,23 @@ def draw_copies(estimator: BaseEstimator, targets: Floats, *, most: float = COPI
     weights = ranked[rows, places]
     if len(weights) > most * n:
         rising = np.sort(weights)
-        below = np.cumsum(rising)
-        above = np.arange(len(rising))[::-1]
-        j = int(np.argmax(below / rising + above <= most * n))  # the largest weight that is drawn
-        tau = below[j] / (most * n - above[j])
+        below = np.concatenate([[0.0], np.cumsum(rising)])
+        # sum min(1, w / tau) falls with tau; the j smallest weights are drawn, the first with a sum that fits is not.
+        sums = below[1:] / rising + np.arange(len(rising))[::-1]
+        j = int(np.argmax(np.append(sums, 0.0) <= most * n))
+        tau = below[j] / (most * n - (len(rising) - j))
         passed = np.floor(np.cumsum(np.minimum(1.0, weights / tau)) + generator.random())
         kept = np.diff(passed, prepend=0.0) > 0
         rows, columns, weights = rows[kept], columns[kept], np.maximum(weights[kept], tau)
+    if (
+        len(np.unique(columns)) == 1
+    ):  # most estimators refuse one class: the likeliest other one stays, at its own weight
+        others = np.where(np.arange(n_classes) == columns[0], 0.0, targets.sum(axis=0))
+        second = int(others.argmax())
+        if others[second] > 0:
+            row = int(targets[:, second].argmax())
+            rows, columns = np.append(rows, row), np.append(columns, second)
+            weights = np.append(weights, targets[row, second])
     return rows, columns, weights
 
 

@@ -74,6 +74,8 @@ HALF_COPIES = 1.5
 RIDGE = 1.0
 #: Probabilities are kept this far from 0, times 2 / K, before logarithms: a tree may say 0.
 LEAST = 1e-3
+#: Logarithms of probabilities that vary by less than this vary by rounding.
+FLAT = 1e-9
 #: Base rates and recentred means are found to this: far below what a thousand rows can tell.
 CLOSE = 1e-8
 
@@ -191,7 +193,9 @@ def fit_map(z: Floats, likelihood: Floats, *, rates: Floats, towards: float = 0.
     zeta = np.ascontiguousarray((z - z.mean(axis=1, keepdims=True)).T)
     centre = zeta.mean(axis=1)
     zeta -= centre[:, None]
-    spread = float(zeta.std()) or 1.0
+    spread = float(zeta.std())
+    if spread < FLAT:  # it says the same of every row, but for rounding: there is no slope to find
+        zeta, spread, towards = np.zeros_like(zeta), 1.0, 0.0
     zeta /= spread
     with np.errstate(divide="ignore"):  # a label that is ruled out
         logarithms = np.log(likelihood).T
@@ -248,7 +252,8 @@ def _fit_half(
     present = np.unique(copies[1])
     if len(present) > 1:
         found = predict_classes(fit_copies(made, X, *copies, classes=classes), there, classes)
-        answer[:, present] = found[:, present] * rates[present].sum()
+        sane = np.isfinite(found).all(axis=1)  # Bayes may divide nothing by nothing where a class has one row
+        answer[np.ix_(sane, present)] = found[np.ix_(sane, present)] * rates[present].sum()
     return answer
 
 

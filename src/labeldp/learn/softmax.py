@@ -176,7 +176,15 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         start, columns = self._start(X.shape[1], len(classes)), objective.columns
         if columns is not None:
             start = columns.to_standard(start)
-        theta, self.n_iter_ = minimise(objective, start, max_iter=limit, tol=self.tol, owner=type(self).__name__)
+        theta, self.n_iter_ = minimise(
+            objective,
+            start,
+            max_iter=limit,
+            tol=self.tol,
+            owner=type(self).__name__,
+            l2=self.l2 if self.standardise else 0.0,
+            dtype=X.dtype,
+        )
         if columns is not None:
             theta = columns.to_raw(theta)
         self.classes_ = classes
