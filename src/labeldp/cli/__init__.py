@@ -25,11 +25,27 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from labeldp.cli import audit, inspect, ledger, pate, plan, predict, privatize, ratings, report, screen, top_k, train
+from labeldp.cli import (
+    audit,
+    inspect,
+    ledger,
+    look,
+    pate,
+    plan,
+    predict,
+    privatize,
+    ratings,
+    report,
+    screen,
+    tables,
+    top_k,
+    train,
+)
 
 #: In the order of the help text. The name of a command is that of its function, with dashes.
 COMMANDS = (
     report.demo,
+    look.look,
     plan.plan,
     privatize.privatize,
     inspect.inspect,
@@ -87,7 +103,7 @@ app = typer.Typer(
 for _command in COMMANDS:
     _name = _command.__name__.replace("_", "-")
     _kind = privatize.PrivatizeCommand if _command is privatize.privatize else None
-    app.command(_name, cls=_kind, help=screen.reflow(_command.__doc__ or ""))(screen.guard(_command))
+    app.command(_name, cls=_kind, help=screen.reflow(_command.__doc__ or ""))(screen.guard(tables.expand(_command)))
 
 
 def main() -> None:

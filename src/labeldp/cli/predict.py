@@ -33,6 +33,7 @@ from labeldp.cli.screen import (
     styled,
     warn_seeded,
 )
+from labeldp.cli.tables import STDOUT, Consent, LabelRules, Reading, check_output, write_rows
 from labeldp.errors import Described, LabelDPError, PrivacyError, invalid
 from labeldp.report.words import percent, promise_facts, promise_rows
 
@@ -42,15 +43,19 @@ if TYPE_CHECKING:
 
 def predict(
     model: Annotated[Path, typer.Argument(help="A model from `labeldp train`.")],
-    table: Annotated[Path, typer.Argument(help="The table to predict: CSV or Parquet.")],
+    table: Annotated[Path, typer.Argument(help="The table to predict.")],
     *,
-    to: Annotated[Path, typer.Option("--to", help="A new Parquet file.", metavar="FILE")],
+    to: Annotated[
+        Path,
+        typer.Option("--to", help="A new file, whose name says the format (.csv, .parquet, .jsonl, ...); - is stdout."),
+    ],
     keep: Annotated[
         str | None, typer.Option("--keep", help="Columns of the table to carry over, with commas (ids).")
     ] = None,
+    reading: Reading = Reading(),
     as_json: AsJson = False,
 ) -> None:
-    """Predict labels: a Parquet file with the likeliest class and the probability of each.
+    """Predict labels: a table with the likeliest class and the probability of each.
 
     A model of several labels at once gives 0 or 1 for each of them instead.
 
@@ -58,17 +63,19 @@ def predict(
 
       labeldp predict model.skops new.parquet --to predictions.parquet
 
-      labeldp predict model.skops new.csv --to predictions.parquet --keep id
+      labeldp predict model.skops new.csv --to predictions.csv --keep id
+
+      labeldp predict model.skops new.csv --to - | head
     """
-    from labeldp.data import open_table, write_table
     from labeldp.learn.saved import load_model
 
+    check_output(to, owner="predict", as_json=as_json)
     fitted = load_model(model)
-    source = open_table(table)
+    source = reading.open(table)
     carried = split_names(keep)
     source.require(*carried)
     wanted = features_of(fitted, model)
-    source.require(*wanted)
+    require_features(source, wanted)
     names = answer_names(fitted)
     taken = next((name for name in carried if name in names), None)
     if taken is not None:
@@ -76,7 +83,9 @@ def predict(
     with progress("predicting") as told:
         batches = _predict_batches(fitted, source, wanted=wanted, carried=carried, names=names, told=told)
         first = next(batches)  # the types of the columns are known when the first answer is
-        rows = write_table(itertools.chain([first], batches), first.schema, to)
+        rows = write_rows(itertools.chain([first], batches), first.schema, to)
+    if str(to) == STDOUT:
+        return
     facts = {"predictions": str(to), "rows": rows, "columns": list(first.schema.names)}
     answer(
         facts,
@@ -95,6 +104,15 @@ def features_of(fitted: Any, path: Path) -> list[str]:
         fix = "Train one with `labeldp train`."
         raise invalid("predict", "model", "be one that takes tables", got=path.name, fix=fix)
     return [str(name) for name in features]
+
+
+def require_features(source: Any, wanted: list[str]) -> None:
+    """Refuse a table that lacks columns which a model reads, and name all of them."""
+    absent = [name for name in wanted if name not in source.names]
+    if len(absent) > 1:
+        got = Described(f"a table without {', '.join(absent[:8])}{', ...' if len(absent) > 8 else ''}")
+        raise invalid(source.path.name, "columns", "be those that the model was trained on", got=got)
+    source.require(*absent)
 
 
 def labels_of(fitted: Any) -> list[str]:
@@ -145,6 +163,9 @@ def evaluate(
     budget: Budget = None,
     label_set: LabelSet = None,
     seed: Seed = None,
+    rules: LabelRules = LabelRules(),
+    consent: Consent = Consent(),
+    reading: Reading = Reading(),
     as_json: AsJson = False,
 ) -> None:
     """Score a model on labels of its own.
@@ -167,11 +188,14 @@ def evaluate(
         raise invalid("evaluate", "labels", "have --public-labels or --epsilon", got=got, fix=fix)
     if public_labels and budget is not None:
         raise LabelDPError("evaluate: public labels cost nothing. Leave --budget out.")
+    consent.check_epsilon(epsilon)
+    source = reading.open(table)
+    source = rules.apply(source, label)
     with spinner("scoring"):
-        classes, chances, labels = _predict_labelled(model, table, label)
+        classes, chances, labels = _predict_labelled(model, source, label)
         name = name_label_set(label_set, table, label)
         if epsilon is None:
-            _refuse_accounted(read_ledger(ledger, owner="evaluate"), table, label, name)
+            _refuse_accounted(read_ledger(ledger, owner="evaluate"), source, label, name)
             facts = _score_exactly(classes, chances, labels)
             facts["ledger"] = None if ledger is None else f"no release of these labels in {ledger.name}"
         else:
@@ -186,9 +210,9 @@ def evaluate(
     answer(facts, as_json=as_json, show=lambda console: _show(console, facts, promise))
 
 
-def _predict_labelled(model: Path, table: Path, label: str) -> tuple[Any, Any, Any]:
+def _predict_labelled(model: Path, source: Any, label: str) -> tuple[Any, Any, Any]:
     """Return the model's classes and probabilities, and the labels; rows without a label are refused."""
-    from labeldp.data import label_profile, open_table
+    from labeldp.data import label_profile
     from labeldp.learn.saved import load_model
     from labeldp.learn.tables import decode_column, read_columns
 
@@ -196,10 +220,9 @@ def _predict_labelled(model: Path, table: Path, label: str) -> tuple[Any, Any, A
     if labels_of(fitted):
         fix = "Predict with `labeldp predict` and score each label by itself."
         raise invalid("evaluate", "model", "predict one label", got=Described("a model of several"), fix=fix)
-    source = open_table(table)
     source.require(label)
     wanted = features_of(fitted, model)
-    source.require(*wanted)
+    require_features(source, wanted)
     if label in wanted:
         raise invalid("evaluate", "--label", "not be a feature of the model", got=label)
     missing = label_profile(source, label).missing
@@ -210,7 +233,7 @@ def _predict_labelled(model: Path, table: Path, label: str) -> tuple[Any, Any, A
     return fitted.classes_, fitted.predict_proba(whole.select(wanted)), decode_column(whole[label])
 
 
-def _refuse_accounted(book: Any, table: Path, label: str, name: str) -> None:
+def _refuse_accounted(book: Any, source: Any, label: str, name: str) -> None:
     """Refuse labels that are declared public where the ledger protects them, under this name or another.
 
     An entry about another column of this very table is about other labels.
@@ -219,10 +242,8 @@ def _refuse_accounted(book: Any, table: Path, label: str, name: str) -> None:
         return
     import pyarrow as pa
 
-    from labeldp.data import open_table
     from labeldp.learn.tables import read_columns
 
-    source = open_table(table)
     whole = read_columns(source, list(source.names))
     ids = (
         column.to_pylist()

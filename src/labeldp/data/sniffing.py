@@ -61,7 +61,7 @@ MARKS = ("?", "-", "--", ".")
 _WHOLE = r"(0|[1-9][0-9]*)"
 _TAIL = r"([eE][+-]?[0-9]+)?"
 #: Space, no-break space, narrow no-break space, apostrophe: what separates groups of three digits besides point and comma.
-_GAPS = r"[ \x{00a0}\x{202f}'’]"
+_GAPS = r"[ \x{00a0}\x{202f}\x{2019}']"
 
 
 def _number(decimal: str) -> str:
@@ -224,13 +224,17 @@ def sniff_text(head: bytes, asked: Asked, *, more: Iterable[bytes] = (), whole: 
     encoding = asked.encoding or _find_encoding(head, further)
     text = _decode(head, encoding, whole=whole)
     if not text.strip():
-        raise invalid(OWNER, "path", "have rows", got=Described("an empty file"), fix="Write it again; it is cut short.")
+        raise invalid(
+            OWNER, "path", "have rows", got=Described("an empty file"), fix="Write it again; it is cut short."
+        )
     skip, asked = _take_first_line(text, asked)
     separator, quote, escape = _find_marks(text, asked, skip=skip, whole=whole)
     lines = _read_lines(text, separator, quote, escape, skip=skip, whole=whole)
     if whole and not lines.sound:
         fix = f"Look for a quote ({quote}) that is opened and not closed, or say which quotes there are (--quote)."
-        raise invalid(OWNER, "path", "close its quotes", got=Described("text that ends, or goes on, after a quote"), fix=fix)
+        raise invalid(
+            OWNER, "path", "close its quotes", got=Described("text that ends, or goes on, after a quote"), fix=fix
+        )
     names, above, body, notes = _find_names(lines, asked)
     pieces = [body]
     if encoding.lower() in _ONE_BYTE:
@@ -375,15 +379,17 @@ def _judge(found: _Lines, separator: str, quote: str) -> tuple[Any, ...]:
     width, _ = widths.most_common(1)[0]
     if width < 2:
         return (0.0,)
-    alike = (widths[width] + widths[width + 1] * all(row[-1] == "" for row in found.rows if len(row) == width + 1)) / len(
-        found.rows
-    )
+    alike = (
+        widths[width] + widths[width + 1] * all(row[-1] == "" for row in found.rows if len(row) == width + 1)
+    ) / len(found.rows)
     if alike < LEAST_CONSISTENT:
         return (0.0,)
     others = re.compile("[" + re.escape("".join(sign for sign in SEPARATORS if sign != separator)) + "]")
     wrapped = re.compile("^'.*'$" if quote != "'" else '^".*"$', re.DOTALL)
     fields = [one for row in found.rows[:200] for one in row]
-    suspect = sum(bool(wrapped.match(one)) or bool(others.search(one) and not _NUMBER_LIKE.match(one)) for one in fields)
+    suspect = sum(
+        bool(wrapped.match(one)) or bool(others.search(one) and not _NUMBER_LIKE.match(one)) for one in fields
+    )
     return (1.0 + found.sound, round(alike, 2), round(1 - suspect / max(1, len(fields)), 2), width)
 
 
@@ -417,7 +423,9 @@ def _find_names(lines: _Lines, asked: Asked) -> tuple[list[str | None], int, lis
         names = [*given[:-1]]
     elif len(given) != width:
         fix = "Remove lines above the names, say the separator (--sep), or name all columns (--columns a,b,...)."
-        raise invalid(OWNER, "header", f"name {width} columns, as other lines have", got=Described(f"{len(given)}"), fix=fix)
+        raise invalid(
+            OWNER, "header", f"name {width} columns, as other lines have", got=Described(f"{len(given)}"), fix=fix
+        )
     empty = [place for place, name in enumerate(names) if name == ""]
     for place in empty:
         names[place] = f"column_{place + 1}"
@@ -435,7 +443,9 @@ def _check_header(first: Sequence[str], looks: Sequence[Look], body: Sequence[Se
     values = [bool(cell.kinds) and not cell.empty for cell in cells]
     if any(kind and not value for kind, value in zip(typed, values, strict=False)):
         return
-    again = any(cell != "" and any(row[place : place + 1] == [cell] for row in body) for place, cell in enumerate(first))
+    again = any(
+        cell != "" and any(row[place : place + 1] == [cell] for row in body) for place, cell in enumerate(first)
+    )
     if any(values) or again:
         fix = (
             "If there is no line of names, give them: columns= (--columns a,b,c). If it is one, say so: header=True "
@@ -464,7 +474,10 @@ class Look:
     def __and__(self, other: Look) -> Look:
         """Return what both look like."""
         return Look(
-            self.kinds & other.kinds, self.empty and other.empty, self.marked or other.marked, self.untidy or other.untidy
+            self.kinds & other.kinds,
+            self.empty and other.empty,
+            self.marked or other.marked,
+            self.untidy or other.untidy,
         )
 
 
@@ -549,7 +562,9 @@ def _choose_kind(name: str, look: Look, decimal: str | None, asked: Asked, separ
     own, other = (",", ".") if decimal == "," else (".", ",")
     if decimal is None and {"number ,", "group ,."} <= look.kinds and "number ." not in look.kinds and separator != ",":
         fix = "Is 1,234 more than a thousand? Say --decimal . if it is, and --decimal , if it is not."
-        raise invalid(OWNER, f"decimal of {name}", "be known", got=Described("numbers that can be read in two ways"), fix=fix)
+        raise invalid(
+            OWNER, f"decimal of {name}", "be known", got=Described("numbers that can be read in two ways"), fix=fix
+        )
     order = [f"number {own}", f"group {other}{own}", f"group _{own}"]
     if asked.decimal is None and not (decimal is None and separator == ","):
         order += [f"number {other}", f"group {own}{other}", f"group _{other}"]

@@ -123,18 +123,18 @@ class TableSource:
         """Return the table with types that are concluded from every row of its text; columns of `keep` stay as they are."""
         assert self.form is not None
         if self.form.whole:
-            raise LabelDPError(f"open_table: {self.path.name} changed while it was read. Run it again on a table at rest.")
+            raise LabelDPError(
+                f"open_table: {self.path.name} changed while it was read. Run it again on a table at rest."
+            )
         (part,) = self.parts
         with _explain_damage(part, self.form):
             form = text.look_at_all(part, self.form)
         kept = {name: self.form.kinds[name] for name in keep}
         parsed = (form.parsed - kept.keys()) | (self.form.parsed & kept.keys())
         form = replace(form, kinds={**form.kinds, **kept}, parsed=parsed)
-        return replace(self, form=form, schema=_text_schema(form))._with_rewrite()
+        return _with_rewrite(replace(self, form=form, schema=_text_schema(form)))
 
-    def rewrite(
-        self, column: str, *, strip: bool = False, merge: Mapping[Any, Any] | None = None
-    ) -> TableSource:
+    def rewrite(self, column: str, *, strip: bool = False, merge: Mapping[Any, Any] | None = None) -> TableSource:
         """Return the table with the values of one column tidied; see `Rewrite`. Nothing asked for changes nothing."""
         self.require(column)
         pairs = tuple(
@@ -146,16 +146,17 @@ class TableSource:
             return self
         found = Rewrite(column=column, strip=strip, pairs=pairs)
         found.check(self.schema.field(column).type)
-        return replace(self, rewritten=found)._with_rewrite()
+        return _with_rewrite(replace(self, rewritten=found))
 
-    def _with_rewrite(self) -> TableSource:
-        """Return the table whose schema says what a rewritten column is: plain values."""
-        if self.rewritten is None:
-            return self
-        place = self.schema.get_field_index(self.rewritten.column)
-        old = self.schema.field(place)
-        kind = old.type.value_type if pa.types.is_dictionary(old.type) else old.type
-        return replace(self, schema=self.schema.set(place, pa.field(old.name, kind)))
+
+def _with_rewrite(source: TableSource) -> TableSource:
+    """Return the table whose schema says what a rewritten column is: plain values."""
+    if source.rewritten is None:
+        return source
+    place = source.schema.get_field_index(source.rewritten.column)
+    old = source.schema.field(place)
+    kind = old.type.value_type if pa.types.is_dictionary(old.type) else old.type
+    return replace(source, schema=source.schema.set(place, pa.field(old.name, kind)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -431,7 +432,15 @@ def _explain_damage(part: Place, form: TextFormat | None) -> Iterator[None]:
         raise
     except UnicodeDecodeError:
         raise _refuse_encoding(part) from None
-    except (pa.ArrowException, OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
+    except (
+        pa.ArrowException,
+        OSError,
+        ValueError,
+        EOFError,
+        zipfile.BadZipFile,
+        zlib.error,
+        NotImplementedError,
+    ) as error:
         said = str(error)
         if "invalid UTF8" in said:
             raise _refuse_encoding(part) from None

@@ -280,7 +280,9 @@ def _open_csv(part: Place, columns: list[str], types: dict[str, Any], form: Text
     if not plain:
         blocks = _read_bytes(part, form)
         raw = _Stream(blocks if form.encoding == "utf-8" else _as_utf8(blocks, form.encoding))
-        stream = io.BufferedReader(raw, BLOCK_BYTES)  # a read that came up short would be a block without an end of line
+        stream = io.BufferedReader(
+            raw, BLOCK_BYTES
+        )  # a read that came up short would be a block without an end of line
     block = min(MOST_LINE, max(BLOCK_BYTES, 4 * form.longest))
     names = [f"{place}\0" if name is None else name for place, name in enumerate(form.names)]
     reader = pa_csv.open_csv(
@@ -306,21 +308,27 @@ def _open_csv(part: Place, columns: list[str], types: dict[str, Any], form: Text
 
 def _parse(batch: Any, form: TextFormat) -> Any:
     """Return a batch whose columns that were read as text are what their kinds say."""
-    columns = []
-    for name, values in zip(batch.schema.names, batch.columns, strict=True):
-        try:
-            columns.append(
-                parse_column(values, form.kinds[name], form.missing) if name in form.parsed else values
-            )
-        except ValueError:
-            raise wrong_type(name) from None
-    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
+    names = batch.schema.names
+    columns = [
+        _parse_named(name, values, form) if name in form.parsed else values
+        for name, values in zip(names, batch.columns, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, names=names)
+
+
+def _parse_named(name: str, values: Any, form: TextFormat) -> Any:
+    try:
+        return parse_column(values, form.kinds[name], form.missing)
+    except ValueError:
+        raise wrong_type(name) from None
 
 
 def wrong_type(column: str) -> ColumnTypeError:
     """Return the error for a value of another kind than its column was given; the value is not shown."""
     fix = f"Say what it is: types={{{column!r}: 'string'}} (--type {column}=string)."
-    error = invalid(OWNER, "path", f"hold one kind of values in {column}", got=Described("another, further on"), fix=fix)
+    error = invalid(
+        OWNER, "path", f"hold one kind of values in {column}", got=Described("another, further on"), fix=fix
+    )
     return ColumnTypeError(str(error))
 
 
@@ -379,8 +387,10 @@ def _json_object(line: bytes, number: int) -> dict[str, Any]:
     except (ValueError, UnicodeDecodeError):
         found = None
     if not isinstance(found, dict):
-        fix = "Each line is an object: {\"age\": 30, \"ill\": \"no\"}."
-        raise invalid(OWNER, "path", "hold a JSON object per line", got=Described(f"another in line {number:,}"), fix=fix)
+        fix = 'Each line is an object: {"age": 30, "ill": "no"}.'
+        raise invalid(
+            OWNER, "path", "hold a JSON object per line", got=Described(f"another in line {number:,}"), fix=fix
+        )
     if any(isinstance(value, (dict, list)) for value in found.values()):
         fix = "Give each value a column of its own, or leave it out."
         got = Described(f"an object or a list inside of line {number:,}")
@@ -396,9 +406,9 @@ def _look_at_objects(pieces: Any, asked: Asked) -> TextFormat:
         texts: dict[str, list[str]] = {}
         for row in rows:
             for name, value in row.items():
-                kinds = seen.setdefault(name, set())
+                types = seen.setdefault(name, set())
                 if value is not None:
-                    kinds.add(type(value))
+                    types.add(type(value))
                 if isinstance(value, str):
                     texts.setdefault(name, []).append(value)
         for name, values in texts.items():
@@ -430,7 +440,9 @@ def _json_kind(name: str, types: set[type], look: Look | None) -> str:
         return "bool"
     if types <= {int, float}:
         return "int" if types == {int} else "number ."
-    got = Described(" and ".join(sorted({"bool": "booleans", "str": "text"}.get(one.__name__, "numbers") for one in types)))
+    got = Described(
+        " and ".join(sorted({"bool": "booleans", "str": "text"}.get(one.__name__, "numbers") for one in types))
+    )
     fix = "Write all of them as text, or as numbers."
     raise invalid(OWNER, "path", f"hold one kind of values in {name}", got=got, fix=fix)
 
