@@ -71,7 +71,7 @@ def predict(
 
     check_output(to, owner="predict", as_json=as_json)
     fitted = load_model(model)
-    source = reading.open(table)
+    source = reading.open(table, as_text=getattr(fitted, "facts_", {}).get("text", ()))
     carried = split_names(keep)
     source.require(*carried)
     wanted = features_of(fitted, model)

@@ -78,15 +78,18 @@ class Reading:
         ),
     ] = None
 
-    def open(self, path: Any, *, settle: bool = True) -> Any:
+    def open(self, path: Any, *, settle: bool = True, as_text: Iterable[str] = ()) -> Any:
         """Return a table, and say how its text is read unless that is plain.
 
-        With `settle`, its types hold for every row; without, whoever reads it sees to that.
+        With `settle`, its types hold for every row; without, whoever reads it sees to that. Columns of `as_text`, where there
+        are such, are read as text, as a model knows them: a postal code may look like a number here.
         """
         from labeldp.data import open_table
 
+        types = dict(_split_pair(text, "--type") for text in self.kind or ())
         sep = {"tab": "\t", "\\t": "\t"}.get(str(self.sep), self.sep)
-        source = open_table(
+        open_so = functools.partial(
+            open_table,
             path,
             sep=sep,
             decimal=self.decimal,
@@ -94,9 +97,13 @@ class Reading:
             encoding=self.encoding,
             columns=None if self.columns is None else [name.strip() for name in self.columns.split(",")],
             header=True if self.header else None,
-            types=dict(_split_pair(text, "--type") for text in self.kind or ()),
             missing_values=self.na or (),
         )
+        source = open_so(types=types)
+        if source.form is not None:
+            others = [name for name in as_text if name in source.names and source.form.kinds[name] != "text"]
+            if others:
+                source = open_so(types={**dict.fromkeys(others, "string"), **types})
         source = source.settle() if settle else source
         if source.form is not None and not source.form.plain:
             note(f"{source.form.words} ({source.path.name})", kind="read as")

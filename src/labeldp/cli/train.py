@@ -158,6 +158,7 @@ def train(
             )
             chosen = _choose_prior(prior, clusters)
             model, used = _from_table(owner, shape, stages=stages, prior=chosen, seed=seed, keep=save_release)
+        used["preparation"], used["text"] = _describe_preparation(model)
         save_model(model, to, facts=used)
     facts = {"model": str(to), **used, "guarantee": promise_facts(model.guarantee_), "seeded": model.release_.seeded}
     facts["stages"] = [dataclasses.asdict(stage) for stage in model.stages_]
@@ -243,6 +244,12 @@ def _from_table(
     return model, {**used, "dropped": labelled.dropped, "release": None if keep is None else str(keep)}
 
 
+def _describe_preparation(model: Any) -> tuple[list[str], list[str]]:
+    """Return what was done to the columns, in words, and which of them are read as text."""
+    encoder = model.transformer_[0]
+    return list(encoder.notes_), list(encoder.categories_)
+
+
 def _batch_rows(source: Any, estimator: str) -> int | None:
     """Return the size of the batches to train in, or None to train in memory.
 
@@ -294,6 +301,7 @@ def _show(console: Console, model: Any, facts: dict[str, Any]) -> None:
             f"{stage.n_examples:,} rows, {stage.average_k:.1f} candidates on average, {right} of labels expected right"
         )
         rows.append((f"stage {stage.number}", text))
+    rows += [("columns", line) for line in facts["preparation"]]
     rows += [("correction", model.correction_), ("release", facts.get("release"))]
     rows.append(("next", f"labeldp predict {facts['model']} TABLE --to predictions.parquet"))
     console.print(styled(("trained", "bold green"), " ", (facts["model"], "bold")), soft_wrap=True)
