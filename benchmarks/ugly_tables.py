@@ -9,7 +9,7 @@ tests/data/test_ugly_tables.py compares each with its truth, and shows that a re
 from __future__ import annotations
 
 import bz2
-import datetime
+import datetime as dt
 import gzip
 import io
 import json
@@ -29,7 +29,7 @@ ILL = ["no" if row % 3 else "yes" for row in range(N)]
 AGE = [20 + row for row in range(N)]
 SIZE = [1.5 + row / 4 for row in range(N)]
 TOWN = [("Zürich", "Genève", "Bern")[row % 3] for row in range(N)]
-DAYS = [datetime.date(2021, 1, 1) + datetime.timedelta(days=7 * row) for row in range(N)]
+DAYS = [dt.date(2021, 1, 1) + dt.timedelta(days=7 * row) for row in range(N)]
 TRUTH: dict[str, list[Any]] = {"age": AGE, "size": SIZE, "town": TOWN, "ill": ILL}
 
 
@@ -53,7 +53,9 @@ class Ugly:
         return path
 
 
-def lines(columns: dict[str, list[Any]], *, sep: str = ",", end: str = "\n", quote: str = "", header: bool = True) -> str:
+def lines(
+    columns: dict[str, list[Any]], *, sep: str = ",", end: str = "\n", quote: str = "", header: bool = True
+) -> str:
     """The text of a table whose values are written as they are."""
     rows = [list(columns)] if header else []
     rows += [list(row) for row in zip(*columns.values(), strict=True)]
@@ -91,7 +93,7 @@ def json_lines(columns: dict[str, list[Any]]) -> bytes:
     return "".join(json.dumps(row) + "\n" for row in rows).encode()
 
 
-def iso(values: list[datetime.date]) -> list[str]:
+def iso(values: list[dt.date]) -> list[str]:
     return [day.isoformat() for day in values]
 
 
@@ -177,7 +179,7 @@ CASES = [
     Ugly(name="dates-two-ways.csv", content=lines(with_column("day", ["03/04/2021", "05/06/2021"] * (N // 2))).encode(),
          truth=with_column("day", ["03/04/2021", "05/06/2021"] * (N // 2))),
     Ugly(name="dates-said.csv", content=lines(with_column("day", ["03/04/2021", "05/06/2021"] * (N // 2))).encode(),
-         options={"types": {"day": "%d/%m/%Y"}}, truth=with_column("day", [datetime.date(2021, 4, 3), datetime.date(2021, 6, 5)] * (N // 2))),
+         options={"types": {"day": "%d/%m/%Y"}}, truth=with_column("day", [dt.date(2021, 4, 3), dt.date(2021, 6, 5)] * (N // 2))),
     Ugly(name="mixed-dates.csv", content=lines(with_column("day", ["2021-04-03", "05.06.2021"] * (N // 2))).encode(),
          truth=with_column("day", ["2021-04-03", "05.06.2021"] * (N // 2))),
     Ugly(name="spaces.csv", content=PLAIN.replace(",", ", ").encode(), truth={"age": AGE, "size": SIZE,

@@ -16,6 +16,7 @@ from labeldp.cli import app
 from labeldp.learn.saved import load_model
 
 COMMANDS = (
+    "look",
     "demo",
     "plan",
     "privatize",

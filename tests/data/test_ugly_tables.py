@@ -70,10 +70,19 @@ def test_it_is_released(case, tmp_path):
 def test_it_is_refused_with_the_fix_and_nothing_is_spent(case, tmp_path):
     path = case.write(tmp_path)
     ledger = labeldp.Ledger(tmp_path / "ledger.sqlite", budget=1.0)
-    with pytest.raises(LabelDPError) as error:
+
+    def release():
         source = open_table(path, **case.options)
         privatize_table(source, label=case.label, to=tmp_path / "out", epsilon=1.0, ledger=ledger)
+
+    with pytest.raises(LabelDPError) as error:
+        release()
     assert case.says in str(error.value)
     assert "yes" not in str(error.value)
     assert ledger.entries() == ()
-    assert {left.name for left in tmp_path.iterdir()} <= {path.name, "ledger.sqlite", "ledger.sqlite-wal", "ledger.sqlite-shm"}
+    assert {left.name for left in tmp_path.iterdir()} <= {
+        path.name,
+        "ledger.sqlite",
+        "ledger.sqlite-wal",
+        "ledger.sqlite-shm",
+    }

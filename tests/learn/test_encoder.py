@@ -49,10 +49,49 @@ def test_rare_words_share_a_column_and_missing_ones_have_none():
     assert got.tolist() == [[1, 0, 0], [0, 0, 1], [0, 0, 1], [0, 0, 0]]
 
 
-def test_missing_numbers_become_the_mean():
-    encoder = TableEncoder().fit(pa.table({"x": [1.0, None, 3.0, float("nan")]}))
-    assert encoder.numbers_["x"] == [2.0, 1.0]
-    assert encoder.transform(pa.table({"x": [None, 4.0]})).tolist() == [[0.0], [2.0]]
+def test_missing_numbers_become_the_median_and_are_marked():
+    encoder = TableEncoder().fit(pa.table({"x": [1.0, None, 1.0, 4.0, float("nan")]}))
+    assert encoder.numbers_["x"] == [2.0, pytest.approx(2**0.5)]
+    got = encoder.transform(pa.table({"x": [None, 2.0]}))
+    assert got.tolist() == [[pytest.approx(-(0.5**0.5)), 1.0], [0.0, 0.0]]
+    assert encoder.notes_ == [
+        "numbers centred and scaled: x",
+        "x: 2 of 5 missing, filled with the median 1, and marked in a column",
+    ]
+
+
+def test_a_gap_in_a_column_that_had_none_is_the_mean():
+    assert TableEncoder().fit(pa.table({"x": [1.0, 3.0]})).transform(pa.table({"x": [None]})).tolist() == [[0.0]]
+
+
+def test_times_come_again():
+    monday = dt.datetime(2024, 1, 1, tzinfo=dt.timezone.utc)
+    table = pa.table({"when": [monday + dt.timedelta(days=7 * week, hours=6) for week in range(3)]})
+    encoder = TableEncoder().fit(table)
+    got = encoder.transform(table)
+    assert encoder.n_outputs == got.shape[1] == 7
+    week, day = got[:, 1:3], got[:, 5:7]
+    np.testing.assert_allclose(week, [[math.sin(math.pi / 14), math.cos(math.pi / 14)]] * 3, atol=1e-6)  # float32
+    np.testing.assert_allclose(day, [[1.0, 0.0]] * 3, atol=1e-6)
+    with pytest.raises(LabelDPError, match="be dates or times"):
+        encoder.transform(pa.table({"when": [1.5]}))
+
+
+def test_text_that_names_rows_is_left_out():
+    names = [f"person {row}" for row in range(200)]
+    encoder = TableEncoder().fit(pa.table({"name": names, "x": range(200)}))
+    assert encoder.transform(pa.table({"x": [1], "name": ["new"]})).shape == (1, 1)
+    assert "name: left out, no value occurs twice" in encoder.notes_
+
+
+def test_whole_numbers_where_words_were_are_words():
+    encoder = TableEncoder().fit(pa.table({"zip": ["3012", "8001", "3012", "8001"]}))
+    assert encoder.transform(pa.table({"zip": [8001, 3012]})).tolist() == [[0.0, 1.0], [1.0, 0.0]]
+
+
+def test_all_missing_features_are_named():
+    with pytest.raises(LabelDPError, match="a table without age, sex"):
+        TableEncoder().fit(MIXED).transform(MIXED.select(["kids"]))
 
 
 def test_dates_booleans_decimals_dictionaries_and_empty_columns():
@@ -67,7 +106,10 @@ def test_dates_booleans_decimals_dictionaries_and_empty_columns():
         }
     )
     got = TableEncoder().fit_transform(table)
-    assert got.tolist() == [[-1.0, 1.0, 0.0, 1.0, 0.0], [1.0, -1.0, 0.0, 0.0, 1.0]]
+    assert got[:, :5].tolist() == [[-1.0, 1.0, 0.0, 1.0, 0.0], [1.0, -1.0, 0.0, 0.0, 1.0]]
+    angle = 2 * math.pi * np.array([[2 / 7], [4 / 7]])  # a Wednesday and a Friday
+    np.testing.assert_allclose(got[:, 5:7], np.hstack([np.sin(angle), np.cos(angle)]), atol=1e-6)  # float32
+    assert got.shape == (2, 9)
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,7 @@ from labeldp.cli import (
     inspect,
     interrupts,
     ledger,
+    look,
     pate,
     plan,
     predict,
@@ -39,6 +40,7 @@ from labeldp.cli import (
     ratings,
     report,
     screen,
+    tables,
     top_k,
     train,
 )
@@ -46,6 +48,7 @@ from labeldp.cli import (
 #: In the order of the help text. The name of a command is that of its function, with dashes.
 COMMANDS = (
     report.demo,
+    look.look,
     plan.plan,
     privatize.privatize,
     inspect.inspect,
@@ -108,7 +111,7 @@ app = typer.Typer(
 for _command in COMMANDS:
     _name = _command.__name__.replace("_", "-")
     _kind = privatize.PrivatizeCommand if _command is privatize.privatize else None
-    app.command(_name, cls=_kind, help=screen.reflow(_command.__doc__ or ""))(screen.guard(_command))
+    app.command(_name, cls=_kind, help=screen.reflow(_command.__doc__ or ""))(screen.guard(tables.expand(_command)))
 
 
 def main() -> None:

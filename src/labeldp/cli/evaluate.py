@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from labeldp.cli.predict import features_of, labels_of
+from labeldp.cli.predict import features_of, labels_of, require_features
 from labeldp.cli.screen import (
     AsJson,
     Budget,
@@ -31,6 +31,7 @@ from labeldp.cli.screen import (
     styled,
     warn_seeded,
 )
+from labeldp.cli.tables import Consent, LabelRules, Reading
 from labeldp.errors import Described, LabelDPError, PrivacyError, invalid
 from labeldp.report.words import promise_facts, promise_rows
 
@@ -74,6 +75,9 @@ def evaluate(
     budget: Budget = None,
     label_set: LabelSet = None,
     seed: Seed = None,
+    rules: LabelRules = LabelRules(),
+    consent: Consent = Consent(),
+    reading: Reading = Reading(),
     as_json: AsJson = False,
 ) -> None:
     """Report how good a model is: accuracy, AUC, log loss, calibration, confusion, precision at k.
@@ -96,25 +100,27 @@ def evaluate(
     _check_source(public_labels, epsilon, release)
     if epsilon is None and budget is not None:
         raise LabelDPError("evaluate: only --epsilon spends. Leave --budget out.")
+    consent.check_epsilon(epsilon)
     if plot is not None:
         from labeldp.release.saving import check_new
 
         check_new(plot, owner="evaluate")
     with spinner("scoring"):
         if release is not None:
-            found = _from_release(model, table, release, label=label, ledger=ledger)
+            found = _from_release(model, table, release, label=label, ledger=ledger, reading=reading)
         else:
             place, column = _require_table(table, label)
-            fitted, features, labels = _read_labelled(model, place, column)
+            fitted = _load_model(model)
+            source = rules.apply(_open_for(fitted, place, reading), column)
+            features, labels = _read_labelled(fitted, model, source, column)
             name = name_label_set(label_set, place, column)
             if epsilon is None:
-                _refuse_accounted(read_ledger(ledger, owner="evaluate"), place, column, name)
+                _refuse_accounted(read_ledger(ledger, owner="evaluate"), reading.open(place), column, name)
                 found = _report(fitted, features, labels.to_pylist(), labels_are_public=True)
             else:
-                from labeldp.data import open_table
-
                 book = open_ledger(ledger, budget)
-                name = open_whole_table(name, open_table(place), [column], book)
+                # Columns as the file has them, and not as the model wants them: so `privatize` reads them too.
+                name = open_whole_table(name, reading.open(place), [column], book)
                 found = _report(fitted, features, labels, epsilon=epsilon, label_set=name, ledger=book, rng=seed)
     if seed is not None:
         warn_seeded()
@@ -158,16 +164,19 @@ def _load_model(model: Path) -> Any:
     return fitted
 
 
-def _read_labelled(model: Path, table: Path, label: str) -> tuple[Any, Any, Any]:
-    """Return the model, the features and the labels; rows without a label are refused."""
-    from labeldp.data import label_profile, open_table
+def _open_for(fitted: Any, table: Path, reading: Reading) -> Any:
+    """Open a table; columns that were text where the model was trained are text here."""
+    return reading.open(table, as_text=getattr(fitted, "facts_", {}).get("text", ()))
+
+
+def _read_labelled(fitted: Any, model: Path, source: Any, label: str) -> tuple[Any, Any]:
+    """Return the features and the labels; rows without a label are refused."""
+    from labeldp.data import label_profile
     from labeldp.learn.tables import decode_column, read_columns
 
-    fitted = _load_model(model)
-    source = open_table(table)
     source.require(label)
     wanted = features_of(fitted, model)
-    source.require(*wanted)
+    require_features(source, wanted)
     if label in wanted:
         raise invalid("evaluate", "--label", "not be a feature of the model", got=label)
     missing = label_profile(source, label).missing
@@ -175,12 +184,13 @@ def _read_labelled(model: Path, table: Path, label: str) -> tuple[Any, Any, Any]
         fix = "Score on rows with a label."
         raise invalid(label, "label", "have no missing values", got=Described(f"{missing:,} missing"), fix=fix)
     whole = read_columns(source, [*wanted, label])
-    return fitted, whole.select(wanted), decode_column(whole[label])
+    return whole.select(wanted), decode_column(whole[label])
 
 
-def _from_release(model: Path, table: Path | None, directory: Path, *, label: str | None, ledger: Path | None) -> Any:
+def _from_release(
+    model: Path, table: Path | None, directory: Path, *, label: str | None, ledger: Path | None, reading: Reading
+) -> Any:
     """Return the report from released labels, with the features of the table or those beside the labels."""
-    from labeldp.data import open_table
     from labeldp.engines import open_released_table
     from labeldp.learn.tables import read_columns
     from labeldp.release import load_release
@@ -194,9 +204,9 @@ def _from_release(model: Path, table: Path | None, directory: Path, *, label: st
     if table is None:
         source, released = open_released_table(directory)
     else:
-        source, released = open_table(table), load_release(directory)
+        source, released = _open_for(fitted, table, reading), load_release(directory)
     wanted = features_of(fitted, model)
-    source.require(*wanted)
+    require_features(source, wanted)
     return _report(fitted, read_columns(source, wanted), released)
 
 
@@ -206,7 +216,7 @@ def _report(fitted: Any, features: Any, labels: Any, **how: Any) -> Any:
     return evaluate_model(fitted, features, labels, **how)
 
 
-def _refuse_accounted(book: Any, table: Path, label: str, name: str) -> None:
+def _refuse_accounted(book: Any, source: Any, label: str, name: str) -> None:
     """Refuse labels that are declared public where the ledger protects them, all or some, under this name or another.
 
     An entry about another column of this very table is about other labels.
@@ -216,10 +226,8 @@ def _refuse_accounted(book: Any, table: Path, label: str, name: str) -> None:
     import pyarrow as pa
 
     from labeldp.accounting import protect_rows
-    from labeldp.data import open_table
     from labeldp.learn.tables import read_columns
 
-    source = open_table(table)
     whole = read_columns(source, list(source.names))
     ids = [
         column.to_pylist()

@@ -18,24 +18,57 @@ MOST_SHOWN = 20
 
 
 def inspect(
-    release: Annotated[Path, typer.Argument(help="A release directory.")],
+    release: Annotated[Path, typer.Argument(help="A release directory, or a model from `labeldp train`.")],
     *,
     as_json: AsJson = False,
 ) -> None:
     """Show what a release promises and how its labels were randomized, after checking every checksum.
+
+    Of a model: what it learned from, how it prepares the columns of a table, and what was promised.
 
     [bold]Examples[/bold]
 
       labeldp inspect release
 
       labeldp inspect release --json
+
+      labeldp inspect model.skops
     """
+    if release.is_file():
+        _inspect_model(release, as_json=as_json)
+        return
     from labeldp.release import load_release
 
     require_path(release, "release", owner="inspect", directory=True)
     loaded = load_release(release)
     facts = _facts(release, loaded)
     answer(facts, as_json=as_json, show=lambda console: _show(console, facts, loaded.guarantee))
+
+
+def _inspect_model(path: Path, *, as_json: bool) -> None:
+    """Show a saved model."""
+    from labeldp.learn.saved import load_model
+
+    model = load_model(path)
+    facts = {"model": str(path), **model.facts_}
+    promise = getattr(model, "guarantee_", None)
+    if promise is not None:
+        facts["guarantee"] = promise_facts(promise)
+
+    def show(console: Console) -> None:
+        features = facts.get("features")
+        rows: list[tuple[str, Any]] = [
+            ("learned from", facts.get("source")),
+            ("rows", f"{facts['rows']:,}" if "rows" in facts else None),
+            ("label", facts.get("label")),
+            ("features", None if features is None else ", ".join(features)),
+            *(("columns", line) for line in facts.get("preparation", ())),
+            *(() if promise is None else promise_rows(promise)),
+        ]
+        console.print(styled((facts["model"], "bold")), soft_wrap=True)
+        console.print(facts_table(rows))
+
+    answer(facts, as_json=as_json, show=show)
 
 
 def _facts(directory: Path, release: Any) -> dict[str, Any]:
@@ -48,6 +81,7 @@ def _facts(directory: Path, release: Any) -> dict[str, Any]:
         "rows": len(release),
         "label_column": release.label_column,
         "label_set": release.label_set,
+        "label_notes": list(release.label_notes),
         "classes": list(release.classes),
         "mechanism": release.mechanism,
         "seeded": release.seeded,
@@ -98,6 +132,7 @@ def _show(console: Console, facts: dict[str, Any], guarantee: Any) -> None:
     rows: list[tuple[str, Any]] = [
         ("protects", f"{facts['rows']:,} {column}, {len(facts['classes'])} classes; the other columns are public"),
         *promise_rows(guarantee),
+        ("labels were tidied", "; ".join(facts["label_notes"]) or None),
         ("mechanism", facts["mechanism"]),
         ("prior", facts["prior"]),
         ("labels expected right", _expected_text(facts)),

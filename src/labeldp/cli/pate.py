@@ -32,11 +32,11 @@ from labeldp.cli.screen import (
     name_label_set,
     open_ledger,
     open_whole_table,
-    parse_classes,
     split_names,
     styled,
     warn_seeded,
 )
+from labeldp.cli.tables import Consent, LabelRules, Reading
 from labeldp.cli.train import Estimator
 from labeldp.errors import Described, invalid
 from labeldp.report.words import promise_facts, promise_rows
@@ -70,13 +70,13 @@ class ProtectedUnit(str, Enum):
 
 
 def pate(
-    table: Annotated[Path, typer.Argument(help="The private table: CSV or Parquet.")],
+    table: Annotated[Path, typer.Argument(help="The private table.")],
     *,
     label: Annotated[
         list[str],
         typer.Option("--label", "-l", help="The column to protect; give several of 0 and 1.", metavar="COLUMN"),
     ],
-    public: Annotated[Path, typer.Option("--public", help="Public rows without labels: CSV or Parquet.")],
+    public: Annotated[Path, typer.Option("--public", help="Public rows without labels: a table.")],
     epsilon: Annotated[float, typer.Option("--epsilon", "-e", help="The privacy of the whole run.")],
     to: Annotated[Path, typer.Option("--to", "--out", help="The student: a new file.", metavar="FILE")],
     delta: Annotated[float, typer.Option("--delta", "-d", help="Gaussian noise needs one above 0.")] = 1e-5,
@@ -122,15 +122,21 @@ def pate(
         ProtectedUnit, typer.Option("--unit", help="What is protected: a label, or a whole record.")
     ] = ProtectedUnit.label,
     answers: Annotated[
-        Path | None, typer.Option("--answers", help="Keep the noisy answers: a new Parquet file.", metavar="FILE")
+        Path | None,
+        typer.Option(
+            "--answers", help="Keep the noisy answers: a new file, whose name says the format.", metavar="FILE"
+        ),
     ] = None,
     classes: Classes = None,
+    rules: LabelRules = LabelRules(),
     missing: MissingLabels = Missing.error,
     ledger: LedgerFile = None,
     budget: Budget = None,
     budget_delta: BudgetDelta = 0.0,
     label_set: LabelSet = None,
     seed: Seed = None,
+    consent: Consent = Consent(),
+    reading: Reading = Reading(),
     as_json: AsJson = False,
 ) -> None:
     """Train a student on noisy votes of teachers (PATE).
@@ -150,17 +156,25 @@ def pate(
       labeldp pate clinic.csv -l ill --public rows.csv -e 1 --to student.skops --answers answers.parquet --ledger
       spent.sqlite --budget 2 --budget-delta 1e-5
     """
-    from labeldp.data import open_table
+    from labeldp.data.writing import choose_writer
     from labeldp.learn.saved import save_model
     from labeldp.release.saving import check_new
 
+    consent.check_epsilon(epsilon)
     _check_options(label, aggregation, most_answers=most_answers, threshold=threshold, tau=tau, classes=classes)
     for target in (to, *([] if answers is None else [answers])):
         check_new(target, owner="pate")
-    source, asked = open_table(table), open_table(public)
+    if answers is not None:
+        choose_writer(answers, owner="pate")
+    source, asked = reading.open(table), reading.open(public)
+    source.require(*label)
+    listed = None
+    if len(label) == 1:
+        source = rules.apply(source, label[0])
+        listed = rules.classes(classes, source.schema.field(label[0]).type)
     name, book = name_label_set(label_set, table, ",".join(label)), open_ledger(ledger, budget, delta=budget_delta)
     data = read_tables(
-        source, asked, label=label, drop=split_names(drop), classes=classes, missing=missing.value, name=name, book=book
+        source, asked, label=label, drop=split_names(drop), classes=listed, missing=missing.value, name=name, book=book
     )
     settings: dict[str, Any] = {
         "n_teachers": teachers,
@@ -321,7 +335,7 @@ def read_tables(
     *,
     label: list[str],
     drop: list[str],
-    classes: str | None,
+    classes: list[Any] | None,
     missing: str,
     name: str,
     book: Any,
@@ -335,10 +349,8 @@ def read_tables(
 
     source.require(*label)
     if len(label) == 1:
-        kind = source.schema.field(label[0]).type
-        named = parse_classes(classes, kind)
         read = read_labelled(
-            source, label=label[0], leave_out=drop, classes=named, missing=missing, label_set=name, ledger=book
+            source, label=label[0], leave_out=drop, classes=classes, missing=missing, label_set=name, ledger=book
         )
         private, targets, dropped = read.features, read.labels, read.dropped
         name = str(read.labels.name)

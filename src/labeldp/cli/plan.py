@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from labeldp.cli.screen import AsJson, answer, note, styled
+from labeldp.cli.tables import Reading
 from labeldp.errors import Described, invalid
 from labeldp.report.words import in_words, percent
 
@@ -58,6 +59,7 @@ def plan(
     cluster_size: Annotated[
         int | None, typer.Option("--cluster-size", help="Examples per cluster: warns where clusters are too small.")
     ] = None,
+    reading: Reading = Reading(),
     as_json: AsJson = False,
 ) -> None:
     """Show what an epsilon buys before it is spent.
@@ -77,7 +79,7 @@ def plan(
 
       labeldp plan people.parquet --label income --read-classes
     """
-    size, rows = _read_shape(table, classes=classes, label=label, read_classes=read_classes)
+    size, rows = _read_shape(table, classes=classes, label=label, read_classes=read_classes, reading=reading)
     sharpness = prior_accuracy or [a for a in PRIOR_ACCURACIES if a * size > 1]
     lines = [compute_worth(e, n_classes=size, prior_accuracies=sharpness) for e in epsilon or EPSILONS]
     facts: dict[str, Any] = {
@@ -122,16 +124,14 @@ def _show_bounds(console: Console, bounds: list[AssociationBound]) -> None:
 
 
 def _read_shape(
-    table: Path | None, *, classes: int | None, label: str | None, read_classes: bool
+    table: Path | None, *, classes: int | None, label: str | None, read_classes: bool, reading: Reading
 ) -> tuple[int, int | None]:
     """Return the number of classes and of rows; labels are looked at only when their owner says so."""
     if read_classes and (table is None or label is None):
         raise invalid("plan", "--read-classes", "come with a table and --label", got=Described("one missing"))
     source = None
     if table is not None:
-        from labeldp.data import open_table
-
-        source = open_table(table)
+        source = reading.open(table, settle=read_classes)
         if label is not None:
             source.require(label)
     if read_classes and source is not None and label is not None:

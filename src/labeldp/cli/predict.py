@@ -10,20 +10,25 @@ from typing import Annotated, Any
 import typer
 
 from labeldp.cli.screen import AsJson, answer, progress, split_names, styled
-from labeldp.errors import invalid
+from labeldp.cli.tables import STDOUT, Reading, check_output, write_rows
+from labeldp.errors import Described, invalid
 
 
 def predict(
     model: Annotated[Path, typer.Argument(help="A model from `labeldp train`.")],
-    table: Annotated[Path, typer.Argument(help="The table to predict: CSV or Parquet.")],
+    table: Annotated[Path, typer.Argument(help="The table to predict.")],
     *,
-    to: Annotated[Path, typer.Option("--to", help="A new Parquet file.", metavar="FILE")],
+    to: Annotated[
+        Path,
+        typer.Option("--to", help="A new file, whose name says the format (.csv, .parquet, .jsonl, ...); - is stdout."),
+    ],
     keep: Annotated[
         str | None, typer.Option("--keep", help="Columns of the table to carry over, with commas (ids).")
     ] = None,
+    reading: Reading = Reading(),
     as_json: AsJson = False,
 ) -> None:
-    """Predict labels: a Parquet file with the likeliest class and the probability of each.
+    """Predict labels: a table with the likeliest class and the probability of each.
 
     A model of several labels at once gives 0 or 1 for each of them instead.
 
@@ -31,17 +36,19 @@ def predict(
 
       labeldp predict model.skops new.parquet --to predictions.parquet
 
-      labeldp predict model.skops new.csv --to predictions.parquet --keep id
+      labeldp predict model.skops new.csv --to predictions.csv --keep id
+
+      labeldp predict model.skops new.csv --to - | head
     """
-    from labeldp.data import open_table, write_table
     from labeldp.learn.saved import load_model
 
+    check_output(to, owner="predict", as_json=as_json)
     fitted = load_model(model)
-    source = open_table(table)
+    source = reading.open(table, as_text=getattr(fitted, "facts_", {}).get("text", ()))
     carried = split_names(keep)
     source.require(*carried)
     wanted = features_of(fitted, model)
-    source.require(*wanted)
+    require_features(source, wanted)
     names = answer_names(fitted)
     taken = next((name for name in carried if name in names), None)
     if taken is not None:
@@ -49,7 +56,9 @@ def predict(
     with progress("predicting") as told:
         batches = _predict_batches(fitted, source, wanted=wanted, carried=carried, names=names, told=told)
         first = next(batches)  # the types of the columns are known when the first answer is
-        rows = write_table(itertools.chain([first], batches), first.schema, to)
+        rows = write_rows(itertools.chain([first], batches), first.schema, to)
+    if str(to) == STDOUT:
+        return
     facts = {"predictions": str(to), "rows": rows, "columns": list(first.schema.names)}
     answer(
         facts,
@@ -68,6 +77,15 @@ def features_of(fitted: Any, path: Path) -> list[str]:
         fix = "Train one with `labeldp train`."
         raise invalid("predict", "model", "be one that takes tables", got=path.name, fix=fix)
     return [str(name) for name in features]
+
+
+def require_features(source: Any, wanted: list[str]) -> None:
+    """Refuse a table that lacks columns which a model reads, and name all of them."""
+    absent = [name for name in wanted if name not in source.names]
+    if len(absent) > 1:
+        got = Described(f"a table without {', '.join(absent[:8])}{', ...' if len(absent) > 8 else ''}")
+        raise invalid(source.path.name, "columns", "be those that the model was trained on", got=got)
+    source.require(*absent)
 
 
 def labels_of(fitted: Any) -> list[str]:

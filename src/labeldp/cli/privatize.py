@@ -52,7 +52,6 @@ from labeldp.cli.screen import (
     name_label_set,
     note,
     open_ledger,
-    parse_classes,
     percent_or_none,
     progress,
     read_passphrase,
@@ -60,6 +59,7 @@ from labeldp.cli.screen import (
     styled,
     warn_seeded,
 )
+from labeldp.cli.tables import Consent, LabelRules, Reading, ask_about_labels
 from labeldp.errors import Described, LabelDPError, invalid, nearest
 from labeldp.report.words import promise_facts, promise_rows
 
@@ -140,12 +140,15 @@ def _discard_leftovers(place: str) -> None:
 
 
 def privatize(
-    table: Annotated[str, typer.Argument(help="A CSV or Parquet file, a folder of Parquet files, or their URL.")],
+    table: Annotated[
+        str, typer.Argument(help="A table (CSV, JSON lines, Parquet, Arrow), a folder of Parquet files, or their URL.")
+    ],
     *,
     label: Label,
     epsilon: Epsilon,
     to: Annotated[str, typer.Option("--to", help="The release: a new directory.", metavar="DIRECTORY")],
     classes: Classes = None,
+    rules: LabelRules = LabelRules(),
     mechanism: Annotated[
         str | None,
         typer.Option(
@@ -203,6 +206,8 @@ def privatize(
     budget: Budget = None,
     label_set: LabelSet = None,
     seed: Seed = None,
+    consent: Consent = Consent(),
+    reading: Reading = Reading(),
     engine: Annotated[
         EngineChoice, typer.Option("--engine", help="This machine, or a Dask cluster.", rich_help_panel=ENGINE)
     ] = EngineChoice.local,
@@ -249,15 +254,20 @@ def privatize(
 
       labeldp privatize visits.csv -l ill -e 2 --to release --classes no,yes --missing drop
 
+      labeldp privatize survey.csv -l ill -e 1 --to release --sep ';' --strip --merge yes=YES
+
       labeldp privatize clicks/ -l bought -e 1 --to release --engine dask --scheduler tls://10.0.0.1:8786
 
       labeldp privatize --discard release
     """
-    from labeldp.data import open_table
     from labeldp.engines import privatize_table
 
-    source = open_table(table)
-    source.require(label)
+    consent.check_epsilon(epsilon)
+    source = reading.open(table, settle=False)
+    source = rules.apply(source, label)
+    listed = rules.classes(classes, source.schema.field(label).type)
+    choice = ask_about_labels(source, label, classes=listed, missing=missing.value)
+    source = choice.source
     name = name_label_set(label_set, source.path, label)
     fitted = _load_prior(model, label_set=name)
     chosen = make_mechanism(mechanism, epsilon=epsilon, options=mechanism_option or ())
@@ -271,13 +281,13 @@ def privatize(
             epsilon=epsilon,
             mechanism=chosen,
             groups=groups,
-            classes=parse_classes(classes, source.schema.field(label).type),
+            classes=choice.classes,
             prior_columns=split_names(prior_columns) or None,
             cluster_column=cluster_column,
             n_clusters=clusters,
             model=fitted,
             prior_epsilon=prior_epsilon,
-            missing=missing.value,
+            missing=choice.missing,
             row_ids=row_ids,
             label_set=name,
             ledger=open_ledger(ledger, budget),

@@ -26,12 +26,12 @@ from labeldp.cli.screen import (
     facts_table,
     name_label_set,
     open_ledger,
-    parse_classes,
     progress,
     shares,
     styled,
     warn_seeded,
 )
+from labeldp.cli.tables import STDOUT, Consent, LabelRules, Reading, check_output, write_rows
 from labeldp.errors import invalid
 from labeldp.report.words import promise_facts, promise_rows
 
@@ -42,7 +42,7 @@ MODEL = "Model"
 
 
 def train_ratings(
-    table: Annotated[Path, typer.Argument(help="One rating per row: CSV or Parquet.")],
+    table: Annotated[Path, typer.Argument(help="A table with one rating per row.")],
     *,
     user: Annotated[str, typer.Option("--user", help="Who rated; public.", metavar="COLUMN")],
     item: Annotated[str, typer.Option("--item", help="What was rated; public.", metavar="COLUMN")],
@@ -61,11 +61,14 @@ def train_ratings(
         int, typer.Option("--pair-features", help="Features of who rated what; 0 for none.", rich_help_panel=MODEL)
     ] = 16,
     classes: Classes = None,
+    rules: LabelRules = LabelRules(),
     missing: MissingLabels = Missing.error,
     ledger: LedgerFile = None,
     budget: Budget = None,
     label_set: LabelSet = None,
     seed: Seed = None,
+    consent: Consent = Consent(),
+    reading: Reading = Reading(),
     as_json: AsJson = False,
 ) -> None:
     """Learn to predict ratings of (user, item) pairs; each rating is protected at --epsilon.
@@ -82,12 +85,17 @@ def train_ratings(
     from labeldp.learn.saved import save_model
     from labeldp.release.saving import check_new
 
+    consent.check_epsilon(epsilon)
     check_new(to, owner="train-ratings")
     if seed is not None:
         warn_seeded()
+    source = reading.open(table)
+    source.require(user, item, rating)
+    source = rules.apply(source, rating)
+    listed = rules.classes(classes, source.schema.field(rating).type)
     book = open_ledger(ledger, budget)
     pairs, labels, dropped = _read_ratings(
-        table, user, item, rating, classes=classes, missing=missing.value, name=label_set, book=book
+        source, user, item, rating, classes=listed, missing=missing.value, name=label_set, book=book
     )
     estimator = _make_estimator(
         epsilon, sums=sums, factors=factors, sweeps=sweeps, pair_features=pair_features, seed=seed,
@@ -108,12 +116,13 @@ def train_ratings(
 
 def predict_ratings(
     model: Annotated[Path, typer.Argument(help="A model from `labeldp train-ratings`.")],
-    table: Annotated[Path, typer.Argument(help="Pairs to predict, in the columns of training: CSV or Parquet.")],
+    table: Annotated[Path, typer.Argument(help="Pairs to predict, in the columns of training: a table.")],
     *,
-    to: Annotated[Path, typer.Option("--to", help="A new Parquet file.", metavar="FILE")],
+    to: Annotated[Path, typer.Option("--to", help="A new file, whose name says the format; - is stdout.")],
+    reading: Reading = Reading(),
     as_json: AsJson = False,
 ) -> None:
-    """Predict ratings: a Parquet file with user, item, the expected rating and how uncertain it is.
+    """Predict ratings: a table with user, item, the expected rating and how uncertain it is.
 
     Users and items that were not in the training table are taken as average ones.
 
@@ -121,20 +130,22 @@ def predict_ratings(
 
       labeldp predict-ratings model.skops pairs.csv --to predictions.parquet
     """
-    from labeldp.data import open_table, write_table
     from labeldp.learn.saved import load_model
 
+    check_output(to, owner="predict-ratings", as_json=as_json)
     fitted = load_model(model)
     facts = getattr(fitted, "facts_", {})
     if not {"user", "item"} <= set(facts):
         fix = "Train one with `labeldp train-ratings`."
         raise invalid("predict-ratings", "model", "be one of ratings", got=model.name, fix=fix)
     columns = [facts["user"], facts["item"]]
-    source = open_table(table)
+    source = reading.open(table)
     source.require(*columns)
     with progress("predicting") as told:
         batches = list(_predict(fitted, source, columns, told))
-        rows = write_table(iter(batches), batches[0].schema, to)
+        rows = write_rows(iter(batches), batches[0].schema, to)
+    if str(to) == STDOUT:
+        return
     said = {"predictions": str(to), "rows": rows, "columns": list(batches[0].schema.names)}
     answer(
         said,
@@ -147,14 +158,19 @@ def predict_ratings(
 
 
 def _read_ratings(
-    path: Path, user: str, item: str, rating: str, *, classes: str | None, missing: str, name: str | None, book: Any
+    source: Any,
+    user: str,
+    item: str,
+    rating: str,
+    *,
+    classes: list[Any] | None,
+    missing: str,
+    name: str | None,
+    book: Any,
 ) -> tuple[Any, Any, int]:
     """Return the public pairs and the boxed ratings, after the checks that every label column passes."""
-    from labeldp.data import open_table
     from labeldp.learn.tables import read_labelled
 
-    source = open_table(path)
-    source.require(user, item, rating)
     if len({user, item, rating}) < 3:
         raise invalid("train-ratings", "--rating", "differ from --user and --item, and those too", got=rating)
     rest = [column for column in source.names if column not in (user, item, rating)]
@@ -162,7 +178,7 @@ def _read_ratings(
         source,
         label=rating,
         leave_out=rest,
-        classes=parse_classes(classes, source.schema.field(rating).type),
+        classes=classes,
         missing=missing,
         label_set=name_label_set(name, source.path, rating),
         ledger=book,

@@ -531,8 +531,8 @@ def split_names(text: str | None) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()] if text else []
 
 
-def parse_classes(text: str | None, kind: Any) -> list[Any] | None:
-    """Return the classes of `--classes` as the label column has them, or None where the option was left out.
+def parse_classes(text: str | list[str] | None, kind: Any) -> list[Any] | None:
+    """Return the classes of `--classes` (or a list of words) as the label column has them; None where there are none.
 
     `kind` is the column's Arrow type (of its values, if it is a dictionary): whole numbers, numbers and booleans are read as
     such, everything else is text. A word that is no value of the type is refused.
@@ -542,7 +542,7 @@ def parse_classes(text: str | None, kind: Any) -> list[Any] | None:
     import pyarrow as pa
 
     inner = kind.value_type if pa.types.is_dictionary(kind) else kind
-    words = split_names(text)
+    words = split_names(text) if isinstance(text, str) else text
     try:
         if pa.types.is_integer(inner):
             return [int(word) for word in words]
@@ -551,7 +551,7 @@ def parse_classes(text: str | None, kind: Any) -> list[Any] | None:
         if pa.types.is_boolean(inner):
             return [{"false": False, "true": True}[word.lower()] for word in words]
     except (ValueError, KeyError) as error:
-        raise invalid("--classes", "classes", f"be values of type {inner}", got=Described(text)) from error
+        raise invalid("--classes", "classes", f"be values of type {inner}", got=Described(", ".join(words))) from error
     return words
 
 

@@ -33,6 +33,7 @@ from labeldp.cli.screen import (
     to_json_types,
     warn_seeded,
 )
+from labeldp.cli.tables import Consent, Reading
 from labeldp.errors import Described, LabelDPError, invalid
 from labeldp.report.words import promise_facts, promise_rows
 
@@ -62,7 +63,7 @@ class Method(str, Enum):
 
 
 def top_k(
-    source: Annotated[Path, typer.Argument(help="Counts of items, or rows of users and items: CSV or Parquet.")],
+    source: Annotated[Path, typer.Argument(help="Counts of items, or rows of users and items: a table.")],
     *,
     item: Annotated[str, typer.Option("--item", help="The column of items.", metavar="COLUMN")],
     epsilon: Annotated[float, typer.Option("--epsilon", "-e", help="The privacy of each user; smaller is more.")],
@@ -104,6 +105,8 @@ def top_k(
     budget_delta: BudgetDelta = 0.0,
     label_set: LabelSet = None,
     seed: Seed = None,
+    consent: Consent = Consent(),
+    reading: Reading = Reading(),
     as_json: AsJson = False,
 ) -> None:
     """Choose the items that most users have, so that no user can be told from it.
@@ -123,6 +126,7 @@ def top_k(
       labeldp top-k states.csv --item state --count cases --public-items --method exponential -k 3 -e 1 --neighbours
       replace --ledger spent.sqlite --budget 2
     """
+    consent.check_epsilon(epsilon)
     asked = _Asked(
         method=method, epsilon=epsilon, delta=delta, neighbours=neighbours.value, k=k, k_max=k_max, weight=regularizer
     )
@@ -132,7 +136,9 @@ def top_k(
 
         check_new(to, owner="top-k")
     with spinner("counting"):
-        histogram = read_counts(source, item=item, count=count, user=user, candidates=candidates, public=public_items)
+        histogram = read_counts(
+            source, item=item, count=count, user=user, candidates=candidates, public=public_items, reading=reading
+        )
     book = open_ledger(ledger, budget, delta=budget_delta)
     name = name_label_set(label_set, source, item)
     if seed is not None:
@@ -291,7 +297,14 @@ def _passed_text(facts: dict[str, Any]) -> str:
 
 
 def read_counts(
-    source: Path, *, item: str, count: str | None, user: str | None, candidates: Path | None, public: bool
+    source: Path,
+    *,
+    item: str,
+    count: str | None,
+    user: str | None,
+    candidates: Path | None,
+    public: bool,
+    reading: Reading,
 ) -> Any:
     """Return the counts of a table as a `Histogram`, which knows whether the list of its items is public.
 
@@ -299,7 +312,6 @@ def read_counts(
     often it occurs. The list of items is public with `candidates` (another table that has it) or with `public` (the items
     of a table of counts); else which items occur is private too.
     """
-    from labeldp.data import open_table
     from labeldp.learn.tables import read_columns
     from labeldp.selection import Histogram
 
@@ -309,9 +321,9 @@ def read_counts(
         )
     if public and (candidates is not None or user is not None):
         raise LabelDPError("top-k: --public-items is for a table of counts alone; --candidates names another list.")
-    opened = open_table(source)
+    opened = reading.open(source)
     opened.require(item, *(name for name in (count, user) if name is not None))
-    listed = None if candidates is None else _read_candidates(candidates, item)
+    listed = None if candidates is None else _read_candidates(candidates, item, reading)
     table = read_columns(opened, list(dict.fromkeys(name for name in (item, count, user) if name is not None)))
     names = _read_names(source, item, table[item])
     if user is not None:
@@ -349,11 +361,10 @@ def _count_by_name(source: Path, item: str, names: Any, counts: Any) -> dict[Any
     return found
 
 
-def _read_candidates(path: Path, item: str) -> list[Any]:
+def _read_candidates(path: Path, item: str, reading: Reading) -> list[Any]:
     """Return the public list of items: the column of that name."""
-    from labeldp.data import open_table
     from labeldp.learn.tables import read_columns
 
-    listed = open_table(path)
+    listed = reading.open(path)
     listed.require(item)
     return list(_read_names(path, item, read_columns(listed, [item])[item]).to_pylist())

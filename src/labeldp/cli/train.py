@@ -23,13 +23,13 @@ from labeldp.cli.screen import (
     facts_table,
     name_label_set,
     open_ledger,
-    parse_classes,
     percent_or_none,
     spinner,
     split_names,
     styled,
     warn_seeded,
 )
+from labeldp.cli.tables import Consent, LabelChoice, LabelRules, Reading, ask_about_labels
 from labeldp.errors import Described, LabelDPError, invalid
 from labeldp.report.words import promise_facts, promise_rows
 
@@ -67,7 +67,7 @@ class PriorChoice(str, Enum):
 
 
 def train(
-    source: Annotated[Path, typer.Argument(help="A release directory, or a table: CSV or Parquet.")],
+    source: Annotated[Path, typer.Argument(help="A release directory, or a table: CSV, JSON lines, Parquet, Arrow.")],
     *,
     to: Annotated[Path, typer.Option("--to", help="The model: a new file.", metavar="FILE")],
     estimator: Annotated[
@@ -102,12 +102,15 @@ def train(
         ),
     ] = None,
     classes: Classes = None,
+    rules: LabelRules = LabelRules(),
     missing: MissingLabels = Missing.error,
     row_ids: RowIds = None,
     ledger: LedgerFile = None,
     budget: Budget = None,
     label_set: LabelSet = None,
     seed: Seed = None,
+    consent: Consent = Consent(),
+    reading: Reading = Reading(),
     as_json: AsJson = False,
 ) -> None:
     """Train a classifier on released labels.
@@ -127,26 +130,27 @@ def train(
 
       labeldp train people.csv -l income -e 1 --prior cluster --save-release release --to model.skops
     """
-    from labeldp.data import open_table
     from labeldp.learn.saved import save_model
     from labeldp.release.saving import check_new
 
     check_new(to, owner="train")
+    consent.check_epsilon(epsilon)
     if seed is not None:
         warn_seeded()
     shape = {"estimator": estimator.value, "correction": correction.value}
+    released = source.is_dir() and (source / "release.json").exists()
+    choice = None if released else _choose_labels(reading, rules, source, label, classes=classes, missing=missing.value)
     with spinner("training"):
-        if source.is_dir() and (source / "release.json").exists():
+        if choice is None:
             _refuse_owner_options(label=label, epsilon=epsilon, ledger=ledger, save_release=save_release)
             model, used = _from_release(source, shape, drop=split_names(drop))
         else:
-            opened = open_table(source)
             owner = _Owner(
-                table=opened,
+                table=choice.source,
                 label=_require("--label", label, source),
                 epsilon=_require("--epsilon", epsilon, source),
-                classes=classes,
-                missing=missing.value,
+                classes=choice.classes,
+                missing=choice.missing,
                 row_ids=row_ids,
                 drop=tuple(split_names(drop)),
                 label_set=label_set,
@@ -154,10 +158,22 @@ def train(
             )
             chosen = _choose_prior(prior, clusters)
             model, used = _from_table(owner, shape, stages=stages, prior=chosen, seed=seed, keep=save_release)
+        used["preparation"], used["text"] = _describe_preparation(model)
         save_model(model, to, facts=used)
     facts = {"model": str(to), **used, "guarantee": promise_facts(model.guarantee_), "seeded": model.release_.seeded}
     facts["stages"] = [dataclasses.asdict(stage) for stage in model.stages_]
     answer(facts, as_json=as_json, show=lambda console: _show(console, model, facts))
+
+
+def _choose_labels(
+    reading: Reading, rules: LabelRules, path: Path, label: str | None, *, classes: str | None, missing: str
+) -> LabelChoice:
+    """Return an owner's table with its labels tidied, after what there is to ask about them."""
+    source = reading.open(path)
+    column = _require("--label", label, path)
+    source = rules.apply(source, column)
+    listed = rules.classes(classes, source.schema.field(column).type)
+    return ask_about_labels(source, column, classes=listed, missing=missing)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -167,7 +183,7 @@ class _Owner:
     table: Any
     label: str
     epsilon: float
-    classes: str | None
+    classes: list[Any] | None
     missing: str
     row_ids: str | None
     drop: tuple[str, ...]
@@ -202,7 +218,7 @@ def _from_table(
         source,
         label=owner.label,
         leave_out=owner.drop,
-        classes=parse_classes(owner.classes, source.schema.field(owner.label).type),
+        classes=owner.classes,
         missing=owner.missing,
         row_ids=owner.row_ids,
         label_set=name_label_set(owner.label_set, source.path, owner.label),
@@ -222,9 +238,17 @@ def _from_table(
         ledger=owner.ledger,
     ).fit(labelled.features, labelled.labels)
     if keep is not None:
-        replace(model.release_, label_column=owner.label).save(keep, features=labelled.features)
+        notes = () if source.rewritten is None else tuple(source.rewritten.words)
+        saved = replace(model.release_, label_column=owner.label, label_notes=notes)
+        saved.save(keep, features=labelled.features)
     used = {"source": str(source.path), "label": owner.label, "rows": len(labelled.labels), "features": columns}
     return model, {**used, "dropped": labelled.dropped, "release": None if keep is None else str(keep)}
+
+
+def _describe_preparation(model: Any) -> tuple[list[str], list[str]]:
+    """Return what was done to the columns, in words, and which of them are read as text."""
+    encoder = model.transformer_[0]
+    return list(encoder.notes_), list(encoder.categories_)
 
 
 def _batch_rows(source: Any, estimator: str) -> int | None:
@@ -278,6 +302,7 @@ def _show(console: Console, model: Any, facts: dict[str, Any]) -> None:
             f"{stage.n_examples:,} rows, {stage.average_k:.1f} candidates on average, {right} of labels expected right"
         )
         rows.append((f"stage {stage.number}", text))
+    rows += [("columns", line) for line in facts["preparation"]]
     rows += [("correction", model.correction_), ("release", facts.get("release"))]
     rows.append(("next", f"labeldp predict {facts['model']} TABLE --to predictions.parquet"))
     console.print(styled(("trained", "bold green"), " ", (facts["model"], "bold")), soft_wrap=True)

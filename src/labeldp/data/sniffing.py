@@ -61,7 +61,7 @@ MARKS = ("?", "-", "--", ".")
 _WHOLE = r"(0|[1-9][0-9]*)"
 _TAIL = r"([eE][+-]?[0-9]+)?"
 #: Space, no-break space, narrow no-break space, apostrophe: what separates groups of three digits besides point and comma.
-_GAPS = r"[ \x{00a0}\x{202f}'’]"
+_GAPS = r"[ \x{00a0}\x{202f}\x{2019}']"
 
 
 def _number(decimal: str) -> str:

@@ -132,7 +132,7 @@ class TableSource:
         kept = {name: self.form.kinds[name] for name in keep}
         parsed = (form.parsed - kept.keys()) | (self.form.parsed & kept.keys())
         form = replace(form, kinds={**form.kinds, **kept}, parsed=parsed)
-        return replace(self, form=form, schema=_text_schema(form))._with_rewrite()
+        return _with_rewrite(replace(self, form=form, schema=_text_schema(form)))
 
     def rewrite(self, column: str, *, strip: bool = False, merge: Mapping[Any, Any] | None = None) -> TableSource:
         """Return the table with the values of one column tidied; see `Rewrite`. Nothing asked for changes nothing."""
@@ -146,16 +146,17 @@ class TableSource:
             return self
         found = Rewrite(column=column, strip=strip, pairs=pairs)
         found.check(self.schema.field(column).type)
-        return replace(self, rewritten=found)._with_rewrite()
+        return _with_rewrite(replace(self, rewritten=found))
 
-    def _with_rewrite(self) -> TableSource:
-        """Return the table whose schema says what a rewritten column is: plain values."""
-        if self.rewritten is None:
-            return self
-        place = self.schema.get_field_index(self.rewritten.column)
-        old = self.schema.field(place)
-        kind = old.type.value_type if pa.types.is_dictionary(old.type) else old.type
-        return replace(self, schema=self.schema.set(place, pa.field(old.name, kind)))
+
+def _with_rewrite(source: TableSource) -> TableSource:
+    """Return the table whose schema says what a rewritten column is: plain values."""
+    if source.rewritten is None:
+        return source
+    place = source.schema.get_field_index(source.rewritten.column)
+    old = source.schema.field(place)
+    kind = old.type.value_type if pa.types.is_dictionary(old.type) else old.type
+    return replace(source, schema=source.schema.set(place, pa.field(old.name, kind)))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -308,13 +308,19 @@ def _open_csv(part: Place, columns: list[str], types: dict[str, Any], form: Text
 
 def _parse(batch: Any, form: TextFormat) -> Any:
     """Return a batch whose columns that were read as text are what their kinds say."""
-    columns = []
-    for name, values in zip(batch.schema.names, batch.columns, strict=True):
-        try:
-            columns.append(parse_column(values, form.kinds[name], form.missing) if name in form.parsed else values)
-        except ValueError:
-            raise wrong_type(name) from None
-    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
+    names = batch.schema.names
+    columns = [
+        _parse_named(name, values, form) if name in form.parsed else values
+        for name, values in zip(names, batch.columns, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, names=names)
+
+
+def _parse_named(name: str, values: Any, form: TextFormat) -> Any:
+    try:
+        return parse_column(values, form.kinds[name], form.missing)
+    except ValueError:
+        raise wrong_type(name) from None
 
 
 def wrong_type(column: str) -> ColumnTypeError:
@@ -400,9 +406,9 @@ def _look_at_objects(pieces: Any, asked: Asked) -> TextFormat:
         texts: dict[str, list[str]] = {}
         for row in rows:
             for name, value in row.items():
-                kinds = seen.setdefault(name, set())
+                types = seen.setdefault(name, set())
                 if value is not None:
-                    kinds.add(type(value))
+                    types.add(type(value))
                 if isinstance(value, str):
                     texts.setdefault(name, []).append(value)
         for name, values in texts.items():

@@ -311,6 +311,12 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
         validate_data(self, getattr(X, "header", X), skip_check_array=True, reset=True)
         return transformer.fit_transform(X)
 
+    @property
+    def transformer_(self) -> Any:
+        """The fitted steps before the classifier, which never saw a label; None where there are none."""
+        check_is_fitted(self, "estimator_")
+        return self._transformer
+
     def _features(self, X: Any) -> Any:
         """Return new features as the last step wants them."""
         if self._transformer is None:

@@ -6,7 +6,7 @@
 [[0.0, 0.0, 1.0], [0.0, 0.0, 0.0]]
 
 `TableEncoder` never sees a label. Numbers, booleans and dates are centred and scaled; text becomes a column per category,
-the most frequent ones apart and the rest as one. Columns are found by name, so their order does not matter and columns
+the most frequent ones apart and the rest as one; dates have their season, gaps are marked. Columns are found by name, so their order does not matter and columns
 that were not there before are ignored. Everything it learns is plain lists and numbers: skops stores it.
 
 `read_labelled` is an owner's table on its way to training: features as a table, labels in their box, checked before
@@ -69,7 +69,7 @@ ESTIMATORS = ("softmax", "logistic", "forest", "boosting", "bayes")
 
 
 class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
-    """Numbers centred and scaled, categories as columns of zeros and ones; missing values are a mean, or no category.
+    """Numbers centred and scaled, categories as columns of zeros and ones, dates as time and season; gaps are marked.
 
     Parameters
     ----------
@@ -78,10 +78,16 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # sc
     columns : sequence of names, optional
         The features; by default every column of the table that `fit` sees.
 
+    What it did is in `notes_`, in words. The answer has, in this order: a column per number, date and boolean; the categories;
+    for each date its place in the week and the year, and for a time of day its place in the day, as sine and cosine; and a
+    column of zeros and ones for each column of numbers with gaps, which says where they are.
+
     Edge cases
     ----------
     A value that `fit` never saw counts as a rare one, or as none if there are no rare ones. A constant column is zero.
-    A number that is missing becomes the mean. A column of nothing but missing values is left out.
+    A number that is missing becomes the median, or the mean of a column that had no gaps when it was fitted. A column of
+    nothing but missing values is left out, and so is text of more than `FEW_ROWS` rows in which no value occurs twice:
+    it is a name of the row.
     """
 
     def __init__(self, *, max_categories: int = MOST_CATEGORIES, columns: Sequence[str] | None = None) -> None:
@@ -95,30 +101,50 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # sc
         """
         most = check_integer("TableEncoder", "max_categories", self.max_categories, least=2)
         numbers: dict[str, Moments | None] = {}
+        samples: dict[str, Thinned] = {}
         words: dict[str, Counter[str]] = {}
         names: list[str] = []
+        dates: dict[str, list[str]] = {}
+        rows = 0
         for table in _read_tables(X):
             names = names or list(table.column_names if self.columns is None else self.columns)
             require(table, names)
             for name in names:
+                dates[name] = find_rhythms(table[name].type)
                 column = to_plain(name, table[name])
                 if pa.types.is_string(column.type):
-                    words.setdefault(name, Counter()).update(count_words(column))
-                elif column.null_count < len(column):
-                    numbers[name] = join_moments(numbers.get(name), measure_moments(name, column))
+                    add_words(words.setdefault(name, Counter()), column)
+                else:
+                    samples.setdefault(name, Thinned()).add(to_numbers(name, column), start=rows)
+                    if column.null_count < len(column):
+                        numbers[name] = join_moments(numbers.get(name), measure_moments(name, column))
+            rows += table.num_rows
         self.feature_names_in_ = np.asarray(names, dtype=object)
         self.n_features_in_ = len(names)
         self.numbers_: dict[str, list[float]] = {name: to_location(numbers[name]) for name in names if name in numbers}
         self.categories_: dict[str, list[str]] = {}
         self.rest_: dict[str, bool] = {}
         for name in (name for name in names if name in words):
-            self.categories_[name], self.rest_[name] = choose_categories(words[name], most)
+            if rows <= FEW_ROWS or max(words[name].values(), default=0) > 1:
+                self.categories_[name], self.rest_[name] = choose_categories(words[name], most)
+        self.dates_: dict[str, list[str]] = {name: dates[name] for name in self.numbers_ if dates[name]}
+        gaps = {name: rows - (found.size if (found := numbers[name]) else 0) for name in self.numbers_}
+        self.gaps_: list[str] = [name for name, count in gaps.items() if count]
+        self.fills_: dict[str, float] = {name: samples[name].median(self.numbers_[name][0]) for name in self.gaps_}
+        self.notes_: list[str] = self._describe({name: len(found) for name, found in words.items()}, gaps, rows)
         if not self.numbers_ and not self.categories_:
             raise invalid("TableEncoder", "X", "have features", got=Described("no column with values"))
         return self
 
+    @property
+    def n_outputs(self) -> int:
+        """How many columns the answer has."""
+        marks = sum(len(words) + self.rest_[name] for name, words in self.categories_.items())
+        parts = 2 * sum(map(len, getattr(self, "dates_", {}).values()))
+        return len(self.numbers_) + marks + parts + len(getattr(self, "gaps_", ()))
+
     def transform(self, X: Any) -> Any:
-        """Return the features as float32, numbers first and then categories, in the order of `feature_names_in_`.
+        """Return the features as float32, in the order that the class states.
 
         Of `TableRows` they come as `RowBatches`: each batch is encoded when it is read.
         """
@@ -127,10 +153,124 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # sc
             return EncodedRows(self, X)
         table = as_table(X)
         require(table, [*self.numbers_, *self.categories_])
-        blocks = [scale_numbers(name, to_plain(name, table[name]), *facts) for name, facts in self.numbers_.items()]
+        # Models that were saved before gaps and rhythms were encoded have none of them.
+        fills: dict[str, float] = getattr(self, "fills_", {})
+        plain = {name: to_plain(name, table[name]) for name in self.numbers_}
+        blocks = [
+            scale_numbers(name, plain[name], *facts, fill=fills.get(name)) for name, facts in self.numbers_.items()
+        ]
         for name, words in self.categories_.items():
-            blocks.append(mark_categories(to_plain(name, table[name]).cast(pa.string()), words, rest=self.rest_[name]))
+            blocks.append(mark_categories(to_words(table[name]), words, rest=self.rest_[name]))
+        for name, rhythms in getattr(self, "dates_", {}).items():
+            blocks.append(mark_rhythms(name, table[name].type, to_numbers(name, plain[name]), rhythms))
+        blocks += [
+            np.isnan(to_numbers(name, plain[name])).astype(np.float32)[:, None] for name in getattr(self, "gaps_", ())
+        ]
         return np.hstack(blocks)
+
+    def _describe(self, words: Mapping[str, int], gaps: Mapping[str, int], rows: int) -> list[str]:
+        """Say in words what was learned, for whoever trains."""
+        plain = [name for name in self.numbers_ if name not in self.dates_]
+        said = [f"numbers centred and scaled: {name_some(plain)}"] if plain else []
+        for name in self.gaps_:
+            filled = f"filled with the median {self.fills_[name]:.6g}, and marked in a column"
+            said.append(f"{name}: {gaps[name]:,} of {rows:,} missing, {filled}")
+        for name, rhythms in self.dates_.items():
+            said.append(f"{name}: a time, and its place in the {' and the '.join(rhythms)}")
+        for name, found in self.categories_.items():
+            rest = f" of {words[name]:,}, the rest as one" if self.rest_[name] else ""
+            said.append(f"{name}: {len(found):,} categories{rest}")
+        for name in self.feature_names_in_:
+            if name not in self.numbers_ and name not in self.categories_:
+                why = "no value occurs twice" if words.get(name) else "no values"
+                said.append(f"{name}: left out, {why}")
+        return said
+
+
+def name_some(names: Sequence[str], *, most: int = 8) -> str:
+    """Return names in one line, the first few of many."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most:,} more" if len(names) > most else "")
+
+
+#: Numbers of a column that its median is taken from.
+MOST_SAMPLED = 2**14
+#: Words of a column that are counted: the first so many that occur. Later ones are among the rare.
+MOST_WORDS = 100_000
+#: In so few rows, text in which no value occurs twice may still be categories.
+FEW_ROWS = 100
+
+
+class Thinned:
+    """Evenly spread numbers of a column, at most `MOST_SAMPLED`: each 2^k-th row, whatever batches the rows come in.
+
+    >>> whole, parts = Thinned(), Thinned()
+    >>> values = np.arange(100_000.0)
+    >>> whole.add(values, start=0)
+    >>> for start in range(0, 100_000, 777):
+    ...     parts.add(values[start : start + 777], start=start)
+    >>> len(whole.values), np.array_equal(whole.values, parts.values)
+    (12500, True)
+    """
+
+    def __init__(self) -> None:
+        self.stride = 1
+        self.values: npt.NDArray[np.float64] = np.empty(0)
+
+    def add(self, values: npt.NDArray[np.float64], *, start: int) -> None:
+        """Add the values of consecutive rows, the first of which has this position."""
+        self.values = np.concatenate([self.values, values[-start % self.stride :: self.stride]])
+        while len(self.values) > MOST_SAMPLED:
+            self.stride, self.values = 2 * self.stride, self.values[::2]
+
+    def median(self, otherwise: float) -> float:
+        """Return the median of what is there."""
+        there = self.values[~np.isnan(self.values)]
+        return float(np.median(there)) if len(there) else otherwise
+
+
+def add_words(counts: Counter[str], column: Any) -> None:
+    """Count the words of a column: of those that are new, the first ones up to `MOST_WORDS`."""
+    for word, count in count_words(column).items():
+        if word in counts or len(counts) < MOST_WORDS:
+            counts[word] += count
+
+
+#: Seconds of what comes again and again, and where the time 1970-01-01 00:00 is in it; weeks begin on Monday.
+RHYTHMS = {"week": (7 * 86_400.0, 3 * 86_400.0), "year": (365.2425 * 86_400.0, 0.0), "day": (86_400.0, 0.0)}
+UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
+
+
+def find_rhythms(kind: Any) -> list[str]:
+    """Return in what a time of this type comes again: a date in the week and the year, a time of day in the day."""
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    if pa.types.is_date(kind):
+        return ["week", "year"]
+    if pa.types.is_timestamp(kind):
+        return ["week", "year", "day"]
+    return ["day"] if pa.types.is_time(kind) else []
+
+
+def mark_rhythms(name: str, kind: Any, values: npt.NDArray[np.float64], rhythms: Sequence[str]) -> Float32s:
+    """Return sine and cosine of where each time is in each rhythm; zeros where it is missing."""
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    if not find_rhythms(kind) and not pa.types.is_null(kind):
+        fix = "It held dates when the model was trained."
+        raise invalid("TableEncoder", name, "be dates or times", got=Described(str(kind)), fix=fix)
+    step = 86_400.0 if pa.types.is_date32(kind) else UNITS[getattr(kind, "unit", "ms")]
+    seconds = values * step
+    columns = []
+    for rhythm in rhythms:
+        length, shift = RHYTHMS[rhythm]
+        angle = 2 * math.pi * np.mod(seconds + shift, length) / length
+        columns += [np.sin(angle), np.cos(angle)]
+    return np.nan_to_num(np.column_stack(columns), nan=0.0).astype(np.float32)
+
+
+def to_words(column: Any) -> Any:
+    """Return a column of categories as text; whole numbers as they are written."""
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    return column.cast(pa.string())
 
 
 class TableRows:
@@ -190,8 +330,7 @@ class EncodedRows(RowBatches):
     """The rows of a table as a fitted `TableEncoder` encodes them, batch by batch."""
 
     def __init__(self, encoder: TableEncoder, rows: TableRows) -> None:
-        marks = sum(len(words) + encoder.rest_[name] for name, words in encoder.categories_.items())
-        self.shape = (len(rows), len(encoder.numbers_) + marks)
+        self.shape = (len(rows), encoder.n_outputs)
         self.dtype = np.dtype(np.float32)
         self._encoder, self._rows = encoder, rows
 
@@ -224,10 +363,13 @@ def as_table(X: Any) -> Any:
 
 def require(table: Any, names: Sequence[str]) -> None:
     """Refuse a table without one of the features, naming those that look like it."""
-    for name in names:
-        if name not in table.column_names:
-            fix = nearest(name, table.column_names)
-            raise invalid("TableEncoder", "X", f"have the feature column {name!r}", got=Described("none"), fix=fix)
+    absent = [name for name in names if name not in table.column_names]
+    if len(absent) == 1:
+        fix = nearest(absent[0], table.column_names)
+        raise invalid("TableEncoder", "X", f"have the feature column {absent[0]!r}", got=Described("none"), fix=fix)
+    if absent:
+        got = Described(f"a table without {name_some(absent, most=4)}")
+        raise invalid("TableEncoder", "X", f"have {len(names):,} feature columns", got=got)
 
 
 def to_plain(name: str, column: Any) -> Any:
@@ -294,13 +436,14 @@ def to_numbers(name: str, column: Any) -> npt.NDArray[np.float64]:
     return values
 
 
-def scale_numbers(name: str, column: Any, mean: float, scale: float) -> Float32s:
-    """Return one centred and scaled column; what is missing becomes the mean, which is 0."""
+def scale_numbers(name: str, column: Any, mean: float, scale: float, *, fill: float | None = None) -> Float32s:
+    """Return one centred and scaled column; what is missing becomes `fill`, or the mean, which is 0."""
     if pa.types.is_string(column.type):
         fix = "It held numbers when the model was trained."
         raise invalid("TableEncoder", name, "be numbers", got=Described("text"), fix=fix)
     answer = (to_numbers(name, column) - mean) / scale
-    return np.nan_to_num(answer, nan=0.0).astype(np.float32)[:, None]
+    missing = 0.0 if fill is None else (fill - mean) / scale
+    return np.nan_to_num(answer, nan=missing).astype(np.float32)[:, None]
 
 
 def count_words(column: Any) -> dict[str, int]:

@@ -1,0 +1,165 @@
+"""`labeldp look`: a table as its owner should see it before anything is spent: how it is read, its columns, its labels.
+
+It prints raw labels and how often each occurs. That is not private, so it is said first, and nothing is printed where it would
+be kept (a file, a pipe) unless the owner asks for that.
+"""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from labeldp.cli.screen import AsJson, answer, facts_table, styled
+from labeldp.cli.tables import LabelRules, Reading
+from labeldp.errors import Described, invalid
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+#: Classes shown one by one, columns too, and how few rows make a class rare.
+MOST_SHOWN, MOST_COLUMNS, RARE = 50, 200, 10
+
+
+def look(
+    table: Annotated[
+        str, typer.Argument(help="A table: CSV, JSON lines, Parquet, Arrow, or a folder of Parquet files.")
+    ],
+    *,
+    label: Annotated[
+        str | None, typer.Option("--label", "-l", help="The label column, to see its raw values.", metavar="COLUMN")
+    ] = None,
+    show_raw: Annotated[
+        bool, typer.Option("--show-raw", help="Print raw label counts also where the output is kept (a file, a pipe).")
+    ] = False,
+    rules: LabelRules = LabelRules(),
+    reading: Reading = Reading(),
+    as_json: AsJson = False,
+) -> None:
+    """Show how a table is read, its columns, and with --label the raw labels: for their owner's eyes, and not private.
+
+    The labels are shown as `privatize` would read them: classes with counts, spellings that look like one class, values of
+    a few rows, missing ones. Nothing is spent and nothing is written. Output that is not a terminal is refused without
+    --show-raw.
+
+    [bold]Examples[/bold]
+
+      labeldp look people.csv --label income
+
+      labeldp look people.csv --label income --strip --merge yes=YES
+
+      labeldp look export.txt --sep '|' --encoding cp1252
+    """
+    if label is not None and not show_raw and not (sys.stdout is not None and sys.stdout.isatty()):
+        fix = "Raw labels would be kept there. If that is meant: --show-raw. Without --label no label is shown."
+        got = Described("a file or a pipe")
+        raise invalid("look", "output", "be a terminal", got=got, fix=fix)
+    source = reading.open(table)
+    if label is not None:
+        source = rules.apply(source, label)
+    columns, rows = _count_missing(source)
+    facts: dict[str, Any] = {
+        "table": str(table),
+        "private": label is None,
+        "read_as": None if source.form is None else source.form.words,
+        "rows": rows,
+        "columns": columns,
+    }
+    if label is not None:
+        facts["label"] = _describe_label(source, label)
+    answer(facts, as_json=as_json, show=lambda console: _show(console, facts, label))
+
+
+def _count_missing(source: Any) -> tuple[list[dict[str, Any]], int]:
+    """Return each column with its type and its number of missing values, and the number of rows."""
+    import pyarrow.compute as pc
+
+    missing = dict.fromkeys(source.names, 0)
+    rows = 0
+    for batch in source.batches():
+        rows += batch.num_rows
+        for name in source.names:
+            missing[name] += pc.sum(pc.is_null(batch.column(name), nan_is_null=True)).as_py() or 0
+    types = {one.name: str(one.type) for one in source.schema}
+    return [{"name": name, "type": types[name], "missing": missing[name]} for name in source.names], rows
+
+
+def _describe_label(source: Any, label: str) -> dict[str, Any]:
+    """Return the raw labels as a release would read them, and what is odd about them."""
+    from labeldp.data.label_column import choose_spelling, find_alike, label_profile
+
+    profile = label_profile(source, label)
+    alike = find_alike(profile.counts) if profile.complete else []
+    return {
+        "column": label,
+        "type": profile.dtype,
+        "missing": profile.missing,
+        "complete": profile.complete,
+        "values": len(profile.counts),
+        "counts": [[value, count] for value, count in list(profile.counts.items())[:MOST_SHOWN]],
+        "alike": [{"spellings": group, "class": choose_spelling(group)} for group in alike],
+        "rare": [value for value, count in profile.counts.items() if count < RARE][:MOST_SHOWN],
+        "alone": [[value, profile.first[value]] for value, count in profile.counts.items() if count == 1][:MOST_SHOWN],
+        "changes": [] if source.rewritten is None else source.rewritten.words,
+    }
+
+
+def _show(console: Console, facts: dict[str, Any], label: str | None) -> None:
+    from rich.table import Table
+
+    if label is not None:
+        told = "For the owner's eyes: these are raw labels and exact counts. This is not private."
+        console.print(styled((" NOT PRIVATE ", "bold white on red"), " ", (told, "red")))
+    shown = [("read as", facts["read_as"]), ("rows", f"{facts['rows']:,}")]
+    console.print(styled((facts["table"], "bold")), soft_wrap=True)
+    console.print(facts_table(shown))
+    columns = Table(header_style="bold")
+    columns.add_column("column", style="cyan", overflow="fold")
+    columns.add_column("type")
+    columns.add_column("missing", justify="right")
+    for one in facts["columns"][:MOST_COLUMNS]:
+        mark = " (the label)" if one["name"] == label else ""
+        columns.add_row(f"{one['name']}{mark}", one["type"], f"{one['missing']:,}" if one["missing"] else "")
+    console.print(columns)
+    if len(facts["columns"]) > MOST_COLUMNS:
+        console.print(f"and {len(facts['columns']) - MOST_COLUMNS:,} more columns")
+    if label is not None:
+        _show_label(console, facts["label"])
+
+
+def _show_label(console: Console, found: dict[str, Any]) -> None:
+    from rich.table import Table
+
+    classes = Table(header_style="bold")
+    classes.add_column(f"{found['column']}", style="cyan", overflow="fold")
+    classes.add_column("rows", justify="right")
+    for value, count in found["counts"]:
+        classes.add_row(repr(value), f"{count:,}")
+    console.print(classes)
+    more = found["values"] - len(found["counts"])
+    if more > 0 or not found["complete"]:
+        console.print(
+            f"and {'' if found['complete'] else 'more than '}{more:,} more values: is this a column of classes?"
+        )
+    for change in found["changes"]:
+        console.print(styled(("done: ", "green"), change))
+    for group in found["alike"]:
+        said = ", ".join(repr(value) for value in group["spellings"])
+        console.print(styled(("look like one class: ", "yellow"), said, "; ", _suggest(group)), soft_wrap=True)
+    for value, row in found["alone"]:
+        told = f"in row {row:,} alone (rows count from 0): list it among --classes, or merge it"
+        console.print(styled(("one row: ", "yellow"), f"{value!r} {told}"), soft_wrap=True)
+    if found["missing"]:
+        told = f"{found['missing']:,} rows: --missing drop leaves them out"
+        console.print(styled(("without a label: ", "yellow"), told))
+
+
+def _suggest(group: dict[str, Any]) -> str:
+    """Return the options that make one class of several spellings."""
+    kept = group["class"]
+    others = sorted({value.strip() for value in group["spellings"]} - {kept})
+    options = ["--strip"] if any(value != value.strip() for value in group["spellings"]) else []
+    options += [f"--merge {shlex.quote(f'{kept}={value}')}" for value in others]
+    return " ".join(options)

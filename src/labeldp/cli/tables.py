@@ -1,0 +1,329 @@
+"""Tables of commands, in and out: how text is read, how labels are tidied, what must be confirmed, and where rows go.
+
+Options that several commands share come in groups. A command takes a group as one argument, `reading: Reading = Reading()`, and `expand` turns it into the options that its fields
+declare: typer knows functions of single options alone.
+
+>>> import inspect
+>>> def count(table: str, *, reading: Reading = Reading()) -> None: ...
+>>> list(inspect.signature(expand(count)).parameters)
+['table', 'sep', 'decimal', 'quote', 'encoding', 'columns', 'header', 'kind', 'na']
+
+*What is shown.* A text table that is not plain (commas, points, UTF-8) is said to be read as it is read, in one line on stderr.
+*What is asked.* Where a person sits at a terminal, questions replace refusals: about labels that look like one class in several
+spellings, about missing ones, about an epsilon that protects next to nothing. Nothing here prints a label value but the
+classes that a release makes public, and those to a terminal alone; `labeldp look` is the command that shows them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+import io
+import sys
+import typing
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from labeldp.cli.screen import errors, note, parse_classes, styled
+from labeldp.errors import Described, LabelDPError, invalid
+
+TEXT = "Text tables (found out if left out)"
+LABELS = "Labels as they are read"
+#: Above this a label is as good as published: the odds of the truth grow by a factor of 500 million.
+LARGE_EPSILON = 20.0
+#: Bytes of a file of classes.
+MOST_CLASS_BYTES = 2**24
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """How text tables are written."""
+
+    sep: Annotated[str | None, typer.Option("--sep", help="The separator: ';', '|', tab.", rich_help_panel=TEXT)] = None
+    decimal: Annotated[str | None, typer.Option("--decimal", help="The decimal sign: . or ,", rich_help_panel=TEXT)] = (
+        None
+    )
+    quote: Annotated[str | None, typer.Option("--quote", help="The quote: \" or '", rich_help_panel=TEXT)] = None
+    encoding: Annotated[
+        str | None, typer.Option("--encoding", help="utf-8, cp1252, utf-16, ...", rich_help_panel=TEXT)
+    ] = None
+    columns: Annotated[
+        str | None,
+        typer.Option(
+            "--columns", help="The names of the columns, with commas: there is no line of names.", rich_help_panel=TEXT
+        ),
+    ] = None
+    header: Annotated[
+        bool,
+        typer.Option("--header", help="The first line holds names, though it looks like data.", rich_help_panel=TEXT),
+    ] = False
+    kind: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--type",
+            help="A column's type: zip=string, day=%d/%m/%Y; may be repeated.",
+            metavar="COLUMN=TYPE",
+            rich_help_panel=TEXT,
+        ),
+    ] = None
+    na: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--na", help="A further word for a missing value; may be repeated.", metavar="WORD", rich_help_panel=TEXT
+        ),
+    ] = None
+
+    def open(self, path: Any, *, settle: bool = True, as_text: Iterable[str] = ()) -> Any:
+        """Return a table, and say how its text is read unless that is plain.
+
+        With `settle`, its types hold for every row; without, whoever reads it sees to that. Columns of `as_text`, where there
+        are such, are read as text, as a model knows them: a postal code may look like a number here.
+        """
+        from labeldp.data import open_table
+
+        types = dict(_split_pair(text, "--type") for text in self.kind or ())
+        sep = {"tab": "\t", "\\t": "\t"}.get(str(self.sep), self.sep)
+        open_so = functools.partial(
+            open_table,
+            path,
+            sep=sep,
+            decimal=self.decimal,
+            quote=self.quote,
+            encoding=self.encoding,
+            columns=None if self.columns is None else [name.strip() for name in self.columns.split(",")],
+            header=True if self.header else None,
+            missing_values=self.na or (),
+        )
+        source = open_so(types=types)
+        if source.form is not None:
+            others = [name for name in as_text if name in source.names and source.form.kinds[name] != "text"]
+            if others:
+                source = open_so(types={**dict.fromkeys(others, "string"), **types})
+        source = source.settle() if settle else source
+        if source.form is not None and not source.form.plain:
+            note(f"{source.form.words} ({source.path.name})", kind="read as")
+        return source
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelRules:
+    """How labels are tidied before anything else sees them, and which classes there are."""
+
+    strip: Annotated[bool, typer.Option("--strip", help="Take spaces around labels away.", rich_help_panel=LABELS)] = (
+        False
+    )
+    merge: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--merge",
+            help="Read a spelling as a class: yes=YES; may be repeated.",
+            metavar="CLASS=SPELLING",
+            rich_help_panel=LABELS,
+        ),
+    ] = None
+    one_class: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--class",
+            help="A class of the public list; may be repeated, and may hold commas.",
+            metavar="CLASS",
+            rich_help_panel=LABELS,
+        ),
+    ] = None
+    classes_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--classes-file",
+            help="The public list of classes: a line each, UTF-8.",
+            metavar="FILE",
+            rich_help_panel=LABELS,
+        ),
+    ] = None
+
+    def apply(self, source: Any, label: str) -> Any:
+        """Return the table with its labels tidied."""
+        merge: dict[str, list[str]] = {}
+        for text in self.merge or ():
+            kept, spelling = _split_pair(text, "--merge")
+            merge.setdefault(kept, []).append(spelling)
+        return source.rewrite(label, strip=self.strip, merge=merge)
+
+    def classes(self, text: str | None, kind: Any) -> list[Any] | None:
+        """Return the public list of classes, from `--classes` or in one of the other two ways; None if there is none."""
+        ways = {"--classes": text, "--class": self.one_class or None, "--classes-file": self.classes_file}
+        given = [name for name, value in ways.items() if value is not None]
+        if len(given) > 1:
+            raise invalid(
+                "classes", " and ".join(given), "not be given together", got=Described("both"), fix="Choose one."
+            )
+        if self.classes_file is not None:
+            if self.classes_file.stat().st_size > MOST_CLASS_BYTES:
+                raise invalid(
+                    "classes", "--classes-file", f"have at most {MOST_CLASS_BYTES:,} bytes", got=Described("more")
+                )
+            lines = self.classes_file.read_text(encoding="utf-8-sig").splitlines()
+            return parse_classes([line for line in lines if line], kind)
+        return parse_classes(text if self.one_class is None or not self.one_class else self.one_class, kind)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Consent:
+    """What must be confirmed."""
+
+    accept_large_epsilon: Annotated[
+        bool,
+        typer.Option(
+            "--accept-large-epsilon",
+            help=f"Go on with an epsilon above {LARGE_EPSILON:g}, which hides next to nothing.",
+        ),
+    ] = False
+
+    def check_epsilon(self, epsilon: float | None) -> None:
+        """Have a person confirm an epsilon that hides next to nothing; refuse it where nobody can be asked."""
+        if epsilon is None or not epsilon > LARGE_EPSILON or self.accept_large_epsilon:
+            return
+        told = f"an epsilon of {epsilon:g} hides next to nothing: almost every released label is the true one"
+        if can_ask():
+            if typer.confirm(f"{told}. Go on?", err=True):
+                return
+            raise LabelDPError("stopped before anything was spent.")
+        fix = f"At {epsilon:g} almost every released label is the true one. Meant so? --accept-large-epsilon."
+        raise invalid("--epsilon", "epsilon", f"be at most {LARGE_EPSILON:g}", got=epsilon, fix=fix)
+
+
+#: The name of standard output, as a target.
+STDOUT = "-"
+
+
+def check_output(to: Path, *, owner: str, as_json: bool = False) -> None:
+    """Refuse a target whose name says no format, before any work; and rows on a stream that shall hold one JSON object."""
+    from labeldp.data.writing import choose_writer
+
+    if str(to) != STDOUT:
+        choose_writer(to, owner=owner)
+    elif as_json:
+        fix = "Write the rows to a file."
+        raise invalid(owner, "--to", "be a file with --json", got=Described("standard output"), fix=fix)
+
+
+def write_rows(batches: Iterable[Any], schema: Any, to: Path) -> int:
+    """Write rows in the format that the name asks for; to `-` as CSV on standard output."""
+    from labeldp.data.writing import write_stream, write_table
+
+    if str(to) != STDOUT:
+        return write_table(batches, schema, to)
+    sys.stdout.flush()
+    stream = getattr(sys.stdout, "buffer", None)
+    if stream is not None:
+        rows = write_stream(batches, schema, stream)
+        stream.flush()
+        return rows
+    memory = io.BytesIO()  # a stream of text alone, as a test or a notebook puts there
+    rows = write_stream(batches, schema, memory)
+    sys.stdout.write(memory.getvalue().decode())
+    return rows
+
+
+def can_ask() -> bool:
+    """Whether a person is there to answer: both the questions and the answers go over a terminal."""
+    return bool(sys.stdin is not None and sys.stdin.isatty() and sys.stderr is not None and sys.stderr.isatty())
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelChoice:
+    """What a person at the terminal decided about a label column."""
+
+    source: Any
+    classes: list[Any] | None
+    missing: str
+
+
+def ask_about_labels(source: Any, label: str, *, classes: list[Any] | None, missing: str) -> LabelChoice:
+    """Show what a label column will be read as, and ask where it looks wrong, before anything is spent.
+
+    Where nobody can be asked, or the classes are listed, nothing happens here: the check of labels refuses.
+    """
+    choice = LabelChoice(source=source, classes=classes, missing=missing)
+    if not can_ask() or classes is not None:
+        return choice
+    from labeldp.data.label_column import choose_spelling, find_alike, label_profile
+
+    source = source.settle()
+    profile = label_profile(source, label)
+    alike = find_alike(profile.counts) if profile.complete else []
+    if alike:
+        errors().print(
+            styled(f"{len(alike)} groups of labels differ in spaces or capitals alone; `labeldp look` shows them.")
+        )
+        if not typer.confirm("Read each group as one class?", err=True):
+            raise LabelDPError("stopped before anything was spent. List the classes with --classes, or --class.")
+        merge: dict[str, list[str]] = {}
+        for group in alike:
+            kept = choose_spelling(group)
+            merge[kept] = sorted({value.strip() for value in group} - {kept})
+        old = source.rewritten
+        for spelling, kept in () if old is None else old.pairs:
+            merge.setdefault(kept, []).append(spelling)
+        source = source.rewrite(label, strip=True, merge=merge)
+        profile = label_profile(source, label)
+    if profile.missing and missing == "error" and profile.missing < profile.rows:
+        if not typer.confirm(f"{profile.missing:,} of {profile.rows:,} rows have no label. Leave them out?", err=True):
+            raise LabelDPError("stopped before anything was spent.")
+        missing = "drop"
+    lone = [value for value, count in profile.counts.items() if count == 1]
+    listed: list[Any] | None = None
+    if lone and profile.complete and len(profile.counts) > 1:
+        rows = ", ".join(f"{profile.first[value]:,}" for value in lone[:5])
+        told = f"{len(lone)} classes have one row alone (row {rows}): that they occur becomes public."
+        if not typer.confirm(f"{told} Were all classes known beforehand?", err=True):
+            raise LabelDPError("stopped before anything was spent. List the classes that are known with --classes.")
+        listed = sorted(profile.counts)
+    shown = ", ".join(str(value) for value in sorted(profile.counts)[:20]) if profile.complete else "too many to show"
+    note(f"{len(profile.counts):,} ({shown}); which there are becomes public", kind="classes")
+    return LabelChoice(source=source, classes=listed, missing=missing)
+
+
+def expand(command: Callable[..., None]) -> Callable[..., None]:
+    """Return a command whose groups of options are single options, as typer wants them."""
+    hints = typing.get_type_hints(command, include_extras=True)
+    parameters: list[inspect.Parameter] = []
+    groups: dict[str, tuple[Any, list[str]]] = {}
+    for name, parameter in inspect.signature(command).parameters.items():
+        if hints.get(name) not in (Reading, LabelRules, Consent):
+            parameters.append(parameter.replace(annotation=hints[name]))
+            continue
+        kind = hints[name]
+        inner = typing.get_type_hints(kind, include_extras=True)
+        fields = dataclasses.fields(kind)
+        groups[name] = (kind, [one.name for one in fields])
+        parameters += [
+            inspect.Parameter(one.name, inspect.Parameter.KEYWORD_ONLY, default=one.default, annotation=inner[one.name])
+            for one in fields
+        ]
+    if not groups:
+        return command
+
+    @functools.wraps(command)
+    def run(*arguments: Any, **options: Any) -> None:
+        made = {
+            name: kind(**{one: options.pop(one) for one in fields if one in options})
+            for name, (kind, fields) in groups.items()
+        }
+        command(*arguments, **options, **made)
+
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {one.name: one.annotation for one in parameters}
+    return run
+
+
+def _split_pair(text: str, option: str) -> tuple[str, str]:
+    """Return both sides of the first equals sign."""
+    left, sign, right = text.partition("=")
+    if not sign or not left:
+        raise invalid("labeldp", option, "be two words with = between them", got=text)
+    return left, right
