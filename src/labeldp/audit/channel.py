@@ -297,7 +297,7 @@ def number_answers(release: Release) -> npt.NDArray[Any]:
     out = np.empty(len(release), np.int64)
     for low, high in spans(len(release), width=release.n_classes):
         part = release.take(slice(low, high))
-        out[low:high] = channel.take(slice(low, high)).members(part.codes)[:, :shown] @ (1 << np.arange(shown))  # type: ignore[attr-defined]
+        out[low:high] = channel.take(slice(low, high)).members(part.codes)[:, :shown] @ (1 << np.arange(shown))
     return out
 
 

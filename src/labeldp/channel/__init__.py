@@ -16,10 +16,12 @@ several groups of examples, `build_channel` makes one from stored arrays. `safe_
 mechanisms that build their own: keep probabilities that stay within a promised epsilon after rounding.
 """
 
+from labeldp.channel.arcs import ArcChannel
+from labeldp.channel.blocks import BlockChannel
 from labeldp.channel.finite import FiniteChannel, build_channel, join_channels
 from labeldp.channel.labels import CandidateChannel, Channel, odds_to_keep, safe_odds
 from labeldp.channel.matrix import MatrixChannel
-from labeldp.channel.sets import ArcChannel, BlockChannel, SetAnswers, SetChannel
+from labeldp.channel.sets import SetAnswers, SetChannel
 
 __all__ = [
     "ArcChannel",

@@ -114,10 +114,10 @@ def draw_arcs(
     codes: Any, words: Any, places: Any, seed: Any, fresh: Any, integers: Any, size: Any, out: Any
 ) -> None:  # pragma: no cover - compiled
     """Draw an arc of `size` labels for each row: the place of its label, less the rank of its word."""
-    n_classes = fresh.shape[0]
+    n_classes: Any = fresh.shape[0]
     for r in range(codes.shape[0]):
         state, counter, word, number = row_state(seed, places[r]), _ZERO, _ZERO, _ZERO
-        at = np.int64(codes[r])
+        at: Any = np.int64(codes[r])
         for i in range(n_classes - 1, 0, -1):
             if fresh[i]:
                 if counter & _ONE:
@@ -209,12 +209,12 @@ def find_rank(word: Any, integers: Any, size: Any) -> Any:
 def find_bad_row(prior: Any, tolerance: Any) -> Any:  # pragma: no cover - compiled
     """Return the first row that is no probability vector, or the number of rows: one pass, in the order of the entries."""
     for r in range(prior.shape[0]):
-        total, sound = 0.0, True
+        total, least = 0.0, 0.0
         for k in range(prior.shape[1]):
             value = np.float64(prior[r, k])
-            sound &= value >= 0.0
+            least = min(least, value)
             total += value
-        if not sound or not abs(total - 1.0) <= tolerance:
+        if least < 0.0 or not abs(total - 1.0) <= tolerance:  # a NaN is in the total
             return r
     return prior.shape[0]
 
@@ -226,7 +226,7 @@ def find_bad_row(prior: Any, tolerance: Any) -> Any:  # pragma: no cover - compi
 def _score(mass: Any, table: Any) -> Any:
     """Return the score of a block of this mass (0 .. 1): a straight line between entries over its square root."""
     place = np.sqrt(mass) * TABLE
-    low = min(np.int64(place), TABLE - 1)
+    low: Any = min(np.int64(place), np.int64(TABLE - 1))
     return table[low] + (place - low) * (table[low + 1] - table[low])
 
 
@@ -270,7 +270,7 @@ def _find_cell(masses: Any, order: Any) -> Any:
         mass = masses[order[t]]
         least = 1.0 / (n_classes - t)
         share = mass / left if left > mass else 1.0
-        place = np.int64((share - least) / (1.0 - least) * BINS)
+        place: Any = np.int64((share - least) / (1.0 - least) * BINS)
         cell = cell * BINS + min(max(place, 0), BINS - 1)
         left -= mass
     return cell
@@ -514,7 +514,7 @@ def _order_labels(masses: Any, state: Any, order: Any, spare: Any, keys: Any, co
         order[other] = kept
     for k in range(n_classes):
         # The square root spreads small masses: labels within a few per cent of each other are tied.
-        keys[k] = 65535 - min(np.int64(np.sqrt(masses[k]) * 65535.0), 65535)
+        keys[k] = 65535 - min(np.int64(np.sqrt(masses[k]) * 65535.0), np.int64(65535))
     for shift in (0, 8):
         for j in range(257):
             counts[j] = 0
@@ -564,7 +564,7 @@ def _fill_cells(masses: Any, order: Any, b: Any, heap: Any, cells: Any) -> None:
         k = order[t]
         top = heap[0]
         cells[k] = top & 0xFFFF
-        key = top + (max(np.int64(masses[k] * (1 << 40)), 1) << 16)
+        key = top + (max(np.int64(masses[k] * (1 << 40)), np.int64(1)) << 16)
         at = 0
         while True:
             child = 2 * at + 1
@@ -656,7 +656,7 @@ def mark_arcs(observed: Any, circles: Any, size: Any, out: Any) -> None:  # prag
     for r in range(observed.shape[0]):
         for k in range(n_classes):
             out[r, k] = False
-        at = np.int64(observed[r])
+        at: Any = np.int64(observed[r])
         for _ in range(size):
             out[r, circles[r, at]] = True
             at = at + 1 if at + 1 < n_classes else 0

@@ -1,5 +1,6 @@
 r"""Channels whose answers are sets of labels: balanced block response.
 
+>>> from labeldp.channel import ArcChannel
 >>> arcs = ArcChannel(odds=1.0, size=2, n_classes=5)
 >>> arcs.members([0, 3]).sum(axis=1).tolist()  # each answer names two of five labels
 [2, 2]
@@ -56,7 +57,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from labeldp.arrays import Array, Bools, Floats, Int32s, Int64s, Ints, Places, UInt8s, Words
+from labeldp.arrays import Array, Bools, Floats, Int64s, Ints, UInt8s, Words
 from labeldp.channel.finite import FULL_RANGE, FiniteChannel, Rows, log1p_up
 from labeldp.errors import Described, LabelDPError, invalid
 from labeldp.validate import check_integer
@@ -72,9 +73,6 @@ OVERLAPPING = (
     *((5, 2), (7, 2), (9, 2), (11, 2), (12, 2), (13, 2), (15, 2), (7, 3), (8, 3), (10, 3), (11, 3), (12, 3), (14, 3)),
     *((16, 3), (9, 4), (11, 4), (13, 4), (15, 4), (11, 5), (12, 5), (13, 5), (16, 5), (13, 6), (15, 7), (16, 7)),
 )
-#: A smaller shape is preferred to one that is better by less than this share.
-SLACK = 0.002
-
 Shape = tuple[int, int]
 
 
@@ -142,6 +140,10 @@ class SetAnswers(FiniteChannel):
         return out
 
     @abc.abstractmethod
+    def take(self, rows: Rows) -> SetAnswers:
+        """Return the channel of a subset of examples, in the order of `rows`."""
+
+    @abc.abstractmethod
     def shapes_of(self, observed: Any) -> Int64s:
         """Return b and d of each answer (n, 2): how many blocks its row had, and how many of them every label was in."""
 
@@ -163,331 +165,20 @@ class SetAnswers(FiniteChannel):
         return answer
 
     def _accuracy(self, low: int, high: int, prior: Floats) -> Floats:
-        raise NotImplementedError  # outputs are not labels: `expected_accuracy` has refused before
+        return np.full(high - low, np.nan)  # outputs are not labels: `expected_accuracy` has refused before
 
     def _unbiased(self, low: int, high: int, losses: Floats, observed: Ints) -> Floats:
         answer: Floats = np.einsum("nk,nk->n", self._unbiased_targets(low, high, observed), losses)
         return answer
 
     def _unbiased_targets(self, low: int, high: int, observed: Ints) -> Floats:
-        raise NotImplementedError  # `_check_invertible` has refused before
+        return np.full((high - low, self._n_classes), np.nan)  # `_check_invertible` has refused before
 
     def _check_invertible(self) -> None:
         raise LabelDPError(
             f"{type(self).__name__}.unbiased: blocks that follow a prior have no unbiased estimate of the label. "
             "Use likelihood or posterior (correction='forward' or 'posterior'), or a release without a prior."
         )
-
-
-# ------------------------------------------------------------------------------------------------ without a prior
-
-
-class ArcChannel(SetAnswers, kind="arcs"):
-    """Answer with an arc of `size` labels on the row's public circle of all K labels.
-
-    Parameters
-    ----------
-    odds : float
-        e^epsilon - 1.
-    size : int
-        d, the labels of an arc, in 1 .. K - 1.
-    n_classes : int
-        K.
-    seed : int
-        Of the public circles; two releases of the same labels learn more with two seeds than with one.
-    first : int
-        The position of the first row.
-    places : array of shape (n,), optional
-        The position of each row, where they do not follow each other.
-
-    It serves any number of rows from `first` on, until `place` or `take` says how many.
-
-    Guarantee
-    ---------
-    `epsilon` is log(1 + odds), rounded up: see `labeldp.channel.sets`. The sampler's integers never exceed it.
-
-    Example
-    -------
-    >>> ArcChannel(odds=1.0, size=1, n_classes=2).matrix().round(4).tolist()  # randomized response
-    [[0.6667, 0.3333], [0.3333, 0.6667]]
-    """
-
-    def __init__(
-        self, *, odds: float, size: int, n_classes: int, seed: int = 0, first: int = 0, places: Any = None
-    ) -> None:
-        self._n_classes = check_integer("ArcChannel", "n_classes", n_classes, least=2, most=MOST_CLASSES)
-        self._size = check_integer("ArcChannel", "size", size, least=1, most=self._n_classes - 1)
-        self._odds = check_odds("ArcChannel", odds)
-        self._seed = check_integer("ArcChannel", "seed", seed, least=0, most=FULL_RANGE - 1)
-        self._rows = Positions.of("ArcChannel", first, places)
-        _ = self.integers
-
-    @property
-    def size(self) -> int:
-        """d: the labels of an arc."""
-        return self._size
-
-    @property
-    def seed(self) -> int:
-        """Of the public circles."""
-        return self._seed
-
-    @property
-    def n_examples(self) -> int | None:
-        """Number of rows it describes; None if it serves any number from its first position on."""
-        return self._rows.count
-
-    @property
-    def outputs_are_labels(self) -> bool:
-        """An arc of one label is that label."""
-        return self._size == 1
-
-    @cached_property
-    def integers(self) -> Integers:
-        """The sampler's integers: the whole truth about what `draw` does."""
-        return block_integers(self._odds, (self._n_classes, self._size))
-
-    def place(self, start: int, count: int) -> ArcChannel:
-        """Return the channel of the rows at positions `start` .. `start + count - 1`."""
-        return self._at(Positions(start, count, None))
-
-    def take(self, rows: Rows) -> ArcChannel:
-        """Return the channel of a subset of examples (a slice does not copy)."""
-        return self._at(self._rows.take(rows))
-
-    def listed(self) -> FiniteChannel:
-        """Return the same channel with the position of every row in an array."""
-        return self if self._rows.count is None else self._at(Positions(0, self._rows.count, self._rows.listed()))
-
-    def _at(self, positions: Positions) -> ArcChannel:
-        part = object.__new__(type(self))
-        part.__dict__.update(self.__dict__)
-        part._rows = positions
-        return part
-
-    def draw(self, codes: Ints, words: Words) -> Int32s:
-        """Return the number of an arc for every true label, from the first of its two words."""
-        from labeldp.channel import kernels
-
-        out = np.empty(len(codes), np.int32)
-        k, d = self._n_classes, self._size
-        if math.isinf(self._odds) and d == 1:
-            out[:] = codes
-            return out
-        places, seed = self._rows.span(0, len(codes)), np.uint64(self._seed)
-        inside, outside, rest = self.integers
-        last = np.uint64(FULL_RANGE - 1 - rest)
-        tables = self._tables
-        if tables is not None:
-            steps = [t * inside for t in range(1, d + 1)] + [d * inside + t * outside for t in range(1, k - d)]
-            kernels.draw_few_arcs(codes, words, places, seed, *tables, np.array(steps, np.uint64), last, out)
-        else:
-            integers = np.array([inside, outside, last], np.uint64)
-            kernels.draw_arcs(codes, words, places, seed, self._choices, integers, d, out)
-        return out
-
-    def prepare(self) -> None:
-        """Make the tables of circles of few labels, once."""
-        _ = self._tables
-
-    @cached_property
-    def _choices(self) -> Bools:
-        """How public numbers become transpositions; with one label to an arc there are none."""
-        from labeldp.channel import kernels
-
-        return np.zeros(0, np.bool_) if self._size == 1 else kernels.plan_choices(self._n_classes)
-
-    @cached_property
-    def _tables(self) -> tuple[Array, Array] | None:
-        """Where each label goes by the first public number of a row and by the second; None where there are more numbers."""
-        return tabulate_circles(self._n_classes, mixed=self._size > 1)
-
-    def header(self) -> dict[str, Any]:
-        """The few facts that are not arrays; odds as text, since JSON has no infinity, and the seed, which has 64 bits."""
-        facts = {"kind": "arcs", "n_classes": self._n_classes, "odds": repr(self._odds), "size": self._size}
-        return {**facts, "seed": str(self._seed), "first": 0 if self._rows.places is not None else self._rows.first}
-
-    @classmethod
-    def from_arrays(
-        cls, header: Mapping[str, Any], *, rows: Mapping[str, Array], examples: Mapping[str, Array]
-    ) -> FiniteChannel:
-        """Return the channel of stored facts; positions that follow each other are for `place` to say."""
-        return cls(
-            odds=float(header["odds"]),
-            size=header["size"],
-            n_classes=header["n_classes"],
-            seed=int(header["seed"]),
-            first=header["first"],
-            places=examples.get("place"),
-        )
-
-    def row_arrays(self) -> dict[str, Array]:
-        """No rows are shared between examples."""
-        return {}
-
-    def example_arrays(self) -> dict[str, Array]:
-        """The position of each row, where they do not follow each other."""
-        return {} if self._rows.places is None else {"place": self._rows.places}
-
-    def shapes_of(self, observed: Any) -> Int64s:
-        """All rows have K blocks, of which every label is in `size`."""
-        return np.broadcast_to(np.array([self._n_classes, self._size], np.int64), (len(observed), 2))
-
-    def as_sets(self, observed: Any) -> tuple[UInt8s, SetChannel]:
-        """Return the same answers as shapes and sets, with their channel: the form in which they join those by a prior."""
-        codes = self._check_observed(observed)
-        channel = SetChannel(odds=self._odds, n_classes=self._n_classes, shapes=self._as_shapes())
-        out = channel.empty_codes(len(codes))
-        out[:, 0] = channel.shapes.index((self._n_classes, self._size))
-        for low, high in self._spans(len(codes)):
-            out[low:high, 1:] = np.packbits(self._members(low, high, codes[low:high]), axis=1, bitorder="little")
-        return out, channel
-
-    def _as_shapes(self) -> tuple[Shape, ...]:
-        return block_shapes(self._odds, self._n_classes, arc=self._size)
-
-    def information(self, prior: Any = None) -> Floats:
-        """Return the mutual information of each row's label and answer, in nats, for labels that follow `prior`."""
-        given = np.full(self._n_classes, 1.0 / self._n_classes) if prior is None else np.asarray(prior, np.float64)
-        n = self.n_examples if self.n_examples is not None else 1 if given.ndim == 1 else len(given)
-        rows = self._check_per_example("prior", given, n)
-        norm = self._size * self._odds + self._n_classes
-        out = np.empty(n)
-        for low, high in self._spans(n):
-            out[low:high] = score_mass(self._masses(low, high, rows[low:high]), self._odds).sum(axis=1) / norm
-        return out
-
-    def _masses(self, low: int, high: int, probabilities: Floats) -> Floats:
-        """Return the mass of each arc (m, K): a window on the circle, the difference of two cumulative sums."""
-        around = np.take_along_axis(probabilities, self._circles(low, high), axis=1).astype(np.float64)
-        zero = np.zeros((high - low, 1))
-        sums = np.cumsum(np.concatenate([zero, around, around[:, : self._size]], axis=1), axis=1)
-        mass: Floats = sums[:, self._size : self._size + self._n_classes] - sums[:, : self._n_classes]
-        return np.maximum(mass, 0.0)
-
-    def _circles(self, low: int, high: int) -> Int32s:
-        """Return the labels in the order of their circle, for a span of rows."""
-        from labeldp.channel import kernels
-
-        out = np.empty((high - low, self._n_classes), np.int32)
-        if self._size == 1:
-            out[:] = np.arange(self._n_classes, dtype=np.int32)
-        else:
-            kernels.list_circles(self._rows.span(low, high), np.uint64(self._seed), self._choices, out)
-        return out
-
-    def _members(self, low: int, high: int, observed: Array) -> Bools:
-        from labeldp.channel import kernels
-
-        out = np.empty((high - low, self._n_classes), np.bool_)
-        kernels.mark_arcs(observed, self._circles(low, high), self._size, out)
-        return out
-
-    def _matrix(self, i: int) -> Floats:
-        k, circle = self._n_classes, self._circles(i, i + 1)[0]
-        at = np.empty(k, np.int64)
-        at[circle] = np.arange(k)
-        inside = (at[:, None] - np.arange(k)) % k < self._size
-        dense: Floats = np.where(inside, *self.chances(np.array([k, self._size])))
-        return dense
-
-    def _forward(self, low: int, high: int, probabilities: Floats) -> Floats:
-        inside, outside = self.chances(np.array([self._n_classes, self._size]))
-        mass = self._masses(low, high, probabilities)
-        answer: Floats = inside * mass + outside * np.maximum(probabilities.sum(axis=1, keepdims=True) - mass, 0.0)
-        return answer
-
-    def _accuracy(self, low: int, high: int, prior: Floats) -> Floats:
-        inside, _ = self.chances(np.array([self._n_classes, 1]))  # an arc of one label is the label with this chance
-        answer: Floats = prior.sum(axis=1) * inside
-        return answer
-
-    def _unbiased_targets(self, low: int, high: int, observed: Ints) -> Floats:
-        p, q = self.inclusion
-        answer: Floats = (self._members(low, high, observed) - q) / (p - q)
-        return answer
-
-    @property
-    def inclusion(self) -> tuple[float, float]:
-        """The chance that an answer names the true label, p, and that it names another one, over the circles, q."""
-        k, d = self._n_classes, self._size
-        inside, outside = (float(one) for one in self.chances(np.array([k, d])))
-        return d * inside, d * ((d - 1) * inside + (k - d) * outside) / (k - 1)
-
-    def _check_invertible(self) -> None:
-        if self._odds == 0:
-            raise LabelDPError(
-                "ArcChannel.unbiased: with epsilon = 0 nothing can be estimated from an answer. Use epsilon > 0."
-            )
-
-
-class Positions(NamedTuple):
-    """Positions of rows in a data set: from `first` on, any number or `count` of them, or as `places` lists them."""
-
-    first: int
-    count: int | None
-    places: Int64s | None
-
-    @classmethod
-    def of(cls, owner: str, first: Any, places: Any) -> Positions:
-        """Return checked positions."""
-        start = check_integer(owner, "first", first, least=0, most=(1 << 63) - 1)
-        if places is None:
-            return cls(start, None, None)
-        array = np.asarray(places)
-        if array.ndim != 1 or array.dtype.kind not in "iu" or (array.size and int(array.min()) < 0):
-            got = Described(f"an array of shape {array.shape} and dtype {array.dtype}")
-            raise invalid(owner, "places", "be positions of rows, from 0 on", got=got)
-        return cls(0, len(array), array.astype(np.int64, copy=False))
-
-    def take(self, rows: Rows) -> Positions:
-        """Return the positions of some rows."""
-        if self.places is not None:
-            part = self.places[rows]
-            return Positions(0, len(part), part)
-        if isinstance(rows, slice):
-            if self.count is None and rows.stop is None and rows.step in (None, 1) and (rows.start or 0) >= 0:
-                return Positions(self.first + (rows.start or 0), None, None)
-            low, high, step = rows.indices(self.count if self.count is not None else rows.stop)
-            if step == 1:
-                return Positions(self.first + low, max(0, high - low), None)
-            rows = np.arange(low, high, step)
-        chosen = np.asarray(rows)
-        if chosen.dtype == np.bool_:
-            chosen = np.flatnonzero(chosen)
-        if self.count is not None:
-            chosen = np.where(chosen < 0, chosen + self.count, chosen)
-        listed = self.first + chosen.astype(np.int64)
-        return Positions(0, len(listed), listed)
-
-    def span(self, low: int, high: int) -> Int64s:
-        """Return the positions of rows low .. high - 1."""
-        if self.places is not None:
-            return self.places[low:high]
-        return np.arange(self.first + low, self.first + high, dtype=np.int64)
-
-    def listed(self) -> Int64s:
-        """Return all positions."""
-        return self.span(0, self.count or 0)
-
-
-@functools.lru_cache(maxsize=32)
-def tabulate_circles(n_classes: int, *, mixed: bool) -> tuple[Array, Array] | None:
-    """Return the walks of `kernels.draw_few_arcs`, where two public numbers make a circle (up to ten labels)."""
-    from labeldp.channel import kernels
-
-    same = np.arange(n_classes, dtype=np.uint8)[None]
-    if not mixed:
-        return (same, same) if n_classes <= kernels.FEW else None
-    if n_classes > kernels.FEW:
-        return None
-    sizes, walks = kernels.tabulate_walks(n_classes)
-    if len(sizes) > 2:
-        return None
-    return walks[: int(sizes[0])], walks[int(sizes[0]) :] if len(sizes) == 2 else same
-
-
-# --------------------------------------------------------------------------------------------------- with a prior
 
 
 class SetChannel(SetAnswers, kind="sets"):
@@ -538,7 +229,7 @@ class SetChannel(SetAnswers, kind="sets"):
         """Return room for n answers."""
         return np.zeros((n, 1 + (self._n_classes + 7) // 8), np.uint8)
 
-    def take(self, rows: Rows) -> FiniteChannel:
+    def take(self, rows: Rows) -> SetAnswers:
         """Return the channel itself: a code says all about its row."""
         return self
 
@@ -627,200 +318,54 @@ class SetChannel(SetAnswers, kind="sets"):
         )
 
 
-class BlockChannel(SetChannel):
-    """Blocks of labels by each row's prior: what `draw` answers from. A release keeps its `SetChannel` alone.
+class Positions(NamedTuple):
+    """Positions of rows in a data set: from `first` on, any number or `total` of them, or as `places` lists them."""
 
-    Parameters
-    ----------
-    odds : float
-        e^epsilon - 1.
-    prior : array of shape (R, K)
-        Rows of probabilities, checked by the caller.
-    index : array of shape (n,), optional
-        The row of each example. None: example r has row r, or all have the one row if `shared`.
-    shared : bool
-        Whether rows of the prior serve many examples: then `explore` of the examples, by public chance, have blocks as if all
-        labels were equally likely, since blocks that are always the same never tell the labels within one apart.
-    seed, first
-        Of public chance; the position of the first example.
-    mix, explore : float
-        The share of the uniform prior in each row; see `shared`.
+    first: int
+    total: int | None
+    places: Int64s | None
 
-    Guarantee
-    ---------
-    `epsilon` is log(1 + odds), rounded up, whatever the prior: see `labeldp.channel.sets`.
-    """
+    @classmethod
+    def of(cls, owner: str, first: Any, places: Any) -> Positions:
+        """Return checked positions."""
+        start = check_integer(owner, "first", first, least=0, most=(1 << 63) - 1)
+        if places is None:
+            return cls(start, None, None)
+        array = np.asarray(places)
+        if array.ndim != 1 or array.dtype.kind not in "iu" or (array.size and int(array.min()) < 0):
+            got = Described(f"an array of shape {array.shape} and dtype {array.dtype}")
+            raise invalid(owner, "places", "be positions of rows, from 0 on", got=got)
+        return cls(0, len(array), array.astype(np.int64, copy=False))
 
-    def __init__(
-        self,
-        *,
-        odds: float,
-        prior: Floats,
-        index: Int64s | None = None,
-        shared: bool = False,
-        seed: int = 0,
-        first: int = 0,
-        mix: float = 0.1,
-        explore: float = 0.25,
-    ) -> None:
-        k = prior.shape[1]
-        super().__init__(odds=odds, n_classes=k, shapes=block_shapes(odds, k))
-        self._prior, self._index, self._shared = prior, index, shared
-        self._seed, self._mix = check_integer("BlockChannel", "seed", seed, least=0, most=FULL_RANGE - 1), mix
-        self._explore = math.floor(explore * (FULL_RANGE - 1)) if shared else 0
-        everyone = None if shared and index is None else len(prior) if index is None else len(index)
-        self._rows = Positions(first, everyone, None)
-        _ = self.integers
+    def take(self, rows: Rows) -> Positions:
+        """Return the positions of some rows."""
+        if self.places is not None:
+            part = self.places[rows]
+            return Positions(0, len(part), part)
+        if isinstance(rows, slice):
+            if self.total is None and rows.stop is None and rows.step in (None, 1) and (rows.start or 0) >= 0:
+                return Positions(self.first + (rows.start or 0), None, None)
+            low, high, step = rows.indices(self.total if self.total is not None else rows.stop)
+            if step == 1:
+                return Positions(self.first + low, max(0, high - low), None)
+            rows = np.arange(low, high, step)
+        chosen = np.asarray(rows)
+        if chosen.dtype == np.bool_:
+            chosen = np.flatnonzero(chosen)
+        if self.total is not None:
+            chosen = np.where(chosen < 0, chosen + self.total, chosen)
+        listed = self.first + chosen.astype(np.int64)
+        return Positions(0, len(listed), listed)
 
-    @property
-    def prior(self) -> Floats:
-        """The rows of the prior, as given."""
-        return self._prior
+    def span(self, low: int, high: int) -> Int64s:
+        """Return the positions of rows low .. high - 1."""
+        if self.places is not None:
+            return self.places[low:high]
+        return np.arange(self.first + low, self.first + high, dtype=np.int64)
 
-    @property
-    def n_examples(self) -> int | None:
-        """Number of rows it describes; None if one row of the prior serves any number."""
-        return self._rows.count
-
-    @cached_property
-    def integers(self) -> tuple[Integers, ...]:
-        """The sampler's integers of every shape: the whole truth about what `draw` does."""
-        return tuple(block_integers(self._odds, shape) for shape in self._shapes)
-
-    def place(self, start: int, count: int) -> BlockChannel:
-        """Return the channel whose rows are at positions `start` .. `start + count - 1`."""
-        return self._at(Positions(start, count, None), self._index, self._prior)
-
-    def take(self, rows: Rows) -> BlockChannel:
-        """Return the channel of a subset of examples (a slice does not copy)."""
-        positions = self._rows.take(rows)
-        if self._index is not None:
-            return self._at(positions, self._index[rows], self._prior)
-        return self._at(positions, None, self._prior if self._shared else self._prior[rows])
-
-    def _at(self, positions: Positions, index: Int64s | None, prior: Floats) -> BlockChannel:
-        part = object.__new__(type(self))
-        part.__dict__.update(self.__dict__)
-        part._rows, part._index, part._prior = positions, index, prior
-        return part
-
-    def released(self) -> FiniteChannel:
-        """Return the channel without blocks and prior."""
-        return SetChannel(odds=self._odds, n_classes=self._n_classes, shapes=self._shapes)
-
-    def draw(self, codes: Ints, words: Words) -> UInt8s:
-        """Return a shape and a set for every true label, from the first of its two words."""
-        from labeldp.channel import kernels
-
-        out = self.empty_codes(len(codes))
-        table = np.array([[one.inside, one.outside, FULL_RANGE - 1 - one.rest] for one in self.integers], np.uint64)
-        loop = kernels.draw_few_blocks if self._n_classes <= FEW else kernels.draw_cells
-        loop(codes, words, *self._arguments(0, len(codes)), table, out)
-        return out
-
-    def prepare(self) -> None:
-        """Settle which shapes suit which priors, once."""
-        _ = self._plan
-
-    @cached_property
-    def _plan(self) -> tuple[Any, ...]:
-        """What the compiled loops need to choose shapes, the same for all rows."""
-        return plan_blocks(self._odds, self._n_classes)
-
-    def _arguments(self, low: int, high: int) -> tuple[Any, ...]:
-        """Return what the compiled loops take of rows low .. high - 1."""
-        if self._index is not None:
-            prior, index = self._prior, self._index[low:high]
-        elif self._shared:
-            prior, index = self._prior, np.zeros(high - low, np.int64)
-        else:
-            prior, index = self._prior[low:high], np.empty(0, np.int64)
-        chance = np.array([self._seed, self._explore], np.uint64)
-        return self._rows.span(low, high), prior, index, chance, self._mix, *self._plan
-
-    def _blocks(self, low: int, high: int) -> tuple[Int64s, Bools]:
-        """Return the shapes of rows and which labels their blocks name (m, most blocks, K)."""
-        from labeldp.channel import kernels
-
-        chosen, numbers = np.empty(high - low, np.int64), np.empty((high - low, self._n_classes), np.int64)
-        few = self._n_classes <= FEW
-        loop = kernels.show_few_blocks if few else kernels.show_cells
-        loop(*self._arguments(low, high), chosen, numbers)
-        block = np.arange(self.n_outputs)[None, :, None]
-        inside = (numbers[:, None, :] >> block) & 1 == 1 if few else numbers[:, None, :] == block
-        return np.array(self._shapes, np.int64)[chosen], inside
-
-    def information(self, prior: Any = None) -> Floats:
-        """Return the mutual information of each row's label and answer, in nats.
-
-        Labels follow `prior`; by default the row's own, mixed as the blocks are.
-        """
-        given = None if prior is None else np.asarray(prior, np.float64)
-        n = self.n_examples if self.n_examples is not None else 1 if given is None or given.ndim == 1 else len(given)
-        rows = None if given is None else self._check_per_example("prior", given, n)
-        out = np.empty(n)
-        for low, high in self._spans(n):
-            shapes, inside = self._blocks(low, high)
-            mass = np.einsum("mbk,mk->mb", inside, self.own_prior(low, high) if rows is None else rows[low:high])
-            norm = shapes[:, 1] * (1.0 + self._odds) + shapes[:, 0] - shapes[:, 1]
-            there = np.arange(inside.shape[1]) < shapes[:, :1]
-            out[low:high] = np.where(there, score_mass(np.minimum(mass, 1.0), self._odds), 0.0).sum(axis=1) / norm
-        return out
-
-    def own_prior(self, low: int, high: int) -> Floats:
-        """Return the mixed prior of rows low .. high - 1."""
-        rows = self._prior[low:high]
-        if self._index is not None:
-            rows = self._prior[self._index[low:high]]
-        elif self._shared:
-            rows = np.repeat(self._prior, high - low, axis=0)
-        share = rows / rows.sum(axis=1, keepdims=True, dtype=np.float64)
-        mixed: Floats = (1.0 - self._mix) * share + self._mix / self._n_classes
-        return mixed
-
-    def outputs_of(self, observed: Any) -> Places:
-        """Return the number of each answer among its row's blocks, the first of equal ones; -1 where it is none of them."""
-        codes = self._check_observed(observed)
-        out = np.empty(len(codes), np.intp)
-        for low, high in self._spans(len(codes)):
-            shapes, inside = self._blocks(low, high)
-            same = (inside == self._members(low, high, codes[low:high])[:, None, :]).all(axis=2)
-            same &= np.arange(same.shape[1]) < shapes[:, :1]
-            same &= (self.shapes_of(codes[low:high]) == shapes).all(axis=1)[:, None]
-            out[low:high] = np.where(same.any(axis=1), same.argmax(axis=1), -1)
-        return out
-
-    def _spans(self, n: int) -> Any:
-        from labeldp.channel.finite import spans
-
-        return spans(n, width=self._n_classes * self.n_outputs)
-
-    def _matrix(self, i: int) -> Floats:
-        shapes, inside = self._blocks(i, i + 1)
-        law = np.where(inside[0].T, *(chance[0] for chance in self.chances(shapes)))
-        return self._merge_equal(shapes, inside, law[None])[0]
-
-    def _forward(self, low: int, high: int, probabilities: Floats) -> Floats:
-        shapes, inside = self._blocks(low, high)
-        mass = np.einsum("mbk,mk->mb", inside, probabilities)
-        yes, no = (chance[:, None] for chance in self.chances(shapes))
-        law = no * np.maximum(probabilities.sum(axis=1, keepdims=True) - mass, 0.0) + yes * mass
-        return self._merge_equal(shapes, inside, law[:, None, :])[:, 0, :]
-
-    def _merge_equal(self, shapes: Int64s, inside: Bools, law: Floats) -> Floats:
-        """Return laws (m, any, blocks) in which blocks of equal labels are one answer, the first of them."""
-        there = np.arange(inside.shape[1]) < shapes[:, :1]
-        if self._n_classes > FEW:  # cells are disjoint: only empty ones are equal
-            same = ~inside.any(axis=2) & there
-            first = np.where(same, same.argmax(axis=1)[:, None], np.arange(inside.shape[1]))
-        else:
-            bits = inside @ (1 << np.arange(self._n_classes))
-            bits = np.where(there, bits, -1)
-            first = (bits[:, :, None] == bits[:, None, :]).argmax(axis=2)
-        out = np.zeros_like(law)
-        rows = np.arange(len(law))[:, None]
-        np.add.at(out.transpose(0, 2, 1), (rows, first), np.where(there[:, None, :], law, 0.0).transpose(0, 2, 1))
-        return out
+    def listed(self) -> Int64s:
+        """Return all positions."""
+        return self.span(0, self.total or 0)
 
 
 def score_mass(mass: Any, odds: float) -> Floats:
@@ -875,23 +420,6 @@ def arc_size(odds: float, n_classes: int) -> int:
     d = np.arange(1, n_classes, dtype=np.float64)
     worth = d * (n_classes - d) / (d * odds + n_classes)
     return int(np.argmax(worth)) + 1
-
-
-@functools.lru_cache(maxsize=64)
-def plan_blocks(odds: float, n_classes: int) -> tuple[Any, ...]:
-    """Return what the compiled loops choose shapes by: shapes and norms, and then tables (few labels) or the odds."""
-    from labeldp.channel import kernels
-
-    shapes = np.array(block_shapes(odds, n_classes), np.int64)
-    norms = shapes[:, 1] * (1.0 + odds) + (shapes[:, 0] - shapes[:, 1])
-    if n_classes > FEW:
-        cells = int((shapes[:, 1] == 1).sum()) if shapes[-1, 1] == 1 else len(shapes) - 1
-        return shapes[:cells], norms[:cells], float(odds)
-    # Odds of 0 make every block worthless, and any shape as good as another.
-    table = score_mass((np.arange(kernels.TABLE + 1) / kernels.TABLE) ** 2, odds)
-    choice = np.zeros((kernels.BINS ** min(3, n_classes - 1), kernels.TAILS), np.int64)
-    kernels.choose_shapes(n_classes, shapes, norms, table, SLACK, choice)
-    return shapes, norms, table, choice
 
 
 def check_odds(owner: str, odds: Any) -> float:

@@ -255,8 +255,9 @@ def _as_prior(owner: str, prior: Any) -> Floats:
     rows = check_probability_rows(owner, "prior", np.atleast_2d(np.asarray(prior)))
     if len(rows) != 1:
         raise invalid(owner, "prior", "be one row of probabilities", got=Described(f"{len(rows)} rows"))
-    row: Floats = rows[0].astype(np.float64)
-    return row / row.sum()
+    row = rows[0].astype(np.float64)
+    share: Floats = row / row.sum()
+    return share
 
 
 def _weigh_matrix(matrix: Floats, prior: Floats) -> Worth:
