@@ -156,9 +156,9 @@ class ArcChannel(SetAnswers, kind="arcs"):
         return tabulate_circles(self._n_classes, mixed=self._size > 1)
 
     def header(self) -> dict[str, Any]:
-        """The few facts that are not arrays; odds as text, since JSON has no infinity, and the seed, which has 64 bits."""
+        """The few facts that are not arrays; odds as text, since JSON has no infinity, and the seed of the circles, which has 64 bits."""
         facts = {"kind": "arcs", "n_classes": self._n_classes, "odds": repr(self._odds), "size": self._size}
-        return {**facts, "seed": str(self._seed), "first": 0 if self._rows.places is not None else self._rows.first}
+        return {**facts, "circles": str(self._seed), "first": 0 if self._rows.places is not None else self._rows.first}
 
     @classmethod
     def from_arrays(
@@ -169,7 +169,7 @@ class ArcChannel(SetAnswers, kind="arcs"):
             odds=float(header["odds"]),
             size=header["size"],
             n_classes=header["n_classes"],
-            seed=int(header["seed"]),
+            seed=int(header["circles"]),
             first=header["first"],
             places=examples.get("place"),
         )
