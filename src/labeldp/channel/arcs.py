@@ -123,25 +123,25 @@ class ArcChannel(SetAnswers, kind="arcs"):
         from labeldp.channel import kernels
 
         out = np.empty(len(codes), np.int32)
-        k, d = self._n_classes, self._size
+        d = self._size
         if math.isinf(self._odds) and d == 1:
             out[:] = codes
             return out
-        places, seed = self._rows.span(0, len(codes)), np.uint64(self._seed)
-        inside, outside, rest = self.integers
+        seed, (inside, outside, rest) = np.uint64(self._seed), self.integers
         last = np.uint64(FULL_RANGE - 1 - rest)
-        tables = self._tables
-        if tables is not None:
-            steps = [t * inside for t in range(1, d + 1)] + [d * inside + t * outside for t in range(1, k - d)]
-            kernels.draw_few_arcs(codes, words, places, seed, *tables, np.array(steps, np.uint64), last, out)
+        tables, guesses = self._tables, self._guesses
+        if tables is not None and guesses is not None:
+            first, places = self._rows.first, self._rows.places
+            listed = np.empty(0, np.int64) if places is None else places
+            kernels.draw_few_arcs(codes, words, first, listed, seed, *tables, *guesses, last, out)
         else:
-            integers = np.array([inside, outside, last], np.uint64)
+            places, integers = self._rows.span(0, len(codes)), np.array([inside, outside, last], np.uint64)
             kernels.draw_arcs(codes, words, places, seed, self._choices, integers, d, out)
         return out
 
     def prepare(self) -> None:
-        """Make the tables of circles of few labels, once."""
-        _ = self._tables
+        """Make the tables of few labels, once."""
+        _ = self._tables, self._guesses
 
     @cached_property
     def _choices(self) -> Bools:
@@ -154,6 +154,20 @@ class ArcChannel(SetAnswers, kind="arcs"):
     def _tables(self) -> tuple[Array, Array] | None:
         """Where each label goes by the first public number of a row and by the second; None where there are more numbers."""
         return tabulate_circles(self._n_classes, mixed=self._size > 1)
+
+    @cached_property
+    def _guesses(self) -> tuple[Array, Array] | None:
+        """A guess of a word's rank by its upper bits, and the last words of each rank; None where ranks have too few words."""
+        from labeldp.channel import kernels
+
+        k, d = self._n_classes, self._size
+        inside, outside, _ = self.integers
+        if outside < kernels.LEAST_WORDS or self._tables is None:
+            return None
+        ends = [t * inside for t in range(1, d + 1)] + [d * inside + t * outside for t in range(1, k - d)]
+        firsts = np.arange(kernels.GUESSES, dtype=np.uint64) << kernels.GUESS_SHIFT
+        guess = np.searchsorted(np.array(ends, np.uint64), firsts, side="right").astype(np.uint8)
+        return guess, np.array([*(end - 1 for end in ends), FULL_RANGE - 1], np.uint64)
 
     def header(self) -> dict[str, Any]:
         """The few facts that are not arrays; odds as text, since JSON has no infinity, and the seed of the circles, which has 64 bits."""

@@ -8,15 +8,14 @@ noise and protects nothing. The only secret is one 64-bit word a row, which `fin
 False
 
 **Circles.** K - 1 random transpositions make a uniform order of the labels: for i = K-1 .. 1 places i and r_i change,
-r_i uniform in 0 .. i. A draw needs the place of one label alone, which is followed through the transpositions without
-touching memory: 64 rows at a time, in the processor's lanes (`draw_few_arcs`). Where the list of all labels is needed the
+r_i uniform in 0 .. i. A draw needs the place of one label alone, which is followed through the transpositions (`draw_arcs`),
+for few labels by tables of all outcomes of a public number (`draw_few_arcs`). Where the list of all labels is needed the
 transpositions are made (`list_circles`). Several r_i come from one 32-bit number, while the product of their ranges is below
 `MOST_PRODUCT`; so each is uniform to within 2^-16 of its probability.
 
-**Blocks, up to 16 labels** (`draw_few_blocks`). Masses are integers with the number of the block in their lowest bits:
-sixteen of them fit two registers, and the d lightest are those with fewer than d others below them. That is 256 comparisons
-without a branch, faster than keeping a sorted list. A shape (b, d) is scored by its water-filled masses first, which no
-assignment exceeds, and by its own only while that bound is above the best one found.
+**Blocks, up to 16 labels** (`draw_few_blocks`). Masses are integers with the number of the block in their lowest bits, kept in
+order. Which shapes (b, d) to try is looked up by the three largest masses of the row (`choose_shapes`), once for each way
+in which the others may go on; where these disagree, the blocks of each are filled and the most informative ones stay.
 
 **Cells, more labels** (`draw_cells`). Labels are ordered by a coarse key of their prior, ties at random, and go one by one to
 the lightest cell, which a heap knows.
@@ -34,9 +33,7 @@ import numpy as np
 from labeldp.kernels import compile_loop
 
 _JIT: dict[str, Any] = {"nogil": True, "boundscheck": False, "error_model": "numpy"}
-#: Rows per tile.
-LANES = 64
-#: The most labels that are followed in tiles, and the most labels and blocks of `draw_few_blocks`.
+#: The most labels whose circles are tabulated, and the most labels and blocks of `draw_few_blocks`.
 FEW = 16
 #: One 32-bit number gives several choices while the product of their ranges is at most this.
 MOST_PRODUCT = 5040
@@ -44,8 +41,9 @@ MOST_PRODUCT = 5040
 UNIT = 1 << 40
 #: Bins of each of the three shares by which a shape is found.
 BINS = 16
-#: How the masses after the third may go on, each with a suggestion of its own: falling, level, or three level and then little.
-TAILS = 3
+#: How the masses after the third may go on, each with a suggestion of its own: falling by the same share, level, three level
+#: and then little, or falling by the same steps.
+TAILS = 4
 #: Entries of the table of a block's score, over the square root of its mass.
 TABLE = 4096
 
@@ -138,33 +136,33 @@ def draw_arcs(
 
 @compile_loop(**_JIT)
 def draw_few_arcs(
-    codes: Any, words: Any, places: Any, seed: Any, first: Any, second: Any, steps: Any, rest: Any, out: Any
-) -> None:  # pragma: no cover - compiled
-    """`draw_arcs` for few labels, by the tables of `tabulate_walks` and without a branch.
+    codes: Any, words: Any, begin: Any, places: Any, seed: Any, first: Any, second: Any, guess: Any, lasts: Any,
+    rest: Any, out: Any,
+) -> None:  # pragma: no cover - compiled  # fmt: skip
+    """`draw_arcs` for few labels, without a branch: `first` and `second` are the tables of `tabulate_walks`.
 
-    `steps` are the words at which the rank grows by one, and words above `rest` are left over. A tile of words is
-    compared with all steps at once, in the processor's lanes.
+    guess[the upper 12 bits of a word] is its rank or one less: `lasts` are the last words of each rank. Words above
+    `rest` are left over. Where `places` is empty, positions go on from `begin`.
     """
-    n_classes = steps.shape[0] + 1
+    n_classes = np.int64(first.shape[1])
     n_first, n_second = np.uint64(first.shape[0]), np.uint64(second.shape[0])
-    secret, rank = np.empty(LANES, np.uint64), np.empty(LANES, np.int64)
-    n = codes.shape[0]
-    for begin in range(0, n, LANES):
-        rows = min(LANES, n - begin)
-        for lane in range(rows):
-            secret[lane] = words[begin + lane, 0]
-        for lane in range(LANES):
-            rank[lane] = 0
-        for step in steps:
-            for lane in range(LANES):
-                rank[lane] += 1 if secret[lane] >= step else 0
-        for lane in range(rows):
-            word = mix_word(row_state(seed, places[begin + lane]), _ZERO)
-            middle = np.uint64(first[((word & _LOW) * n_first) >> _S32, np.uint64(codes[begin + lane])])
-            at = np.int64(second[((word >> _S32) * n_second) >> _S32, middle])
-            arc = at - rank[lane]
-            arc = arc + n_classes if arc < 0 else arc
-            out[begin + lane] = np.int32(0 if secret[lane] > rest else arc)
+    listed = places.shape[0] > 0
+    for r in range(codes.shape[0]):
+        secret = words[r, 0]
+        low = np.uint64(guess[secret >> GUESS_SHIFT])
+        rank = np.int64(low) + (1 if secret > lasts[low] else 0)
+        word = mix_word(row_state(seed, places[r] if listed else begin + r), _ZERO)
+        middle = np.uint64(first[((word & _LOW) * n_first) >> _S32, np.uint64(codes[r])])
+        at = np.int64(second[((word >> _S32) * n_second) >> _S32, middle])
+        arc = at - rank
+        arc = arc + n_classes if arc < 0 else arc
+        out[r] = np.int32(0 if secret > rest else arc)
+
+
+#: The upper bits of a word by which its rank is guessed, and the fewest words of a rank for which a guess is off by one at most.
+GUESSES = 1 << 12
+GUESS_SHIFT = np.uint64(52)
+LEAST_WORDS = 1 << 52
 
 
 def tabulate_walks(n_classes: int) -> tuple[Any, Any]:
@@ -352,7 +350,10 @@ def _arrange_few(
     best = -1.0
     for tail in range(1, TAILS):
         other = choice[cell, tail]
-        if other == at or (tail == 2 and other == choice[cell, 1]):
+        seen = other == choice[cell, 0]
+        for earlier in range(1, tail):
+            seen |= other == choice[cell, earlier]
+        if seen:
             continue
         if best < 0.0:
             best = _score_blocks(keys, shapes[at, 0], table) / norms[at]
@@ -389,6 +390,8 @@ def choose_shapes(
                     masses[t] = left * share
                 elif tail == 0:
                     masses[t] = left * max(share, least)
+                elif tail == 3:
+                    masses[t] = left * 2.0 / (n_classes - t + 1)
                 elif tail == 1 or t >= 6:
                     masses[t] = left * least
                 else:
