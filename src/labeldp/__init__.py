@@ -23,7 +23,15 @@ if TYPE_CHECKING:
     from labeldp.errors import BudgetError, LabelDPError, PrivacyError, ReleaseError
     from labeldp.guarantee import Guarantee, Trust, Unit
     from labeldp.learn import LabelPrivateClassifier
-    from labeldp.mechanisms import ClusterRR, OptimalResponse, PeerToPeerRR, RandomizedResponse, RRTopK, RRWithPrior
+    from labeldp.mechanisms import (
+        ClusterRR,
+        InformativeResponse,
+        OptimalResponse,
+        PeerToPeerRR,
+        RandomizedResponse,
+        RRTopK,
+        RRWithPrior,
+    )
     from labeldp.priors import ClusterPrior, ModelPrior, PublicPrior, UniformPrior
     from labeldp.release import (
         LabelCounts,
@@ -45,6 +53,7 @@ __all__ = [
     "ClusterPrior",
     "ClusterRR",
     "Guarantee",
+    "InformativeResponse",
     "LabelCounts",
     "LabelDPError",
     "LabelPrivateClassifier",
@@ -78,6 +87,7 @@ _ROOM_OF = {
     "ClusterPrior": "priors",
     "ClusterRR": "mechanisms",
     "Guarantee": "guarantee",
+    "InformativeResponse": "mechanisms",
     "LabelCounts": "release",
     "LabelDPError": "errors",
     "LabelPrivateClassifier": "learn",

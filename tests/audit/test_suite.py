@@ -53,10 +53,15 @@ FAILS = {
     "epsilon halved in words": "released",
     "seed unmarked": "seed marked",
     "start ignored": "channel, in pieces",
+    "unequal inclusion": "released",
 }
+#: Faults of fewer than d in 2^64 words: no number of draws shows them. The conformance suite counts the words.
+UNSEEN = {"left-over words look at the label"}
 
 
-@pytest.mark.parametrize("broken", broken_subjects(), ids=lambda broken: broken.name)
+@pytest.mark.parametrize(
+    "broken", [one for one in broken_subjects() if one.name not in UNSEEN], ids=lambda broken: broken.name
+)
 def test_broken_mechanism_is_rejected(broken: Broken):
     last = audits(broken)[-1]
     assert not last.passed
@@ -65,7 +70,14 @@ def test_broken_mechanism_is_rejected(broken: Broken):
 
 
 @pytest.mark.parametrize(
-    "mechanism", [labeldp.RandomizedResponse(1.0), labeldp.RRTopK(1.0, k=2), labeldp.RRWithPrior(1.0)], ids=repr
+    "mechanism",
+    [
+        labeldp.RandomizedResponse(1.0),
+        labeldp.RRTopK(1.0, k=2),
+        labeldp.RRWithPrior(1.0),
+        labeldp.InformativeResponse(1.0),
+    ],
+    ids=repr,
 )
 def test_sound_mechanism_passes(mechanism: Any):
     prior = None if isinstance(mechanism, labeldp.RandomizedResponse) else default_priors(5)[1]

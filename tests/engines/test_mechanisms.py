@@ -20,6 +20,7 @@ from labeldp.errors import LabelDPError, PrivacyError
 from labeldp.guarantee import SEEDED, did_not_see
 from labeldp.mechanisms import (
     ClusterRR,
+    InformativeResponse,
     MeanInformation,
     Mechanism,
     OptimalResponse,
@@ -107,6 +108,18 @@ CASES: dict[str, tuple[Mechanism, Options, Options]] = {
         lambda data: {"prior": ROWS, "groups": data.site},
     ),
     "rr-with-prior, uniform": (RRWithPrior(1.0), lambda _: {"prior": UniformPrior()}, lambda _: {}),
+    "informative": (InformativeResponse(1.0), lambda _: {}, lambda _: {}),
+    "informative by columns": (
+        InformativeResponse(1.0),
+        lambda _: {"prior": PublicPrior(COLUMNS)},
+        lambda data: {"prior": data.beliefs},
+    ),
+    "informative by a row": (InformativeResponse(1.0), lambda _: {"prior": ROW}, lambda _: {"prior": ROW}),
+    "informative by groups": (
+        InformativeResponse(1.0),
+        lambda _: {"prior": ROWS, "groups": "site"},
+        lambda data: {"prior": ROWS, "groups": data.site},
+    ),
     "cluster-rr": (ClusterRR(1.0), lambda _: {"groups": "site"}, lambda data: {"groups": data.site}),
     "cluster-rr by an array": (
         ClusterRR(2.0, prune=True, tau=0.05),
@@ -186,6 +199,7 @@ PRIORS: dict[str, Callable[[Data], Any]] = {
 #: RRTopK of a uniform belief never gives the last class: a learner of a first stage would miss it.
 PAIRS = [
     *((name, RRWithPrior(1.0)) for name in PRIORS),
+    *((name, InformativeResponse(1.0)) for name in PRIORS if name not in ("uniform", "learned")),
     *((name, RRTopK(1.0, k=2)) for name in PRIORS if name != "learned"),
 ]
 

@@ -19,7 +19,7 @@ own coins and labels come from NumPy; they protect no one.
 """
 
 from labeldp.audit.canary import canary_audit
-from labeldp.audit.channel import channel_audit
+from labeldp.audit.channel import channel_audit, number_answers
 from labeldp.audit.inference import attack_release, model_scores, release_scores
 from labeldp.audit.results import Audit
 from labeldp.audit.suite import Pipeline, Randomizer, audit
@@ -33,5 +33,6 @@ __all__ = [
     "canary_audit",
     "channel_audit",
     "model_scores",
+    "number_answers",
     "release_scores",
 ]

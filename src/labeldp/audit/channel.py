@@ -74,6 +74,8 @@ from labeldp.audit.results import (
     lower_limit,
     upper_limit,
 )
+from labeldp.channel import SetAnswers
+from labeldp.channel.finite import spans
 from labeldp.errors import Described, invalid
 from labeldp.release import Release
 from labeldp.validate import check_delta, check_integer
@@ -257,11 +259,12 @@ def observed_audit(
         got = Described(f"an array of shape {truth.shape} and dtype {truth.dtype}")
         raise invalid("observed_audit", "labels", f"be {len(release)} integer codes", got=got)
     sure = check_confidence("observed_audit", confidence)
-    context = _number_contexts(release)
+    context, outputs = _number_contexts(release), number_answers(release)
     rows = np.flatnonzero(context >= 0)
     half = np.random.default_rng(seed).permutation(rows)
-    shape = (int(context.max()) + 1, release.n_classes, release.channel.n_outputs)
-    columns = [np.asarray(part).astype(np.int64) for part in (context, truth, release.codes)]
+    width = int(outputs.max(initial=0)) + 1 if isinstance(release.channel, SetAnswers) else release.channel.n_outputs
+    shape = (int(context.max()) + 1, release.n_classes, width)
+    columns = [np.asarray(part).astype(np.int64) for part in (context, truth, outputs)]
     parts = [count_cells(*(column[part] for column in columns), shape=shape) for part in np.array_split(half, 2)]
     picked = best_event(parts[0], delta=delta, level=1.0 - sure)
     event = picked.judge(parts[1], delta=delta, level=1.0 - sure)
@@ -274,6 +277,28 @@ def observed_audit(
         event=f"released labels, {one!r} against {other!r}",
         n_draws=len(rows),
     )
+
+
+#: Of answers that are sets, these many labels are looked at.
+SET_LABELS = 10
+
+
+def number_answers(release: Release) -> npt.NDArray[Any]:
+    """Return one number for each output of a release: what `channel_audit` and `observed_audit` compare.
+
+    A code as it is; where answers are sets, the number whose bits say which of the first ten labels the set names. What the
+    set says of two of these labels then shows whatever the row's blocks are: an answer that names one label and not the
+    other is e^epsilon times likelier under the first. Other labels are not told apart.
+    """
+    channel = release.channel
+    if not isinstance(channel, SetAnswers) or channel.outputs_are_labels:
+        return release.codes
+    shown = min(SET_LABELS, release.n_classes)
+    out = np.empty(len(release), np.int64)
+    for low, high in spans(len(release), width=release.n_classes):
+        part = release.take(slice(low, high))
+        out[low:high] = channel.take(slice(low, high)).members(part.codes)[:, :shown] @ (1 << np.arange(shown))
+    return out
 
 
 def _call(run: Run, labels: Int64s, *, done: int, n_jobs: int, progress: Progress | None) -> npt.NDArray[Any]:
@@ -604,7 +629,9 @@ def _rank_pairs(counts: Int64s, *, level: float) -> list[tuple[int, int, int]]:
 def _number_contexts(release: Release) -> npt.NDArray[np.int64]:
     """Return the number of each example's channel row among the commonest ones, -1 for the rest."""
     arrays = release.channel.example_arrays()
-    if not arrays:
+    if not arrays or isinstance(
+        release.channel, SetAnswers
+    ):  # the position of a row says nothing about its answer's law
         return np.zeros(len(release), np.int64)
     stored = np.ascontiguousarray(next(iter(arrays.values())))
     flat = stored.view(np.dtype((np.void, stored.shape[1] * stored.itemsize))).ravel() if stored.ndim == 2 else stored

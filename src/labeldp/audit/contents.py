@@ -48,15 +48,16 @@ import base64
 import os
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from labeldp.arrays import Floats, Int64s
+from labeldp.arrays import Bools, Floats, Int64s
 from labeldp.audit.results import Check
+from labeldp.channel import SetAnswers
 from labeldp.release import Release
 from labeldp.release.columns import EXTRAS, RESERVED, clean_metadata, find_metadata
 from labeldp.release.manifest import CHANNEL, PRIOR, Manifest, read_manifest
@@ -106,7 +107,7 @@ def support_check(release: Release) -> Check:
     """Check, for every row, that its output has a probability above 0 under its own channel."""
     name = "outputs possible"
     codes = release.codes
-    known = codes < release.channel.n_outputs
+    known = release.channel.are_outputs(codes)
     if not known.all():
         detail = (
             f"{int((~known).sum()):,} outputs that the channel does not have, the first in row {int((~known).argmax())}"
@@ -154,14 +155,12 @@ def plausible_check(release: Release, directory: str | os.PathLike[str] | None =
     name = "outputs plausible"
     if not len(release):
         return Check(name=name, passed=True, detail="no rows")
-    if not (release.codes < release.channel.n_outputs).all():
+    if not release.channel.are_outputs(release.codes).all():
         return Check(name=name, passed=False, detail="not asked: the channel does not have all of these outputs")
     rows = choose_rows(release)
     part = release.take(rows)
     groupings = [*_group_rows(part), *(() if directory is None else read_groupings(directory, release, rows))]
-    k = part.channel.n_outputs
-    common = np.argsort(-np.bincount(part.codes, minlength=k), kind="stable")[:MOST_OUTPUTS]
-    bounds = {int(output): _bound_output(part, int(output)) for output in common}
+    k, given, bounds = _list_outputs(part)
     stage = np.zeros(len(part), np.int64) if part.stage is None else part.stage.astype(np.int64)
     stages = int(stage.max()) + 1
     worst, what, tests, looked = 1.0, "", 0, 0
@@ -171,7 +170,7 @@ def plausible_check(release: Release, directory: str | os.PathLike[str] | None =
         tests += 2 * k * int((total > 0).sum())
         looked += 1
         for output, (most, least) in bounds.items():
-            found = np.bincount(codes[part.codes == output], minlength=size)
+            found = np.bincount(codes[given(output)], minlength=size)
             above, below = (np.asarray(np.bincount(codes, one, size), np.float64) for one in (most, least))
             tail = _tail(found, total, above, below)
             at = int(tail.argmin())
@@ -186,6 +185,24 @@ def plausible_check(release: Release, directory: str | os.PathLike[str] | None =
     passed = worst * tests > LEVEL
     sure = f"{looked} ways to choose rows, {len(part):,} rows; a sound release fails once in {1 / LEVEL:,.0f} times"
     return Check(name=name, passed=passed, detail=sure if passed else f"{what}: p-value {worst * tests:.2g}")
+
+
+def _list_outputs(part: Release) -> tuple[int, Callable[[int], Bools], dict[int, tuple[Floats, Floats]]]:
+    """Return how many outputs there are, which rows have one, and the most and the least chance of each common one.
+
+    Where answers are sets, output j is that the set names label j: d blocks of a row do, so its chance is between d times
+    that of a block without the label and d times that of one with it.
+    """
+    channel = part.channel
+    if isinstance(channel, SetAnswers) and not channel.outputs_are_labels:
+        members = channel.members(part.codes)
+        shapes = channel.shapes_of(part.codes).astype(np.float64)
+        inside, outside = (shapes[:, 1] * one for one in channel.chances(shapes))
+        named = np.argsort(-members.sum(axis=0), kind="stable")[:MOST_OUTPUTS]
+        return part.n_classes, lambda label: members[:, label], {int(label): (inside, outside) for label in named}
+    k = channel.n_outputs
+    common = np.argsort(-np.bincount(part.codes, minlength=k), kind="stable")[:MOST_OUTPUTS]
+    return k, lambda output: part.codes == output, {int(one): _bound_output(part, int(one)) for one in common}
 
 
 def _bound_output(part: Release, output: int) -> tuple[Floats, Floats]:

@@ -31,7 +31,7 @@ import pyarrow as pa
 
 from labeldp.arrays import Int64s
 from labeldp.audit.canary import Train, canary_audit
-from labeldp.audit.channel import ChannelAudit, Run, channel_audit, observed_audit
+from labeldp.audit.channel import ChannelAudit, Run, channel_audit, number_answers, observed_audit
 from labeldp.audit.contents import columns_check, plausible_check, raw_label_check, support_check
 from labeldp.audit.inference import accuracy_audit, attack_release
 from labeldp.audit.results import Audit, Check, Progress, bound_check, check_confidence, claimed_epsilon
@@ -338,7 +338,7 @@ def _box(labels: Int64s, k: int) -> SensitiveLabels:
 
 def _run_afresh(door: Door, mechanism: Any, k: int, prior: Any) -> Callable[[Int64s], Any]:
     """Return a run in which each call is a release of its own."""
-    return lambda labels: door(_box(labels, k), mechanism, prior=prior, groups=None, rng=None, start=0).codes
+    return lambda labels: number_answers(door(_box(labels, k), mechanism, prior=prior, groups=None, rng=None, start=0))
 
 
 def _run_in_pieces(door: Door, mechanism: Any, k: int, prior: Any) -> Callable[[Int64s], Any]:
@@ -350,7 +350,7 @@ def _run_in_pieces(door: Door, mechanism: Any, k: int, prior: Any) -> Callable[[
         key = int(source.integers(1 << 62))
         for start in range(0, len(labels), PIECE):
             part = _box(labels[start : start + PIECE], k)
-            yield door(part, mechanism, prior=prior, groups=None, rng=key, start=start).codes
+            yield number_answers(door(part, mechanism, prior=prior, groups=None, rng=key, start=start))
 
     return lambda labels: np.concatenate(list(pieces(labels)))
 

@@ -9,21 +9,29 @@ accuracy follow in O(K) per example.
 >>> channel.forward([[1.0, 0.0, 0.0]]).tolist()
 [[0.625, 0.125, 0.25]]
 
-Three kinds, one interface (`FiniteChannel`): `Channel` (a few rows, shared or by group), `CandidateChannel` (a
-candidate set per example) and `MatrixChannel` (any K x M matrix per group). `join_channels` makes one channel of
+Kinds with one interface (`FiniteChannel`): `Channel` (a few rows, shared or by group), `CandidateChannel` (a
+candidate set per example), `MatrixChannel` (any K x M matrix per group), and those whose answers are sets of labels,
+`ArcChannel`, `BlockChannel` and `SetChannel`. `join_channels` makes one channel of
 several groups of examples, `build_channel` makes one from stored arrays. `safe_odds` and `odds_to_keep` are for
 mechanisms that build their own: keep probabilities that stay within a promised epsilon after rounding.
 """
 
+from labeldp.channel.arcs import ArcChannel
+from labeldp.channel.blocks import BlockChannel
 from labeldp.channel.finite import FiniteChannel, build_channel, join_channels
 from labeldp.channel.labels import CandidateChannel, Channel, odds_to_keep, safe_odds
 from labeldp.channel.matrix import MatrixChannel
+from labeldp.channel.sets import SetAnswers, SetChannel
 
 __all__ = [
+    "ArcChannel",
+    "BlockChannel",
     "CandidateChannel",
     "Channel",
     "FiniteChannel",
     "MatrixChannel",
+    "SetAnswers",
+    "SetChannel",
     "build_channel",
     "join_channels",
     "odds_to_keep",

@@ -59,9 +59,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from labeldp.arrays import Array, Bools, Floats, Int32s, Ints, Words
+from labeldp.arrays import Array, Bools, Floats, Ints, Words
 from labeldp.errors import Described, invalid
-from labeldp.validate import check_integer
+from labeldp.validate import check_integer, code_dtype
 
 Rows = slice | Ints
 
@@ -119,12 +119,40 @@ class FiniteChannel(abc.ABC):
         """
 
     @abc.abstractmethod
-    def draw(self, codes: Ints, words: Words) -> Int32s:
+    def draw(self, codes: Ints, words: Words) -> Array:
         """Return an output for every true label in `codes` (int32, 0 .. K-1), from two words per example.
 
         `words` has shape (n, 2) and comes from `labeldp.random`. Only `labeldp.privatize` and the engines call this
         with real labels. words[r] decides example r alone, so batches and threads do not change the answer.
         """
+
+    def place(self, start: int, count: int) -> FiniteChannel:
+        """Return the channel of the rows at positions `start` .. `start + count - 1` of a data set.
+
+        Where public chance goes by position (`labeldp.channel.sets`) it says which; every other channel returns itself.
+        """
+        return self
+
+    def released(self) -> FiniteChannel:
+        """Return what a release carries of the channel: the channel itself, unless some of it is needed for the draw alone."""
+        return self
+
+    def listed(self) -> FiniteChannel:
+        """Return the channel with all that it knows of each example in `example_arrays`, as joining needs it."""
+        return self
+
+    def empty_codes(self, n: int) -> Any:
+        """Return room for the outputs of n examples, of the type that a release has."""
+        return np.empty(n, code_dtype(self.n_outputs))
+
+    def are_outputs(self, observed: Any) -> Bools:
+        """Return, for each code, whether the channel has such an output."""
+        answer: Bools = np.asarray(observed) < self.n_outputs
+        return answer
+
+    def outputs_of(self, observed: Any) -> Ints:
+        """Return the number of each code among the outputs of its example: the columns of `matrix` and `forward`."""
+        return self._check_observed(observed)
 
     @abc.abstractmethod
     def prepare(self) -> None:
@@ -418,6 +446,8 @@ def join_channels(channels: Sequence[FiniteChannel], *, counts: Sequence[int] | 
     if not parts:
         raise invalid(OWNER, "channels", "hold at least one channel", got=Described("none"))
     sizes = _count_examples(parts, counts)
+    if len(parts) > 1:
+        parts = [part.listed() for part in parts]
     _check_facts(parts)
     starts, rows = _stack_rows(parts)
     if len(parts) == 1 or (len(set(starts)) == 1 and all(part.n_examples is None for part in parts)):

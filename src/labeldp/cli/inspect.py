@@ -101,7 +101,7 @@ def _facts(directory: Path, release: Any) -> dict[str, Any]:
 
 def _rate_facts(release: Any) -> dict[str, Any]:
     """Return how often each class is released as another one, and the accuracy to expect, from the channel alone."""
-    from labeldp.report.rates import rates
+    from labeldp.report.rates import rates, set_facts
 
     found = rates(release, most_classes=MOST_SHOWN)
     flips = (
@@ -109,7 +109,9 @@ def _rate_facts(release: Any) -> dict[str, Any]:
         if found.flips is None
         else {str(name): flip for name, flip in zip(release.classes, found.flips, strict=False)}
     )
+    sets = set_facts(release)
     return {
+        "answers": None if sets is None else sets.sentence,
         "flip_rate": flips,
         "expected_accuracy": found.expected_accuracy,
         "expected_under": found.expected_under,
@@ -135,6 +137,7 @@ def _show(console: Console, facts: dict[str, Any], guarantee: Any) -> None:
         ("labels were tidied", "; ".join(facts["label_notes"]) or None),
         ("mechanism", facts["mechanism"]),
         ("prior", facts["prior"]),
+        ("answers", facts["answers"]),
         ("labels expected right", _expected_text(facts)),
         ("stages", None if stages is None or len(stages) < 2 else " + ".join(f"{n:,}" for n in stages) + " rows"),
         ("label set", facts["label_set"]),

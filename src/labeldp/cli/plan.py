@@ -8,6 +8,10 @@ likeliest labels and is right with probability w_k = E / (E + k - 1) (p_1 + ... 
 for "its first guess is right with probability A" falls geometrically: p_j proportional to r^j with p_1 = A, the flattest
 tail of one shape that is not a special case (with equal tails k would be 1 or K only).
 
+What an answer is worth for training is its information, not how often it is right (`labeldp.mechanisms.informative`): in nats, and
+as the number of clean labels that one answer equals where two classes are in doubt. Both are shown for randomized response and for
+InformativeResponse, under equally likely classes.
+
 Design notes. These are forecasts in plain floats; the channels of the library round their odds down by a few ulp. numpy is
 imported where numbers are made, so that `labeldp --help` does without it.
 """
@@ -65,7 +69,8 @@ def plan(
     """Show what an epsilon buys before it is spent.
 
     The keep probability, the accuracy to expect of the released labels (plain randomized response, and with a prior),
-    and the most that anyone can learn about one label.
+    and the most that anyone can learn about one label; then, for training, the information of an answer and the clean
+    labels that it is worth, of randomized response and of sets of labels (--mechanism informative).
 
     [bold]Examples[/bold]
 
@@ -170,7 +175,34 @@ def _show(console: Console, lines: list[Worth], *, size: int, rows: int | None) 
         risk = [percent(line.best_guess, up=True), percent(line.advantage, up=True)]
         table.add_row(f"{line.epsilon:g}", percent(line.keep), *informed, *risk)
     console.print(table)
+    _show_training(console, lines, rows=rows)
     _explain(console, lines, size=size, rows=rows)
+
+
+def _show_training(console: Console, lines: list[Worth], *, rows: int | None) -> None:
+    """Show what answers are worth to a learner."""
+    from rich.table import Table
+
+    told = [line for line in lines if line.training is not None]
+    if not told:
+        return
+    table = Table(
+        title="For training: what one answer is worth", title_justify="left", header_style="bold", padding=(0, 1)
+    )
+    table.add_column("epsilon", justify="right", style="cyan")
+    for name in ("randomized response, nats", "sets of labels, nats", "the most there is"):
+        table.add_column(name, justify="right")
+    unit = "clean labels" if rows is None else f"{rows:,} rows as clean labels"
+    table.add_column(f"{unit}, response", justify="right")
+    table.add_column("sets", justify="right")
+    for line in told:
+        one = line.training
+        assert one is not None
+        worth = [one.response_clean_labels, one.informative_clean_labels]
+        clean = [f"{w:.4f}" if rows is None else f"{round(w * rows):,}" for w in worth]
+        nats = [one.response_information, one.informative_information, one.most_information]
+        table.add_row(f"{line.epsilon:g}", *(f"{value:.4f}" for value in nats), *clean)
+    console.print(table)
 
 
 def _explain(console: Console, lines: list[Worth], *, size: int, rows: int | None) -> None:
@@ -209,6 +241,22 @@ class Worth:
     advantage: float
     best_guess: float
     with_prior: tuple[WithPrior, ...]
+    training: Training | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """What one answer is worth to a learner, under equally likely classes: nats of information, and clean labels.
+
+    `response` is randomized response, `informative` is InformativeResponse without a prior; `most_information` is what no
+    private answer exceeds, whatever the prior.
+    """
+
+    response_information: float
+    informative_information: float
+    most_information: float
+    response_clean_labels: float
+    informative_clean_labels: float
 
 
 def compute_worth(epsilon: float, *, n_classes: int, prior_accuracies: Sequence[float]) -> Worth:
@@ -227,6 +275,24 @@ def compute_worth(epsilon: float, *, n_classes: int, prior_accuracies: Sequence[
         advantage=advantage_bound(budget),
         best_guess=best_guess(budget),
         with_prior=rows,
+        training=_compute_training(budget, size),
+    )
+
+
+def _compute_training(epsilon: float, n_classes: int) -> Training | None:
+    """Return what answers are worth to a learner; None for more classes than an answer can be a set of."""
+    from labeldp.channel.sets import MOST_CLASSES as MOST_LABELS
+    from labeldp.mechanisms.informative import most_information, subset_worth
+
+    if n_classes > MOST_LABELS or not math.isfinite(epsilon):
+        return None
+    plain, sets = subset_worth(epsilon, n_classes=n_classes, size=1), subset_worth(epsilon, n_classes=n_classes)
+    return Training(
+        response_information=plain.information,
+        informative_information=sets.information,
+        most_information=most_information(epsilon),
+        response_clean_labels=plain.clean_labels,
+        informative_clean_labels=sets.clean_labels,
     )
 
 

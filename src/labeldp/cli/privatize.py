@@ -74,6 +74,7 @@ MECHANISMS = {
     "rr": "RandomizedResponse",
     "rr-top-k": "RRTopK",
     "rr-with-prior": "RRWithPrior",
+    "informative": "InformativeResponse",
     "cluster-rr": "ClusterRR",
     "optimal": "OptimalResponse",
 }

@@ -34,11 +34,10 @@ from labeldp.guarantee import Guarantee
 from labeldp.mechanisms import Mechanism
 from labeldp.priors import Reader
 from labeldp.random import NoiseKey
-from labeldp.release.columns import RESERVED, clean_field, clean_metadata, example_columns
+from labeldp.release.columns import RESERVED, as_column, clean_field, clean_metadata, example_columns
 from labeldp.release.door import draw_part
 from labeldp.release.manifest import GROUP_ROWS
 from labeldp.release.saving import LabelsStream
-from labeldp.validate import code_dtype
 
 if TYPE_CHECKING:
     from labeldp.engines.job import Staging, Written
@@ -204,7 +203,7 @@ class Randomizer:
         extras = example_columns(response.channel.take(slice(0, 0)), stage=stage, prior_index=prior_index)
         types = {name: column.type for name, column in extras.items()}
         if not response.channel.outputs_are_labels:
-            types = {"output": pa.from_numpy_dtype(code_dtype(response.channel.n_outputs)), **types}
+            types = {"output": as_column(response.channel.empty_codes(0)).type, **types}
         keep = response.channel.outputs_are_labels
         schema = make_schema(rows.source.schema, label=rows.label, extras=types, keep_label=keep)
         return cls(response=response, schema=schema)
@@ -221,7 +220,7 @@ class Randomizer:
             columns[place] = make_column(codes, dtype=self.schema.field(place).type, classes=rows.classes)
         else:  # an output stands for no class: it has a column of ours, and the label's is gone
             del columns[place]
-            columns.append(pa.array(codes))
+            columns.append(as_column(codes))
         return pa.RecordBatch.from_arrays([*columns, *extras.values()], schema=self.schema), accuracy
 
     def empty(self) -> Any:

@@ -76,7 +76,6 @@ from labeldp.release.unfinished import (
     write_private,
 )
 from labeldp.untrusted import read_json
-from labeldp.validate import code_dtype
 
 #: Keys of unfinished jobs that this process keeps, by the job's name: in memory, and nowhere else.
 _held: dict[str, NoiseKey] = {}
@@ -292,9 +291,9 @@ def _draw_pieces(job: Job, response: Response) -> list[Written]:
 
 def _describe_release(job: Job, response: Response, ledger_entry: int | None) -> Release:
     """Return the release without its examples: what the manifest and the shared files are written from."""
-    channel = response.channel.take(slice(0, 0))
+    channel = response.channel.take(slice(0, 0)).released()
     return Release(
-        codes=np.empty(0, code_dtype(channel.n_outputs)),
+        codes=channel.empty_codes(0),
         classes=job.rows.classes,
         channel=channel,
         guarantee=job.promise,

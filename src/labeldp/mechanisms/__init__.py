@@ -11,6 +11,7 @@ True
 |---|---|---|
 | `RandomizedResponse` | no prior | no one |
 | `RRTopK`, `RRWithPrior` | right labels under a prior | no one |
+| `InformativeResponse` | training: most information, with or without a prior; answers are sets of labels | no one |
 | `OptimalResponse` | an objective of your own, up to ten classes | no one |
 | `ClusterRR` | groups of similar examples, no prior | a curator, for the histograms |
 | `PeerToPeerRR` | two classes, users who can ask each other | peers |
@@ -19,6 +20,14 @@ To write one, subclass `Mechanism` (docs/extending.md), or `MeasuringMechanism` 
 """
 
 from labeldp.mechanisms.cluster import ClusterRR
+from labeldp.mechanisms.informative import (
+    InformativeResponse,
+    Worth,
+    informative_worth,
+    most_information,
+    response_worth,
+    subset_worth,
+)
 from labeldp.mechanisms.optimal import (
     Accuracy,
     MeanInformation,
@@ -38,6 +47,7 @@ from labeldp.mechanisms.response import (
 __all__ = [
     "Accuracy",
     "ClusterRR",
+    "InformativeResponse",
     "MeanInformation",
     "MeasuringMechanism",
     "Mechanism",
@@ -48,4 +58,9 @@ __all__ = [
     "RRWithPrior",
     "RandomizedResponse",
     "UnbiasedReport",
+    "Worth",
+    "informative_worth",
+    "most_information",
+    "response_worth",
+    "subset_worth",
 ]

@@ -3,9 +3,11 @@
 A file of labels has, for each example, the released label (or an output that is no label) and what differs from example to
 example; beside the columns of a user's table our own begin with `RESERVED`:
 
-    output       the number of an output that is not a label; then there is no label column
+    output       the number of an output that is not a label, or a shape and a set of labels as bytes; then there is no
+                 label column
     row          the number of the example's row in channel.parquet
     candidates   the candidate set, a bit for each class
+    place        the position that public chance goes by, where it is not the row's own
     stage        in which stage the label was drawn, from 0
     prior_row    the number of the example's row in prior.parquet
 
@@ -39,7 +41,7 @@ from labeldp.channel import FiniteChannel
 from labeldp.untrusted import parse_json
 
 #: Columns of labels.parquet that are not the label, and what they begin with beside the columns of a user's table.
-EXTRAS = ("output", "row", "candidates", "stage", "prior_row")
+EXTRAS = ("output", "row", "candidates", "place", "stage", "prior_row")
 RESERVED = "_labeldp_"
 #: Keys of a column in pandas' description, and of what it may add to some types; a value is a short text or a number.
 PANDAS_COLUMN = ("name", "field_name", "pandas_type", "numpy_type", "metadata")
@@ -67,11 +69,11 @@ def example_columns(
 ) -> dict[str, pa.Array]:
     """Return what differs from example to example besides the label, as columns: `EXTRAS` says under which names.
 
-    Group numbers have 32 bits on disk: there are never more groups than that.
+    Group numbers have 32 bits on disk: there are never more groups than that. Positions have 64.
     """
     found = {**channel.example_arrays(), "stage": stage, "prior_row": prior_index}
     narrow = {
-        name: array.astype(np.int32) if array.dtype == np.int64 else array
+        name: array.astype(np.int32) if array.dtype == np.int64 and name != "place" else array
         for name, array in found.items()
         if array is not None
     }

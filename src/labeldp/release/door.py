@@ -31,7 +31,7 @@ from labeldp.release.budget import Budget
 from labeldp.release.labels import SensitiveLabels, as_sensitive, codes_of
 from labeldp.release.measurement import Counter, LabelCounts, measure
 from labeldp.release.release import Release
-from labeldp.validate import check_integer, code_dtype
+from labeldp.validate import check_integer
 
 #: Examples per step: their words (1 MiB) and codes stay in a core's cache, and memory does not grow with n.
 STEP = 1 << 16
@@ -143,7 +143,7 @@ def _draw_release(
     return Release(
         codes=draw_codes(codes_of(boxed), channel, key, start=start),
         classes=boxed.classes,
-        channel=channel,
+        channel=channel.place(start, len(boxed)).released(),
         guarantee=guarantee,
         mechanism=repr(mechanism),
         seeded=key.seeded,
@@ -158,7 +158,8 @@ def draw_codes(
     codes: npt.NDArray[Any], channel: FiniteChannel, key: NoiseKey, *, start: int
 ) -> npt.NDArray[np.unsignedinteger[Any]]:
     """Draw an output for every label, step by step; example i uses block start + i of the key, whatever the steps."""
-    out = np.empty(len(codes), code_dtype(channel.n_outputs))
+    channel = channel.place(start, len(codes))
+    out = channel.empty_codes(len(codes))
     channel.prepare()  # once, here: every part below shares it
 
     def work(low: int, high: int) -> None:
@@ -167,7 +168,8 @@ def draw_codes(
         out[low:high] = channel.take(slice(low, high)).draw(part, words)
 
     over_spans(work, len(codes), step=STEP)
-    return out
+    drawn: npt.NDArray[np.unsignedinteger[Any]] = out
+    return drawn
 
 
 def _known_n_classes(labels: Any, mechanism: Mechanism, prior: Any) -> int | None:

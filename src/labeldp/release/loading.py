@@ -37,7 +37,7 @@ from labeldp.release.columns import EXTRAS, RESERVED, as_array
 from labeldp.release.manifest import CHANNEL, GROUP_ROWS, PRIOR, Manifest, file_facts, read_manifest
 from labeldp.release.release import Release
 from labeldp.untrusted import read_footer
-from labeldp.validate import check_probability_rows, code_dtype
+from labeldp.validate import check_integer, check_probability_rows, code_dtype
 
 
 def load_release(directory: str | os.PathLike[str]) -> Release:
@@ -90,6 +90,8 @@ def _assemble(described: Manifest) -> Release:
     rows = _read_shared(root / CHANNEL) if CHANNEL in manifest["files"] else None
     codes, extras = _read_examples(described, classes)
     channel = _channel(manifest["channel"], extras, rows)
+    if "place" not in extras:  # rows that follow each other, from the channel's first position on
+        channel = channel.place(_first_place(manifest), manifest["n_examples"])
     guarantee = Guarantee.from_json(manifest["guarantee"])
     if not channel.epsilon <= guarantee.epsilon(0.0):
         raise PrivacyError(
@@ -103,6 +105,9 @@ def _assemble(described: Manifest) -> Release:
     if (codes is None) is channel.outputs_are_labels:
         raise ReleaseError(f"load_release: {root} has outputs of another kind of channel. Ask its owner for it again.")
     codes = extras["output"] if codes is None else codes
+    room = channel.empty_codes(0)
+    if codes.shape[1:] != room.shape[1:] or codes.dtype.kind not in "iu" or not channel.are_outputs(codes).all():
+        raise ReleaseError(f"load_release: {root} has outputs that its channel does not have. Do not use it.")
     prior = None
     if PRIOR in manifest["files"]:
         prior = check_probability_rows("load_release", PRIOR, _read_shared(root / PRIOR)["prior"])
@@ -112,7 +117,7 @@ def _assemble(described: Manifest) -> Release:
     # Manifests before the count of stages say none; there are then at most as many as examples.
     _check_places(root, extras.get("stage"), manifest.get("stages", len(codes)), "stages")
     return Release(
-        codes=codes.astype(code_dtype(channel.n_outputs), copy=False),
+        codes=codes.astype(room.dtype, copy=False),
         classes=classes,
         channel=channel,
         guarantee=guarantee,
@@ -139,6 +144,16 @@ def _check_places(root: Path, places: Array | None, count: int, what: str) -> No
         or places.max(initial=-1) >= count
     ):
         raise ReleaseError(f"load_release: {root} names {what} that are not there. Ask its owner for it again.")
+
+
+#: Channels whose header and examples say everything.
+WITHOUT_ROWS = ("candidates", "arcs", "sets")
+
+
+def _first_place(manifest: Mapping[str, Any]) -> int:
+    """Return the position of the first row, where a channel goes by positions; elsewhere no one asks."""
+    first = manifest["channel"].get("first", 0)
+    return check_integer("load_release", "first", first, least=0, most=(1 << 62))
 
 
 #: What channel.parquet or prior.parquet may take in memory beyond this many times its size on disk.
@@ -263,7 +278,7 @@ def _channel(header: dict[str, Any], extras: Mapping[str, Array], rows: dict[str
     kind = header["kind"]
     if kind not in FiniteChannel.kinds:
         raise ReleaseError(f"load_release: unknown kind of channel {kind!r}. Upgrade labeldp to read newer releases.")
-    if rows is None and kind != "candidates":
+    if rows is None and kind not in WITHOUT_ROWS:
         raise ReleaseError("load_release: the channel's rows are missing. Ask the release's owner for it again.")
-    own = {name: extras[name] for name in ("candidates", "row") if name in extras}
+    own = {name: extras[name] for name in ("candidates", "row", "place") if name in extras}
     return build_channel(header, rows=rows or {}, examples=own)

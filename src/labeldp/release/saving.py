@@ -294,7 +294,7 @@ def _label_table(release: Release, features: Any) -> pa.Table:
         name = "label" if features is None else str(release.label_column)
         columns[name] = pa.array(decode_labels(release.codes, release.classes))
     else:
-        extras = {"output": pa.array(release.codes), **extras}
+        extras = {"output": as_column(release.codes), **extras}
     mark = "" if features is None else RESERVED
     table = pa.table({**columns, **{mark + name: column for name, column in extras.items()}})
     return pa.Table.from_arrays(table.columns, schema=pa.schema([clean_field(field) for field in table.schema]))

@@ -30,18 +30,29 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from labeldp.arrays import Array, Float64s, Int64s
-from labeldp.channel import CandidateChannel, Channel, FiniteChannel, MatrixChannel, odds_to_keep, safe_odds
+from labeldp.channel import (
+    CandidateChannel,
+    Channel,
+    FiniteChannel,
+    MatrixChannel,
+    SetAnswers,
+    odds_to_keep,
+    safe_odds,
+)
 from labeldp.mechanisms import RandomizedResponse, RRWithPrior
 from labeldp.plots import Series
 from labeldp.release import Release
+from labeldp.report.words import percent
 
 #: Cells (rows x classes x classes asked about) beyond which evenly spaced examples stand for all.
 MOST_CELLS = 20_000_000
+#: Answers that are sets, of which as many are looked at.
+MOST_ANSWERS = 100_000
 #: Pairs of a channel's row and a prior's row that are counted in one array.
 MOST_PAIRS = 1 << 23
 #: Classes whose rate is computed one by one.
@@ -113,6 +124,45 @@ def rates(release: Release, *, most_classes: int = MOST_CLASSES) -> Rates:
         expected_under="the released prior",
         n_asked=sampled if asked is None else asked,
     )
+
+
+class SetFacts(NamedTuple):
+    """What answers that are sets say: how many labels one names, on average, at least and at most, and how surely.
+
+    `true_named` is the chance that the true label is among them, averaged over the rows.
+    """
+
+    n_classes: int
+    mean_named: float
+    least_named: int
+    most_named: int
+    true_named: float
+
+    @property
+    def sentence(self) -> str:
+        """The facts in words."""
+        if self.least_named == self.most_named:
+            named = f"Her answer names {self.least_named} of {self.n_classes} classes"
+        else:
+            named = (
+                f"Her answer names {self.mean_named:.1f} of {self.n_classes} classes on average "
+                f"({self.least_named} to {self.most_named})"
+            )
+        return f"{named}; the true one is among them with probability {percent(self.true_named)}."
+
+
+def set_facts(release: Release, *, most: int = MOST_ANSWERS) -> SetFacts | None:
+    """Return what the answers of a release say where they are sets, from evenly spaced rows; None where they are not."""
+    channel = release.channel
+    if not isinstance(channel, SetAnswers) or channel.outputs_are_labels or not len(release):
+        return None
+    rows = evenly_spaced(len(release), max(1, min(most, MOST_CELLS // release.n_classes)))
+    part = release.take(rows)
+    assert isinstance(part.channel, SetAnswers)
+    named = part.channel.members(part.codes).sum(axis=1)
+    shapes = part.channel.shapes_of(part.codes)
+    surely = shapes[:, 1] * part.channel.chances(shapes)[0]
+    return SetFacts(release.n_classes, float(named.mean()), int(named.min()), int(named.max()), float(surely.mean()))
 
 
 def examples_with_beliefs(release: Release, *, most: int) -> tuple[FiniteChannel, Array, Float64s, int | None]:

@@ -33,7 +33,7 @@ from labeldp.plots import Bars, Lines, Series
 from labeldp.release import Release, load_release
 from labeldp.release.manifest import Manifest, read_manifest
 from labeldp.report.page import Block, Facts, Section, Table, page, versions
-from labeldp.report.rates import Rates, accuracy_against_epsilon, rates
+from labeldp.report.rates import Rates, accuracy_against_epsilon, rates, set_facts
 from labeldp.report.words import (
     as_sentence,
     cost,
@@ -197,7 +197,13 @@ def changes_section(release: Release, found: Rates) -> Section:
     """
     title = "How labels were changed"
     if found.flips is None or found.expected_accuracy is None:
+        sets = set_facts(release)
         text = "What was released are not labels but outputs of another kind; learners undo the noise by the channel."
+        if sets is not None:
+            text = (
+                f"What was released are sets of labels. {sets.sentence} Which sets a row could have answered with was settled "
+                "without its label; learners use the channel's likelihood of every label."
+            )
         return Section(title=title, blocks=(text,))
     blocks: list[Block] = [_expected_words(release, found), _flip_bars(release, found), _class_table(release, found)]
     if found.n_asked is not None:

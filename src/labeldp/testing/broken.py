@@ -23,9 +23,11 @@ from typing import Any
 import numpy as np
 
 from labeldp.arrays import Floats, Int64s
-from labeldp.channel import FiniteChannel, MatrixChannel
+from labeldp.channel import ArcChannel, FiniteChannel, MatrixChannel, safe_odds
+from labeldp.channel.finite import FULL_RANGE
+from labeldp.errors import Described, invalid
 from labeldp.guarantee import Guarantee
-from labeldp.mechanisms import Mechanism, RandomizedResponse, RRTopK, RRWithPrior
+from labeldp.mechanisms import InformativeResponse, Mechanism, RandomizedResponse, RRTopK, RRWithPrior
 from labeldp.random import NoiseKey, as_key
 from labeldp.release import Release, privatize
 from labeldp.testing.subject import Door, Subject
@@ -149,6 +151,78 @@ class TieBreakLooksAtLabel:
         return replace(release, channel=mechanism.channel(prior, groups=groups, n_classes=release.n_classes))
 
 
+@dataclass(frozen=True)
+class LabelHelpsBlocks:
+    """A door that lets the label help to make its row's blocks.
+
+    The prior of the true label is raised before blocks are made, so the label is where it should not be: with others than the
+    public blocks say. The release itself looks like any other.
+    """
+
+    def __call__(self, labels: Any, mechanism: Mechanism, *, prior: Any, groups: Any, rng: Any, start: int) -> Release:
+        """Release with blocks that the label helped to make."""
+        codes = reveal_codes(labels)
+        rows = np.atleast_2d(prior)[np.zeros(len(codes), np.int64) if groups is None else groups]
+        own = np.array(prior if np.ndim(prior) == 2 and groups is None else rows)
+        own[np.arange(len(codes)), codes] += 1.0
+        return privatize(labels, mechanism, prior=own / own.sum(axis=1, keepdims=True), rng=rng, start=start)
+
+
+@dataclass(frozen=True)
+class UnequalInclusion(Mechanism):
+    """Blocks of which label 0 is in two and every other label in one, each label with a normaliser of its own.
+
+    An answer is e^epsilon times likelier with its label than without, for each label alone; but the normalisers differ, so
+    the chances of one answer under two labels differ by more.
+    """
+
+    epsilon: float
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """Pure epsilon: the promise that it breaks."""
+        return Guarantee.pure(self.epsilon)
+
+    def channel(self, prior: Any = None, *, groups: Any = None, n_classes: int | None = None) -> FiniteChannel:
+        """Return the matrix of all labels, truthfully: its epsilon is above the promise."""
+        if prior is not None or groups is not None or n_classes is None:
+            raise invalid("UnequalInclusion", "prior", "be left out", got=Described("one"))
+        inside = np.eye(n_classes, n_classes + 1)
+        inside[0, n_classes] = 1.0
+        weights = np.where(inside > 0, math.exp(self.epsilon), 1.0)
+        return MatrixChannel(weights / weights.sum(axis=1, keepdims=True))
+
+
+class LeftOverToLabel(ArcChannel):
+    """Arcs whose left-over words, fewer than d of 2^64, answer with an arc that begins at the label."""
+
+    def draw(self, codes: Any, words: Any) -> Any:
+        """Draw as arcs do, but for the left-over words."""
+        drawn = super().draw(codes, words)
+        at = np.argsort(self._circles(0, len(codes)), axis=1)[np.arange(len(codes)), codes]
+        last = np.uint64(FULL_RANGE - 1 - self.integers.rest)
+        return np.where(words[:, 0] > last, at, drawn).astype(drawn.dtype)
+
+
+@dataclass(frozen=True)
+class LeftOverLooks(Mechanism):
+    """InformativeResponse without a prior whose left-over words look at the label."""
+
+    epsilon: float
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """Pure epsilon: what the honest twin promises."""
+        return Guarantee.pure(self.epsilon)
+
+    def channel(self, prior: Any = None, *, groups: Any = None, n_classes: int | None = None) -> FiniteChannel:
+        """Return arcs with the fault, which no matrix shows."""
+        if prior is not None or groups is not None or n_classes is None:
+            raise invalid("LeftOverLooks", "prior", "be left out", got=Described("one"))
+        odds = safe_odds(self.epsilon)
+        return LeftOverToLabel(odds=odds, size=2, n_classes=n_classes)
+
+
 def reuse_noise(labels: Any, mechanism: Mechanism, *, prior: Any, groups: Any, rng: Any, start: int) -> Release:
     """Release every example with the words of the first one."""
     key = _keep_no_account(as_key("reuse_noise", rng, pieces=True))
@@ -219,6 +293,9 @@ def broken_subjects() -> tuple[Broken, ...]:
         _make_twin(
             "tie-break looks at the label, lies", "frequencies_match", top_two, TieBreakLooksAtLabel(hides=True)
         ),
+        _make_twin("the label helps to make blocks", "frequencies_match", InformativeResponse(1.0), LabelHelpsBlocks()),
+        _make_twin("unequal inclusion", "privacy_holds", UnequalInclusion(1.0)),
+        _make_twin("left-over words look at the label", "words_are_counted", LeftOverLooks(1.0)),
         _make_twin("noise reused", "examples_are_independent", RRWithPrior(1.0), reuse_noise),
         _make_twin("noise repeats", "examples_are_independent", RRWithPrior(1.0), repeat_noise),
         _make_twin("fixed seed", "secure_by_default", RandomizedResponse(1.0), fix_seed),

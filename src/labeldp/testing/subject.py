@@ -112,8 +112,9 @@ class Subject:
         return self.trials(codes, rows)
 
     def channel(self, trial: Trial) -> FiniteChannel:
-        """Return the public channel of a trial: what the mechanism says without any label."""
-        return self.mechanism.channel(trial.prior, groups=trial.groups, n_classes=self.n_classes)
+        """Return the public channel of a trial, at the positions from 0 on: what the mechanism says without any label."""
+        channel = self.mechanism.channel(trial.prior, groups=trial.groups, n_classes=self.n_classes)
+        return channel.place(0, len(trial.codes))
 
     def release(self, trial: Trial, *, rng: Any, start: int = 0) -> Release:
         """Return the trial's examples as released by the subject's door."""

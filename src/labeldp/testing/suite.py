@@ -19,7 +19,10 @@ door that lies about its channel is caught by its draws.
 1.0
 
 Design notes. Three questions are statistical (frequencies, independence, freshness); each spends a third of
-`Subject.failure`, divided by the number of numbers it compares (Bonferroni). The tests are exact binomial ones.
+`Subject.failure`, divided by the number of numbers it compares (Bonferroni). The tests are exact binomial ones. Where the laws
+of examples differ (blocks of labels that go by position) outputs are numbered by their chance under the example's own law, and
+a count is the sum of unlike coins: outside of one step around its mean its tails are within those of the binomial with the
+mean chance (Hoeffding 1956), so the same tests hold.
 """
 
 from __future__ import annotations
@@ -27,12 +30,14 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator
-from typing import Any
+from fractions import Fraction
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from labeldp.arrays import Floats, Int64s
-from labeldp.channel import FiniteChannel
+from labeldp.channel import FiniteChannel, SetAnswers
+from labeldp.channel.finite import FULL_RANGE
 from labeldp.mechanisms import Mechanism
 from labeldp.release import privatize as the_door
 from labeldp.testing.subject import Check, ConformanceError, Door, Subject, Trial
@@ -42,6 +47,8 @@ STATISTICAL_CHECKS = 3
 #: Draws of each prior, label and layout. A probability near 1/2 that is wrong by 0.1 is then found: at a level of
 #: 1e-10, 6.5 standard deviations, and one is 0.5 / sqrt(2000) = 0.011.
 DRAWS = 2000
+#: Words between which changes of an answer are looked for: an answer with fewer than 2^52 words may be passed over.
+GRID_WORDS = 1 << 12
 #: Lags at which noise might repeat: every small one, and the powers of two that batches and buffers have.
 LAGS = (*range(1, 65), *(1 << power for power in range(7, 17)))
 #: Two steps of 2^16, so that the largest lag too has as many pairs.
@@ -182,7 +189,7 @@ def best_accuracy(prior: Floats, epsilon: float) -> float:
 def channel_ignores_labels(subject: Subject) -> Iterator[str]:
     """A release carries the channel that the mechanism builds without labels, whatever the labels are."""
     for trial in subject.one_of_each():
-        public = list_statements(subject.channel(trial))
+        public = list_statements(subject.channel(trial).released())
         shifted = (trial.codes + 1) % subject.n_classes
         for codes in (trial.codes, shifted):
             other = Trial(layout=trial.layout, codes=codes, rows=trial.rows, prior=trial.prior, groups=trial.groups)
@@ -199,12 +206,16 @@ def frequencies_match(subject: Subject) -> Iterator[str]:
     outputs = subject.channel(next(subject.one_of_each())).n_outputs
     level = share_failure(subject) / (layouts * cells * outputs)
     for trial in subject.trials(codes, rows):
-        counts = count_outputs(trial, subject.release(trial, rng=subject.seed).codes, subject, outputs)
-        for row, matrix in matrices(subject, trial):
-            unlikely = two_sided(counts[row], DRAWS, matrix) <= level
+        seen = see_outputs(subject, trial, subject.release(trial, rng=subject.seed).codes)
+        if np.any(seen.numbers < 0):
+            yield f"{trial.layout}: example {int(np.argmax(seen.numbers < 0))} has an output that its channel does not have"
+            continue
+        counts = count_outputs(trial, seen.numbers, subject, outputs)
+        for row, stated in seen.average(trial, subject):
+            unlikely = two_sided(counts[row], DRAWS, stated) <= level
             for label, output in np.argwhere(unlikely).tolist():
-                seen, stated = int(counts[row, label, output]), float(matrix[label, output])
-                yield f"{describe(trial, row)}: {label} -> {output} {seen} times of {DRAWS}, stated probability {stated:.6g}"
+                found, chance = int(counts[row, label, output]), float(stated[label, output])
+                yield f"{describe(trial, row)}: {label} -> {output} {found} times of {DRAWS}, stated probability {chance:.6g}"
 
 
 def examples_are_independent(subject: Subject) -> Iterator[str]:
@@ -217,13 +228,75 @@ def examples_are_independent(subject: Subject) -> Iterator[str]:
     codes, rows = np.full(EXAMPLES, label), np.full(EXAMPLES, row)
     level = share_failure(subject) / (len(LAGS) * (1 if subject.priors is None else 3))
     for trial in subject.trials(codes, rows):
-        drawn = subject.release(trial, rng=subject.seed).codes
-        chance = agreement(next(matrices(subject, trial))[1][label])
-        agree = np.array([count_agreeing(drawn, lag) for lag in LAGS])
-        unlikely = two_sided(agree[:, 0], agree[:, 1], np.full(len(LAGS), chance)) <= level
+        seen = see_outputs(subject, trial, subject.release(trial, rng=subject.seed).codes)
+        agree = np.array([count_agreeing(seen.numbers, lag) for lag in LAGS])
+        chances = np.array([seen.agreement(lag) for lag in LAGS])
+        unlikely = two_sided(agree[:, 0], agree[:, 1], chances) <= level
         for j in np.flatnonzero(unlikely):
             same, pairs = agree[j].tolist()
-            yield f"{describe(trial, row)}: lag {LAGS[j]}: {same} of {pairs} pairs agree, expected share {chance:.6g}"
+            yield f"{describe(trial, row)}: lag {LAGS[j]}: {same} of {pairs} pairs agree, expected share {chances[j]:.6g}"
+
+
+def words_are_counted(subject: Subject) -> Iterator[str]:
+    """Counted over all 2^64 words, an answer that is a set has one chance for the labels in it and one for the others.
+
+    Then the second is the chance without the label, the first at most e^epsilon times as large, and nothing else of the
+    label shows: no left-over word goes where the label says. Draws with other outputs than sets use two words; their
+    integers are not asked here. Runs of words with the same answer are found by bisection between `GRID_WORDS` words.
+    """
+    for trial in subject.one_of_each():
+        channel = subject.channel(trial)
+        if not isinstance(channel, SetAnswers):
+            return
+        rows, first = np.unique(trial.rows, return_index=True)
+        for row, example in zip(rows.tolist(), first.tolist(), strict=True):
+            counts: dict[bytes, dict[bool, set[int]]] = {}
+            for label in range(subject.n_classes):
+                for answer, (inside, count) in count_words(channel.take(slice(example, example + 1)), label).items():
+                    counts.setdefault(answer, {}).setdefault(inside, set()).add(count)
+            for kinds in counts.values():
+                if any(len(found) > 1 for found in kinds.values()):
+                    yield f"{describe(trial, row)}: labels alike for an answer have it with different numbers of words"
+                    break
+                if len(kinds) == 2 and Fraction(max(kinds[True]), max(kinds[False])) > 1 + Fraction(channel.odds):
+                    yield f"{describe(trial, row)}: an answer has too many words for the labels in it"
+                    break
+
+
+def count_words(channel: SetAnswers, label: int) -> dict[bytes, tuple[bool, int]]:
+    """Return, for each answer of a channel of one row to this label, whether it names it and how many words give it."""
+    code = np.array([label], np.int32)
+
+    def answer(words: list[int]) -> list[bytes]:
+        pairs = np.zeros((len(words), 2), np.uint64)
+        pairs[:, 0] = np.array(words, np.uint64)
+        many = channel.take(np.zeros(len(words), np.int64))
+        return [np.asarray(one).tobytes() for one in many.draw(np.repeat(code, len(words)), pairs)]
+
+    edges = [j * (FULL_RANGE // GRID_WORDS) for j in range(GRID_WORDS)] + [FULL_RANGE - 1]
+    found = answer(edges)
+    spans = [(a, b, x, y) for (a, b), (x, y) in zip(itertools.pairwise(edges), itertools.pairwise(found), strict=True)]
+    starts = [(0, found[0])]
+    spans = [span for span in spans if span[2] != span[3]]
+    while spans:  # all spans at once: a draw of many words costs what one does
+        middles = [(a + b) // 2 for a, b, _, _ in spans]
+        halves = [
+            half
+            for (a, b, x, y), m, z in zip(spans, middles, answer(middles), strict=True)
+            for half in ((a, m, x, z), (m, b, z, y))
+            if half[2] != half[3]
+        ]
+        starts += [(b, y) for a, b, _, y in halves if b - a == 1]
+        spans = [half for half in halves if half[1] - half[0] > 1]
+    starts.sort()
+    counts: dict[bytes, tuple[bool, int]] = {}
+    for (low, one), (high, _) in itertools.pairwise([*starts, (FULL_RANGE, b"")]):
+        counts[one] = (False, counts.get(one, (False, 0))[1] + high - low)
+    like = channel.empty_codes(1) if channel.empty_codes(1).ndim == 2 else np.zeros(1, np.int32)
+    for one, (_, count) in counts.items():
+        observed = np.frombuffer(one, like.dtype).reshape(like.shape)
+        counts[one] = (bool(channel.members(observed)[0, label]), count)
+    return counts
 
 
 def secure_by_default(subject: Subject) -> Iterator[str]:
@@ -266,6 +339,47 @@ def pieces_equal_whole(subject: Subject) -> Iterator[str]:
 def share_failure(subject: Subject) -> float:
     """Return the part of the subject's `failure` that one statistical check may spend."""
     return subject.failure / STATISTICAL_CHECKS
+
+
+class Seen(NamedTuple):
+    """Outputs of a trial by number (n,), and the law of each example's number (n, outputs), given its label."""
+
+    numbers: Int64s
+    laws: Floats
+
+    def average(self, trial: Trial, subject: Subject) -> Iterator[tuple[int, Floats]]:
+        """Yield the mean law of each prior in a trial: (labels, outputs)."""
+        for row in np.unique(trial.rows).tolist():
+            cells = [self.laws[(trial.rows == row) & (trial.codes == label)] for label in range(subject.n_classes)]
+            yield row, np.array([cell[0] if (cell == cell[0]).all() else cell.mean(axis=0) for cell in cells])
+
+    def agreement(self, lag: int) -> float:
+        """Return the mean chance that the disjoint pairs at this lag agree."""
+        blocks = self.laws[: len(self.laws) // (2 * lag) * 2 * lag].reshape(-1, 2, lag, self.laws.shape[1])
+        if len(self.laws) and (self.laws == self.laws[0]).all():
+            return agreement(self.laws[0])
+        return float(np.einsum("alo,alo->", blocks[:, 0], blocks[:, 1]) / max(1, blocks[:, 0, :, 0].size))
+
+
+def see_outputs(subject: Subject, trial: Trial, codes: Any) -> Seen:
+    """Return what a release of a trial shows, as numbers of outputs with their laws under the public channel.
+
+    Where all examples of a prior and label have one law, a number is that of the output. Otherwise it is the output's rank
+    by falling chance under the example's own law: outputs of different examples then mean the same.
+    """
+    channel = subject.channel(trial)
+    numbers, laws = (
+        np.asarray(channel.outputs_of(codes), np.int64),
+        channel.forward(np.eye(subject.n_classes)[trial.codes]),
+    )
+    kinds = np.unique(trial.rows * subject.n_classes + trial.codes, return_inverse=True)[1].reshape(-1)
+    first = np.full(int(kinds.max()) + 1, -1)
+    first[kinds[::-1]] = np.arange(len(kinds))[::-1]
+    if (laws == laws[first[kinds]]).all():
+        return Seen(numbers, laws)
+    order = np.argsort(-laws, axis=1, kind="stable")
+    ranks = (order == numbers[:, None]).argmax(axis=1)
+    return Seen(np.where(numbers < 0, -1, ranks), np.take_along_axis(laws, order, axis=1))
 
 
 def matrices(subject: Subject, trial: Trial) -> Iterator[tuple[int, Floats]]:
@@ -383,6 +497,7 @@ _CHECKS = (
     Check(name="epsilon_is_exact", promise="channel.epsilon is the worst log-ratio", judge=epsilon_is_exact),
     Check(name="channel_ignores_labels", promise="the channel is public", judge=channel_ignores_labels),
     Check(name="frequencies_match", promise="labels come out as the matrix says", judge=frequencies_match),
+    Check(name="words_are_counted", promise="no word of a set's draw tells the label", judge=words_are_counted),
     Check(name="examples_are_independent", promise="no noise is used twice", judge=examples_are_independent),
     Check(name="secure_by_default", promise="fresh noise unless a seed is given", judge=secure_by_default),
     Check(name="seeds_reproduce", promise="a seed says what it did", judge=seeds_reproduce),

@@ -1,0 +1,196 @@
+"""Answers that are sets, from table to file to model: memory == local == dask, load == save, and what the audits say."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+import labeldp
+from labeldp import InformativeResponse, SensitiveLabels
+from labeldp.audit import audit, channel_audit, number_answers
+from labeldp.audit.channel import observed_audit
+from labeldp.audit.contents import plausible_check, support_check
+from labeldp.audit.static import matrix_check
+from labeldp.channel import ArcChannel, SetChannel
+from labeldp.cli import app
+from labeldp.engines import privatize_table
+from labeldp.errors import ReleaseError
+from labeldp.release.manifest import digest
+from labeldp.report.rates import set_facts
+from labeldp.report.release_page import release_page
+
+K, N, SEED = 10, 2_000, 3
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    rng = np.random.default_rng(0)
+    codes = rng.integers(0, K, N)
+    features = rng.normal(size=(N, 4)) + 2.0 * np.random.default_rng(1).normal(size=(K, 4))[codes]
+    columns = {f"x{j}": features[:, j] for j in range(4)}
+    path = tmp_path_factory.mktemp("informative") / "table.parquet"
+    pq.write_table(pa.table({**columns, "label": codes}), path, row_group_size=333)
+    return path
+
+
+def labels(path: Path) -> SensitiveLabels:
+    return SensitiveLabels(pq.read_table(path)["label"].to_numpy(), n_classes=K)
+
+
+def beliefs() -> np.ndarray:
+    return np.random.default_rng(2).dirichlet(np.full(K, 0.4), N)
+
+
+@pytest.mark.parametrize("prior", [None, "array"])
+def test_memory_local_dask_and_disk_agree(table: Path, prior: Any, inside: Any, tmp_path: Path) -> None:
+    given = {} if prior is None else {"prior": beliefs()}
+    expected = labeldp.privatize(labels(table), InformativeResponse(1.0), rng=SEED, **given)
+    expected.save(tmp_path / "saved")
+    likely = expected.channel.likelihood(expected.codes)
+    for number, how in enumerate([{"batch_rows": 37}, {}, {"engine": "dask", "client": inside}]):
+        settings = {"label": "label", "classes": range(K), "rng": SEED, "mechanism": InformativeResponse(1.0)}
+        privatize_table(table, to=tmp_path / str(number), **settings, **given, **how)
+    for name in ("saved", "0", "1", "2"):
+        found = labeldp.load_release(tmp_path / name)
+        assert type(found.channel) is (ArcChannel if prior is None else SetChannel)
+        assert found.codes.dtype == expected.codes.dtype
+        assert np.array_equal(found.codes, expected.codes)
+        assert np.array_equal(found.channel.likelihood(found.codes), likely)
+
+
+def test_a_part_of_a_release_is_saved_with_its_positions(table: Path, tmp_path: Path) -> None:
+    whole = labeldp.privatize(labels(table), InformativeResponse(1.0), rng=SEED, start=7)
+    rows = np.random.default_rng(0).permutation(N)[:100]
+    whole.take(rows).save(tmp_path / "part")
+    part = labeldp.load_release(tmp_path / "part")
+    assert np.array_equal(part.channel.likelihood(part.codes), whole.channel.likelihood(whole.codes)[rows])
+    whole.take(slice(10, 60)).save(tmp_path / "slice")
+    part = labeldp.load_release(tmp_path / "slice")
+    assert np.array_equal(part.channel.likelihood(part.codes), whole.channel.likelihood(whole.codes)[10:60])
+
+
+def rewrite(path: Path, **channel: Any) -> None:
+    manifest = json.loads((path / "release.json").read_text())
+    manifest["channel"].update(channel)
+    manifest["sha256"] = digest(manifest)
+    (path / "release.json").write_text(json.dumps(manifest))
+
+
+@pytest.mark.parametrize(
+    "channel",
+    [
+        {"size": 0},
+        {"size": 10},
+        {"size": "3"},
+        {"size": 2.0},
+        {"first": -1},
+        {"first": "x"},
+        {"circles": "-1"},
+        {"circles": "9" * 30},
+        {"n_classes": 11},
+        {"n_classes": 1 << 40},
+        {"odds": "nan"},
+        {"odds": "1e9"},
+        {"odds": [1]},
+        {"kind": "sets"},
+        {"kind": "sets", "shapes": [[10, 3]]},
+    ],
+)
+def test_a_changed_header_of_arcs_is_refused(channel: dict[str, Any], table: Path, tmp_path: Path) -> None:
+    labeldp.privatize(labels(table), InformativeResponse(1.0), rng=SEED).save(tmp_path / "out")
+    rewrite(tmp_path / "out", **channel)
+    with pytest.raises((ReleaseError, labeldp.PrivacyError)):
+        labeldp.load_release(tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    "channel",
+    [
+        {"shapes": []},
+        {"shapes": [[2, 2]]},
+        {"shapes": [[2]]},
+        {"shapes": [2, 1]},
+        {"shapes": "none"},
+        {"shapes": [[2, 1]] * 300},
+        {"shapes": [[2, 1]]},
+        {"n_classes": 20},
+        {"odds": "1e9"},
+        {"kind": "arcs", "size": 3, "circles": "0", "first": 0},
+    ],
+)
+def test_a_changed_header_of_sets_is_refused(channel: dict[str, Any], table: Path, tmp_path: Path) -> None:
+    labeldp.privatize(labels(table), InformativeResponse(1.0), rng=SEED, prior=beliefs()).save(tmp_path / "out")
+    rewrite(tmp_path / "out", **channel)
+    with pytest.raises((ReleaseError, labeldp.PrivacyError)):
+        labeldp.load_release(tmp_path / "out")
+
+
+def test_commands_privatize_inspect_report_and_train(table: Path, tmp_path: Path) -> None:
+    run, out = CliRunner(), tmp_path / "out"
+    listed = ",".join(map(str, range(K)))
+    made = run.invoke(
+        app,
+        ["privatize", str(table), "-l", "label", "-e", "2", "--to", str(out), "--mechanism", "informative", "--classes", listed],
+    )  # fmt: skip
+    assert made.exit_code == 0, made.output
+    told = run.invoke(app, ["inspect", str(out), "--json"])
+    assert told.exit_code == 0, told.output
+    facts = json.loads(told.stdout)
+    assert "Her answer names 3 of 10 classes; the true one is among them with probability" in facts["answers"]
+    assert facts["flip_rate"] is None
+    assert "Her answer names 3 of 10 classes" in release_page(out)
+    model = run.invoke(app, ["train", str(out), "--to", str(tmp_path / "model.skops")])
+    assert model.exit_code == 0, model.output
+
+
+def test_set_facts_of_blocks(table: Path) -> None:
+    found = labeldp.privatize(labels(table), InformativeResponse(1.0), prior=beliefs())
+    facts = set_facts(found)
+    assert facts is not None
+    assert "of 10 classes on average" in facts.sentence
+    members = found.channel.members(found.codes)
+    true = pq.read_table(table)["label"].to_numpy()
+    share = members[np.arange(N), true].mean()
+    assert abs(share - facts.true_named) < 5.5 * 0.5 / N**0.5  # 5.5 sigma: once in 26 million
+
+
+@pytest.mark.parametrize("prior", [None, "array"])
+def test_static_audits_understand_sets(table: Path, prior: Any, tmp_path: Path) -> None:
+    given = {} if prior is None else {"prior": beliefs()}
+    found = labeldp.privatize(labels(table), InformativeResponse(1.0), **given)
+    found.save(tmp_path / "out")
+    for check in (matrix_check(found), support_check(found), plausible_check(found)):
+        assert check.passed, check.detail
+    report = audit(tmp_path / "out")
+    assert report.passed, [check for check in report.checks if not check.passed]
+    true = pq.read_table(table)["label"].to_numpy()
+    seen = observed_audit(found, true, seed=0)
+    assert seen.lower_bound <= 1.0
+
+
+def test_answers_that_any_labels_could_not_give_are_implausible(table: Path) -> None:
+    """Rows whose answers all name label 0: no label makes that likely."""
+    found = labeldp.privatize(labels(table), InformativeResponse(0.5), prior=beliefs(), rng=1)
+    codes = found.codes.copy()
+    codes[:, 1] |= 1
+    from dataclasses import replace
+
+    assert not plausible_check(replace(found, codes=codes)).passed
+
+
+def test_the_channel_audit_finds_the_epsilon_of_sets_and_no_more() -> None:
+    def run(mechanism: Any) -> Any:
+        return lambda codes: number_answers(labeldp.privatize(SensitiveLabels(codes, n_classes=4), mechanism))
+
+    sound = channel_audit(run(InformativeResponse(1.0)), n_classes=4, n_draws=200_000, claimed=1.0, seed=0)
+    assert not sound.rejected
+    assert sound.lower_bound > 0.7
+    broken = channel_audit(run(InformativeResponse(2.0)), n_classes=4, n_draws=200_000, claimed=1.0, seed=0)
+    assert broken.rejected
