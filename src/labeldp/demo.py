@@ -137,7 +137,7 @@ def methods(epsilon: float, n_classes: int, groups: Any) -> dict[str, LabelPriva
 
 def model() -> SoftmaxRegression:
     """Return the linear model of the demo."""
-    return SoftmaxRegression(max_iter=60, tol=1e-4)
+    return SoftmaxRegression(max_iter=200, tol=1e-4)
 
 
 def _cluster_features(X: Any) -> dict[float, Any]:

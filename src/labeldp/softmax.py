@@ -293,9 +293,9 @@ def minimise(
     precision of the features: with values that are known to a relative eps, no search can tell gradients below sqrt(eps) from 0,
     and a search that ends there has not failed.
     """
-    unit = np.ones(start.shape)
-    unit[:, :-1] = np.sqrt(1.0 + 4.0 * l2)
-    unit = unit.reshape(-1)
+    units = np.ones(start.shape)
+    units[:, :-1] = np.sqrt(1.0 + 4.0 * l2)
+    unit: Floats = units.reshape(-1)
 
     def scaled(flat: Floats) -> tuple[float, Floats]:
         value, gradient = objective(flat / unit)
