@@ -1,16 +1,19 @@
 """How fast and how small `privatize_table` is, beside pyarrow alone reading and rewriting the same file.
 
     python benchmarks/bench_table.py [--rows 10000000] [--columns 20] [--repeats 3] [--mode uniform]
+    python benchmarks/bench_table.py --rows 2000000 --before FOLDER    # a CSV, beside another version's sources
 
 Both sides run in fresh processes, in turn, in one run of this script: same file, same batches, same row groups, same
 compression (zstd, Parquet's defaults else), and both flush what they wrote to the disk. `copy` is the plain loop: read a
 batch, write it. `overlapped` gives pyarrow the reading thread that our engine has, which no user's loop has by itself.
+With `--before` the table is a CSV, and the other side is `privatize_table` of the sources in that folder (git archive).
 Peak memory is the largest resident set that psutil sees in the child, sampled every 50 ms.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
 import subprocess
@@ -23,6 +26,7 @@ from statistics import median
 import numpy as np
 import psutil
 import pyarrow as pa
+import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 BATCH = 2**16
@@ -34,7 +38,9 @@ SAMPLING_SECONDS = 0.05
 def make(path: Path, rows: int, columns: int) -> None:
     """A table like an advertiser's: an id, floats, small integers, a text column and a label of ten classes."""
     rng = np.random.default_rng(0)
-    with pq.ParquetWriter(path, batch_of(rng, 0, 1, columns).schema, compression="zstd") as writer:
+    schema = batch_of(rng, 0, 1, columns).schema
+    new = pa_csv.CSVWriter if path.suffix == ".csv" else functools.partial(pq.ParquetWriter, compression="zstd")
+    with new(path, schema) as writer:
         for start in range(0, rows, GROUP):
             writer.write_batch(batch_of(rng, start, min(GROUP, rows - start), columns))
 
@@ -95,9 +101,14 @@ def child(what: str, source: Path, target: Path) -> None:
     print(json.dumps({"seconds": seconds, "cpu": used}))
 
 
-def measured(what: str, source: Path, target: Path) -> dict[str, float]:
+def measured(what: str, source: Path, target: Path, *, sources: Path | None = None) -> dict[str, float]:
+    environment = os.environ if sources is None else {**os.environ, "PYTHONPATH": str(sources)}
+    side, _, _ = what.partition(" ")
     process = subprocess.Popen(
-        [sys.executable, __file__, "--child", what, str(source), str(target)], stdout=subprocess.PIPE, text=True
+        [sys.executable, __file__, "--child", side, str(source), str(target)],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment,
     )
     watched, peak = psutil.Process(process.pid), 0
     while process.poll() is None:
@@ -119,6 +130,7 @@ def main() -> None:
     options.add_argument("--repeats", type=int, default=3)
     options.add_argument("--mode", choices=["uniform", "groups", "kmeans"], default="uniform")
     options.add_argument("--overlapped", action="store_true", help="measure pyarrow with a reading thread as well")
+    options.add_argument("--before", type=Path, help="the sources of another version; the table is then a CSV")
     options.add_argument("--child", nargs=3)
     chosen = options.parse_args()
     if chosen.child:
@@ -126,19 +138,21 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
-        source = root / "table.parquet"
+        source = root / ("table.csv" if chosen.before else "table.parquet")
         make(source, chosen.rows, chosen.columns)
         print(
             f"{chosen.rows:,} rows x {chosen.columns} columns, {source.stat().st_size / 1e6:,.0f} MB, mode {chosen.mode}"
         )
         ours = f"privatize-{chosen.mode}"
         sides = ("copy", "overlapped", ours) if chosen.overlapped else ("copy", ours)
+        if chosen.before:
+            sides = (f"{ours} before", ours)
         wall: dict[str, list[float]] = {side: [] for side in sides}
         cpu: dict[str, list[float]] = {side: [] for side in sides}
         for repeat in range(chosen.repeats):
             for side in sides:
                 target = root / "out"
-                result = measured(side, source, target)
+                result = measured(side, source, target, sources=chosen.before if side.endswith("before") else None)
                 wall[side].append(result["seconds"])
                 cpu[side].append(result["cpu"])
                 figures = (

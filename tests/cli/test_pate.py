@@ -16,7 +16,7 @@ from labeldp.learn import PATE, MultiLabelPATE, SoftmaxRegression, load_model, s
 
 N_PRIVATE, N_PUBLIC = 1200, 60
 LINE = "pate private.parquet --label income --public public.parquet --drop id --teachers 60 -e 8 --to student"
-SEVERAL = "pate several.parquet -l old -l man --public public.parquet --drop id --teachers 30 -e 400 --to student"
+SEVERAL = "pate several.parquet -l old -l man --public public.parquet --drop id --teachers 30 -e 400 --accept-large-epsilon --to student"
 
 
 def people(n, seed):

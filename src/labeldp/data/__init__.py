@@ -8,8 +8,9 @@
 >>> X_train.shape[0] == len(dataset.y_train)
 True
 
-Where to read on. `dataset`: what a data set is. `loaders`: the data sets by name. `tables`: CSV and Parquet, read in batches
-and written whole. `label_column`: whether a column can be released, and whether row ids differ.
+Where to read on. `dataset`: what a data set is. `loaders`: the data sets by name. `tables`: text, Parquet and Arrow, read in
+batches; `text` and `sniffing` say how text is read, `places` where tables are, and `writing` writes them, whole. `label_column`:
+whether a column can be released, and whether row ids differ.
 
 Design notes. This room stands before the door: it handles raw labels as plain columns, for their owner. What leaves
 it towards others goes through `labeldp.privatize` or `labeldp.measure`. Nothing here uses the network.

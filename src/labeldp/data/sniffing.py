@@ -49,6 +49,8 @@ OWNER = "open_table"
 #: The first piece of a file, and the most that it may grow to where one line is longer.
 HEAD_BYTES = 2**18
 MOST_LINE = 2**24
+#: Of these, so many characters say which the separator is.
+MARKS_CHARACTERS = 2**15
 #: Lines of a piece that are looked at.
 MOST_LINES = 5_000
 SEPARATORS = (",", ";", "\t", "|")
@@ -356,6 +358,8 @@ def _read_lines(text: str, separator: str, quote: str, escape: str, *, skip: int
 
 def _find_marks(text: str, asked: Asked, *, skip: int, whole: bool) -> tuple[str, str, str]:
     """Return separator, quote and escape: those under which lines have as many fields, and fields look whole."""
+    if len(text) > MARKS_CHARACTERS and text.find("\n", 0, MARKS_CHARACTERS // 4) > 0:
+        text, whole = text[:MARKS_CHARACTERS], False
     quotes = ['"', "'"] if re.search(r"(^|[,;\t|\n])'", text) else ['"']
     quotes = quotes if asked.quote is None else [asked.quote]
     escapes = ["", "\\"] if '\\"' in text else [""]

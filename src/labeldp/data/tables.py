@@ -443,7 +443,7 @@ def _explain_damage(part: Place, form: TextFormat | None) -> Iterator[None]:
         EOFError,
         zipfile.BadZipFile,
         zlib.error,
-        NotImplementedError,
+        RuntimeError,  # of archives packed in a way that is not known
     ) as error:
         said = str(error)
         if "invalid UTF8" in said:

@@ -71,7 +71,7 @@ PACKINGS = {".gz": "gzip", ".bz2": "bzip2", ".zip": "zip"}
 #: A block of CSV. Arrow reads some 32 blocks ahead: a peak of 40 MB at this size, 150 MB at four times it, and no faster.
 BLOCK_BYTES = 2**20
 #: Pieces beyond the first that are looked at, and how large they are.
-MORE_PIECES, PIECE_BYTES = 16, 2**15
+MORE_PIECES, PIECE_BYTES = 16, 2**14
 #: Text of zeros and commas packs to a hundredth; a bomb is a thousand times its size. Small files may be anything.
 MOST_RATIO, FREE_BYTES = 250, 2**28
 #: Rows of lines of JSON that become a batch.
@@ -144,11 +144,11 @@ def look_at_all(part: Place, form: TextFormat) -> TextFormat:
 def _read_head(part: Place, form: TextFormat) -> tuple[bytes, bool]:
     """Return the first piece, unpacked, and whether it is all; it grows until it has a whole line."""
     head = bytearray()
-    wanted = HEAD_BYTES
     for block in _read_bytes(part, form):
         head += block
-        if len(head) >= wanted and (b"\n" in head or b"\r" in head):
-            return bytes(head), False
+        if len(head) > HEAD_BYTES and (b"\n" in head or b"\r" in head):
+            short = bytes(head[:HEAD_BYTES])
+            return short if short.count(b"\n") + short.count(b"\r") > 1 else bytes(head), False
         if len(head) > MOST_LINE:
             raise _refuse_line()
     return bytes(head), True

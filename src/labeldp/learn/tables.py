@@ -263,7 +263,8 @@ def mark_rhythms(name: str, kind: Any, values: npt.NDArray[np.float64], rhythms:
         length, shift = RHYTHMS[rhythm]
         angle = 2 * math.pi * np.mod(seconds + shift, length) / length
         columns += [np.sin(angle), np.cos(angle)]
-    return np.nan_to_num(np.column_stack(columns), nan=0.0).astype(np.float32)
+    found: Float32s = np.nan_to_num(np.column_stack(columns), nan=0.0).astype(np.float32)
+    return found
 
 
 def to_words(column: Any) -> Any:
