@@ -204,7 +204,7 @@ def informative_worth(epsilon: float, prior: Any, *, informed: bool = True, rows
     With `informed` the mechanism is given the prior, else not. `rows` circles or ties are averaged.
 
     >>> prior = [0.6, 0.2, 0.1, 0.1]
-    >>> informative_worth(1.0, prior).information > 1.2 * response_worth(1.0, prior).information
+    >>> informative_worth(1.0, prior).information > 1.15 * response_worth(1.0, prior).information
     True
     """
     p = _as_prior("informative_worth", prior)
@@ -240,7 +240,7 @@ def most_information(epsilon: float) -> float:
     """Return x - 1 - ln x, x = epsilon / (1 - e^-epsilon): no epsilon-private answer about a label has more nats.
 
     >>> round(most_information(1.0), 6), most_information(0.0)
-    (0.123301, 0.0)
+    (0.123302, 0.0)
     """
     value = check_epsilon("most_information", epsilon)
     if value < 1e-4:
