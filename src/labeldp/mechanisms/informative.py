@@ -92,8 +92,8 @@ class InformativeResponse(Mechanism):
     ----------
     K = 2 is randomized response, with any prior. epsilon = 0 answers with a random block, whatever the label. epsilon = inf returns
     every label, also one that the prior thinks impossible. An epsilon above 0 that is too small for 64-bit words (below about
-    1e-17) is refused. A prior with all its mass on one label still has 1 - 0.9 (K - 1)/K of doubt: it asks whether it is that
-    label. Where one row of a prior serves many examples (one for all, or one per group), a quarter of them, by public
+    1e-17) is refused. A prior with all its mass on one label is mixed like any other, and asks whether it is that label.
+    Where one row of a prior serves many examples (one for all, or one per group), a quarter of them, by public
     chance, are asked as if all labels were equally likely: blocks that never change cannot tell the labels of one block apart.
 
     Example
