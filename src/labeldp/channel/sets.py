@@ -4,7 +4,7 @@ r"""Channels whose answers are sets of labels: balanced block response.
 >>> arcs = ArcChannel(odds=1.0, size=2, n_classes=5)
 >>> arcs.members([0, 3]).sum(axis=1).tolist()  # each answer names two of five labels
 [2, 2]
->>> arcs.likelihood([0])[0].max() / arcs.likelihood([0])[0].min()  # 1 + odds
+>>> float(arcs.likelihood([0]).max() / arcs.likelihood([0]).min())  # 1 + odds
 2.0
 
 Mathematics. E = e^epsilon = 1 + odds. A row has public blocks S_0 .. S_{b-1} of labels, every label in exactly d of them. The

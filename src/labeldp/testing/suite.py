@@ -358,7 +358,7 @@ class Seen(NamedTuple):
         blocks = self.laws[: len(self.laws) // (2 * lag) * 2 * lag].reshape(-1, 2, lag, self.laws.shape[1])
         if len(self.laws) and (self.laws == self.laws[0]).all():
             return agreement(self.laws[0])
-        return float(np.einsum("alo,alo->", blocks[:, 0], blocks[:, 1]) / max(1, blocks[:, 0, :, 0].size))
+        return float(np.einsum("pio,pio->", blocks[:, 0], blocks[:, 1]) / max(1, blocks[:, 0, :, 0].size))
 
 
 def see_outputs(subject: Subject, trial: Trial, codes: Any) -> Seen:
