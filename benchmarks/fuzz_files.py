@@ -6,6 +6,7 @@ See `fuzz_doors.py` for what a kind of input is.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import hashlib
 import os
 import random
@@ -118,6 +119,7 @@ class Releases(Kind):
             "groups": privatize(true, labeldp.RRWithPrior(1.0), prior=beliefs[:2], groups=groups, rng=1),
             "cluster": privatize(true, labeldp.ClusterRR(1.0), groups=groups, rng=1),
         }
+        made["stages"] = dataclasses.replace(made["groups"], stage=groups.astype(np.uint8))
         for name, release in made.items():
             release.save(root / name)
         write_people(root / "people.parquet")

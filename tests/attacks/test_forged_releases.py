@@ -277,8 +277,9 @@ def test_a_prior_of_another_shape(tmp_path: Path, name: str) -> None:
 def test_places_that_are_not_there(tmp_path: Path, column: str, value: float) -> None:
     """Before: each was a stage, of which a report counts up to the largest (8 TiB), and half a number was a row."""
     release = labeldp.privatize(np.arange(N) % 3, labeldp.ClusterRR(1.0), groups=np.arange(N) % 2, rng=1)
-    dataclasses.replace(release, stage=np.arange(N) % 2).save(tmp_path / "out")
+    dataclasses.replace(release, stage=(np.arange(N) % 2).astype(np.uint8)).save(tmp_path / "out")
     root = tmp_path / "out"
+    assert load_release(root).stage is not None
     table = pq.read_table(root / "labels.parquet")
     numbers = pa.array([value] + [0] * (N - 1), pa.float64() if isinstance(value, float) else pa.int64())
     pq.write_table(table.set_column(table.column_names.index(column), column, numbers), root / "labels.parquet")

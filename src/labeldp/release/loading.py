@@ -137,12 +137,10 @@ def _assemble(described: Manifest) -> Release:
 
 def _check_places(root: Path, places: Array | None, count: int, what: str) -> None:
     """Refuse numbers of rows or stages that are not whole, or not below their count."""
-    if places is not None and (
-        places.ndim != 1
-        or places.dtype.kind not in "iu"
-        or places.min(initial=0) < 0
-        or places.max(initial=-1) >= count
-    ):
+    if places is None:
+        return
+    whole = places.ndim == 1 and places.dtype.kind in "iu"
+    if not whole or (places.size and not 0 <= int(places.min()) <= int(places.max()) < count):
         raise ReleaseError(f"load_release: {root} names {what} that are not there. Ask its owner for it again.")
 
 
