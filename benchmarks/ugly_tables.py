@@ -53,7 +53,9 @@ class Ugly:
         return path
 
 
-def lines(columns: dict[str, list[Any]], *, sep: str = ",", end: str = "\n", quote: str = "", header: bool = True) -> str:
+def lines(
+    columns: dict[str, list[Any]], *, sep: str = ",", end: str = "\n", quote: str = "", header: bool = True
+) -> str:
     """The text of a table whose values are written as they are."""
     rows = [list(columns)] if header else []
     rows += [list(row) for row in zip(*columns.values(), strict=True)]

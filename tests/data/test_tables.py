@@ -136,7 +136,9 @@ def test_missing_file_in_a_folder_without_tables(tmp_path):
 
 def test_unknown_extension(tmp_path):
     (tmp_path / "people.xlsx").write_bytes(b"PK")
-    with pytest.raises(LabelDPError, match=r"known format, got 'people.xlsx'. Known are .parquet, .pq, .feather, .arrow, .csv, "):
+    with pytest.raises(
+        LabelDPError, match=r"known format, got 'people.xlsx'. Known are .parquet, .pq, .feather, .arrow, .csv, "
+    ):
         open_table(tmp_path / "people.xlsx")
 
 

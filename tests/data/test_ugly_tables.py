@@ -76,4 +76,9 @@ def test_it_is_refused_with_the_fix_and_nothing_is_spent(case, tmp_path):
     assert case.says in str(error.value)
     assert "yes" not in str(error.value)
     assert ledger.entries() == ()
-    assert {left.name for left in tmp_path.iterdir()} <= {path.name, "ledger.sqlite", "ledger.sqlite-wal", "ledger.sqlite-shm"}
+    assert {left.name for left in tmp_path.iterdir()} <= {
+        path.name,
+        "ledger.sqlite",
+        "ledger.sqlite-wal",
+        "ledger.sqlite-shm",
+    }
