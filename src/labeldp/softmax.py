@@ -348,8 +348,8 @@ def sum_soft(X: Any, theta: Floats, weights: Floats, *, offsets: Floats | None =
     return add_sums(sums(), theta)
 
 
-def sum_forward(X: Any, theta: Floats, logarithms: Floats) -> Sums:
-    """Return the sums over rows of -log sum_k p_k l_k and of its gradient, `logarithms` (K, n) those of l."""
+def sum_forward(X: Any, theta: Floats, logarithms: Floats, *, weights: Floats | None = None) -> Sums:
+    """Return the sums over rows of -weight * log sum_k p_k l_k and of its gradient, `logarithms` (K, n) those of l."""
 
     def sums() -> Iterator[Sums]:
         for positions, matrix in read_batches(X):
@@ -357,7 +357,12 @@ def sum_forward(X: Any, theta: Floats, logarithms: Floats) -> Sums:
             explained, reached = normalise_columns(logits + logarithms[:, positions])
             mass, height = normalise_columns(logits)
             mass -= explained
-            yield float((height - reached).sum()), sum_slopes(matrix, mass)
+            losses = height - reached
+            if weights is not None:
+                scales = weights[positions]
+                mass *= scales
+                losses *= scales
+            yield float(losses.sum()), sum_slopes(matrix, mass)
 
     return add_sums(sums(), theta)
 

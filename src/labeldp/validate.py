@@ -148,6 +148,34 @@ def check_not_alone(owner: str, name: str, counts: Any, *, find_row: Callable[[i
         raise invalid(owner, name, "have each class more than once where the classes are read off", got=got, fix=fix)
 
 
+def check_weights(owner: str, name: str, weights: Any, *, n_rows: int) -> Floats:
+    """Return one public weight per row as float64: finite, >= 0, and not all of them 0.
+
+    >>> check_weights("demo", "sample_weight", [1, 0, 2], n_rows=3).tolist()
+    [1.0, 0.0, 2.0]
+    """
+    try:
+        array = np.asarray(weights)
+        values = array.astype(np.float64)
+    except (TypeError, ValueError):
+        raise invalid(owner, name, "hold numbers", got=Described(type(weights).__name__)) from None
+    if array.dtype.kind not in "fiubO":
+        raise invalid(owner, name, "hold numbers", got=Described(f"dtype {array.dtype}"))
+    if values.shape != (n_rows,):
+        got = Described(f"an array of shape {values.shape} for {n_rows} rows")
+        raise invalid(owner, name, "have one weight per row", got=got)
+    wrong = ~(np.isfinite(values) & (values >= 0))
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise invalid(owner, name, "be finite and >= 0", got=Described(f"{float(values[row])!r} in row {row}"))
+    with np.errstate(over="ignore"):
+        total = values.sum()
+    if not 0 < total < np.inf:
+        got = Described("weights that are all zero" if not total else "weights whose sum overflows")
+        raise invalid(owner, name, "have a sum > 0", got=got, fix="A weight of 0 leaves its row out of training.")
+    return values
+
+
 def code_dtype(n_codes: int) -> np.dtype[Any]:
     """Return the smallest unsigned dtype that holds 0 .. n_codes - 1.
 

@@ -18,11 +18,16 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from labeldp import ClusterPrior
 from labeldp.learn import LabelPrivateClassifier, SoftmaxRegression
 
-#: No exceptions: the suite's thresholds of accuracy are met at the default epsilon, in two stages, by this seed.
+#: The suite's thresholds of accuracy are met at the default epsilon, in two stages, by this seed.
 SUBJECTS = [LabelPrivateClassifier(stages=2, random_state=0)]
 
 
-@parametrize_with_checks(SUBJECTS)
+def known_failures(_estimator):
+    reason = "a row's noise belongs to its position: repeated rows have labels drawn anew (tests/learn/test_weights.py)"
+    return {f"check_sample_weight_equivalence_on_{kind}_data": reason for kind in ("dense", "sparse")}
+
+
+@parametrize_with_checks(SUBJECTS, expected_failed_checks=known_failures)
 def test_it_is_a_scikit_learn_classifier(estimator, check):
     with warnings.catch_warnings():
         # The suite warns itself when it skips the array API, which numpy alone cannot be asked for.

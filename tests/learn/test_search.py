@@ -45,7 +45,15 @@ from labeldp.release.budget import Budget
 GRID = {"l2": [1e-3, 1e7]}  # the second says nothing but the mean
 
 
-@parametrize_with_checks([PrivateSearchCV(SoftmaxRegression(), {"l2": [1e-3, 1.0]}, cv=2, random_state=0)])
+def known_failures(_estimator):
+    reason = "a row's noise belongs to its position: repeated rows have labels drawn anew (tests/learn/test_weights.py)"
+    return {f"check_sample_weight_equivalence_on_{kind}_data": reason for kind in ("dense", "sparse")}
+
+
+@parametrize_with_checks(
+    [PrivateSearchCV(SoftmaxRegression(), {"l2": [1e-3, 1.0]}, cv=2, random_state=0)],
+    expected_failed_checks=known_failures,
+)
 def test_it_is_a_scikit_learn_classifier(estimator, check):
     with warnings.catch_warnings():
         # The suite warns itself when it skips the array API, which numpy alone cannot be asked for.

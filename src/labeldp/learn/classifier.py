@@ -36,6 +36,7 @@ References: Ghazi, Golowich, Kumar, Manurangsi, Zhang, "Deep Learning with Label
 
 from __future__ import annotations
 
+import hashlib
 import math
 import os
 from collections.abc import Mapping, Sequence
@@ -52,7 +53,7 @@ from sklearn.utils.validation import _num_samples, check_is_fitted, validate_dat
 from labeldp.arrays import Floats
 from labeldp.errors import Described, invalid
 from labeldp.learn.checkpoint import PRIOR, Checkpoint, Journal
-from labeldp.learn.corrections import check_rows, predict_classes, split_pipeline
+from labeldp.learn.corrections import check_rows, check_weighable, predict_classes, split_pipeline
 from labeldp.learn.softmax import SoftmaxRegression
 from labeldp.learn.stages import (
     Settings,
@@ -74,13 +75,15 @@ from labeldp.priors import ArrayExamples, ClusterPrior, Prior, StagedClusterPrio
 from labeldp.priors.staged import cluster_count
 from labeldp.random import NoiseKey, as_key
 from labeldp.release import Release, SensitiveLabels
-from labeldp.release.budget import Budget
+from labeldp.release.budget import Budget, assume_public
 from labeldp.release.labels import box_labels
 from labeldp.release.scores import ScoredClassifier
 from labeldp.release.stages import StageDoor
-from labeldp.validate import check_choice, check_epsilon
+from labeldp.validate import check_choice, check_epsilon, check_weights
 
 OWNER = "LabelPrivateClassifier"
+#: What a guarantee calls them.
+WEIGHTS = "sample weights"
 
 
 class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
@@ -204,22 +207,43 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
         self.label_set = label_set
         self.checkpoint = checkpoint
 
-    def fit(self, X: Any, y: Any) -> LabelPrivateClassifier:
+    def fit(self, X: Any, y: Any, *, sample_weight: Any = None) -> LabelPrivateClassifier:
         """Privatize y in stages and train; y is not kept.
 
         Everything that can be refused is refused before the ledger is charged, and nothing is drawn before that. What a
         checkpoint has already is taken from there.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or table
+            The features, public.
+        y : labels, one per row, or SensitiveLabels
+            What is protected.
+        sample_weight : array of shape (n,), optional
+            Public weights >= 0: how much each row counts in every fit, in the base rates and in the calibration of
+            "crossfit". A whole number is as many copies of the row, and 0 leaves it out of training; its label is drawn and
+            charged all the same. Label-free transformers and the prior do not read them.
+
+        *Weights and privacy.* Weights act on what was released, so they change neither the noise nor its price: training is
+        post-processing. From the second stage on, the model that they shaped chooses candidates, as features do. All of
+        it holds for weights that are public: `guarantee_` says that they did not see these labels. Weights that depend on
+        the raw labels are not public, and give labels away: class weights, "balanced" weights, weights that undo a
+        sampling by label. Balance by a public base rate, or by the released labels in `fit_release`.
         """
         labels = box_labels(OWNER, y, n_rows=_num_samples(X), classes=self.classes, label_set=self.label_set)
         # A run with a checkpoint claims the whole key, when it begins: it may draw again what a kill has lost.
         key = as_key(OWNER, self.random_state, name="random_state", pieces=self.checkpoint is not None)
+        weights = _check_weights(sample_weight, len(labels))
         epsilon = check_epsilon(OWNER, self.epsilon)
         sizes = {"n_examples": len(labels), "n_classes": labels.n_classes}
         last = split_pipeline(SoftmaxRegression() if self.estimator is None else self.estimator)[1]
         plan = recipe(epsilon, stages=self.stages, prior=self.prior, estimator=last, **sizes)
-        budget = Budget(owner=OWNER, labels=labels, ledger=self.ledger, seeded=key.seeded)
+        given = () if weights is None else (WEIGHTS,)
+        budget = Budget(owner=OWNER, labels=labels, ledger=self.ledger, seeded=key.seeded, given=given)
         parts = budget.split(epsilon, prior=plan.prior, response=bool(plan.shares))
         transformer, settings = check_settings(self, labels.classes, parts.promise.epsilon(), silent=not plan.shares)
+        if weights is not None:
+            check_weighable(settings.estimator, settings.correction, distil=settings.distil)
         response = check_response(
             self.mechanism if plan.shares else None,
             epsilon=parts.response,
@@ -235,8 +259,9 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
         prior = plan.prior.prepare(ArrayExamples(known, labels), budget=epsilon)
         table = None if prior.sees_labels else prior.table(known, labels, budget=epsilon, key=key)
         words = self._describe()
-        with self._open_journal(labels, plan, key, measured=table is None) as journal:
+        with self._open_journal(labels, plan, key, weights, measured=table is None) as journal:
             stage = journal.keep_split(partial(_split, len(labels), plan.shares))
+            _check_first_stage(stage, weights)
             entry = journal.keep_charge(budget, promise, mechanism=words)
             if table is None:
                 measured = prior.with_journal(journal.keep_table)
@@ -245,41 +270,55 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
                 )
             budget.check_spent(table.guarantee, epsilon=parts.spent)
             door = StageDoor[Release](budget=budget, key=journal.key, epsilon=parts.response, keep=journal.keep_release)
-            training = train_in_stages(features, stage, table, draw_labels(labels, response, door), settings)
+            draw = draw_labels(labels, response, door)
+            training = train_in_stages(features, stage, table, draw, settings, weights=weights)
         release = assemble_release(
             training, stage, table, labels, seeded=key.seeded, guarantee=promise, mechanism=words
         )
-        return self._keep(training, replace(release, ledger_entry=entry), transformer, settings, plan)
+        return self._keep(training, replace(release, ledger_entry=entry), transformer, settings, plan, given=given)
 
-    def fit_release(self, X: Any, release: Release) -> LabelPrivateClassifier:
+    def fit_release(self, X: Any, release: Release, *, sample_weight: Any = None) -> LabelPrivateClassifier:
         """Train from a release that someone else made; with the owner's parameters, the model is that of her `fit`.
 
         Needs the release and the features, and no label. A release without stages is one stage, and one that holds a
         prior and no answers is none. `epsilon`, the mechanism, the shares of the stages, what the prior says and `classes`
-        are those of the release; "auto" means here what it means to the owner.
+        are those of the release; "auto" means here what it means to the owner. `sample_weight` is as for `fit`; weights that
+        were made from the release and the features are public too, whatever the labels were.
         """
         if _num_samples(X) != len(release):
             got = Described(f"{_num_samples(X)} rows for {len(release)} labels")
             raise invalid(OWNER, "X", "have one row per released label", got=got)
+        weights = _check_weights(sample_weight, len(release))
         silent = is_silent(release)
         transformer, settings = check_settings(self, release.classes, release.guarantee.epsilon(), silent=silent)
+        if weights is not None:
+            check_weighable(settings.estimator, settings.correction, distil=settings.distil)
         features = self._fit_transformer(transformer, settings, X)
         stage = np.zeros(len(release), np.uint8) if release.stage is None else release.stage
-        training = train_in_stages(
-            features, None if silent else stage, read_prior(release), replay_release(release), settings
-        )
-        shares = tuple(report.share for report in training.stages)
-        return self._keep(training, release, transformer, settings, Recipe(shares=shares, prior=UniformPrior()))
+        stage = None if silent else stage
+        _check_first_stage(stage, weights)
+        draw = replay_release(release)
+        training = train_in_stages(features, stage, read_prior(release), draw, settings, weights=weights)
+        plan = Recipe(shares=tuple(report.share for report in training.stages), prior=UniformPrior())
+        given = () if weights is None else (WEIGHTS,)
+        return self._keep(training, release, transformer, settings, plan, given=given)
 
     def _keep(
-        self, training: Training, release: Release, transformer: Any, settings: Settings, plan: Recipe
+        self,
+        training: Training,
+        release: Release,
+        transformer: Any,
+        settings: Settings,
+        plan: Recipe,
+        *,
+        given: tuple[str, ...],
     ) -> LabelPrivateClassifier:
         """Keep the result, all of it at once: a fit that fails leaves the last one as it was."""
         self._transformer = transformer
         self.release_ = release
         self.estimator_ = training.model
         self.stages_ = tuple(training.stages)
-        self.guarantee_, self.seeded_ = release.guarantee, release.seeded
+        self.guarantee_, self.seeded_ = assume_public(release.guarantee, *given), release.seeded
         self.classes_ = np.asarray(release.classes)
         self.correction_, self.distil_, self.rounds_ = settings.correction, settings.distil, settings.rounds
         self.shares_ = plan.shares
@@ -287,7 +326,9 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
         self.prior_ = "that of the release" if of_release else repr(plan.prior)
         return self
 
-    def _open_journal(self, labels: SensitiveLabels, plan: Recipe, key: NoiseKey, *, measured: bool) -> Journal:
+    def _open_journal(
+        self, labels: SensitiveLabels, plan: Recipe, key: NoiseKey, weights: Floats | None, *, measured: bool
+    ) -> Journal:
         """Return the journal of this run; what would not fit on disk is refused before anything is spent."""
         if self.checkpoint is not None:
             from labeldp.release.saving import check_plain_classes
@@ -300,6 +341,8 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
             "label set": labels.name,
             "seeded": key.seeded,
         }
+        if weights is not None:  # models of earlier stages choose candidates: with other weights it is another run
+            facts["set of sample weights"] = hashlib.sha256(weights.astype("<f8").tobytes()).hexdigest()
         pieces = [*([PRIOR] if measured else []), *(f"stage-{number + 1}" for number in range(len(plan.shares)))]
         return Journal(self.checkpoint, facts=facts, labels=labels, key=key, pieces=pieces)
 
@@ -350,6 +393,17 @@ def takes_rows_of(estimator: Any, tags: Any) -> Any:
     tags.input_tags.sparse, tags.input_tags.allow_nan = inner.sparse, inner.allow_nan
     tags.input_tags.three_d_array = inner.three_d_array
     return tags
+
+
+def _check_weights(sample_weight: Any, n_rows: int) -> Floats | None:
+    return None if sample_weight is None else check_weights(OWNER, "sample_weight", sample_weight, n_rows=n_rows)
+
+
+def _check_first_stage(stage: npt.NDArray[np.uint8] | None, weights: Floats | None) -> None:
+    """Refuse weights that leave the first stage nothing to train on: later stages have what came before them."""
+    if stage is not None and weights is not None and not weights[stage == 0].any():
+        got = Described("weights of 0 for all rows of the first stage")
+        raise invalid(OWNER, "sample_weight", "leave the first stage a row", got=got, fix="Leave those rows out of X.")
 
 
 def _split(n: int, shares: tuple[float, ...], key: NoiseKey) -> npt.NDArray[np.uint8] | None:

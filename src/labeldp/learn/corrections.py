@@ -31,6 +31,7 @@ of rows (`draw_copies`, `fit_copies`).
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
 from typing import Any
 
@@ -88,6 +89,20 @@ def takes_weights(estimator: BaseEstimator) -> bool:
     return bool(has_fit_parameter(estimator, "sample_weight"))
 
 
+def check_weighable(estimator: BaseEstimator, correction: str, *, distil: bool) -> None:
+    """Refuse public weights for an estimator whose `fit_likelihood` or `fit_targets` takes none, where it would be called.
+
+    Any other estimator can be weighted: by the `sample_weight` of its `fit`, or by drawing rows (`draw_copies`).
+    """
+    soft = distil or correction not in {"forward", "none"}
+    for name in [*(["fit_likelihood"] if correction == "forward" else []), *(["fit_targets"] if soft else [])]:
+        method = getattr(estimator, name, None)
+        if method is not None and "sample_weight" not in inspect.signature(method).parameters:
+            got = Described(f"weights for {type(estimator).__name__}, whose `{name}` has no `sample_weight`")
+            fix = "Leave the weights out, or use SoftmaxRegression or a classifier of scikit-learn."
+            raise invalid("LabelPrivateClassifier", "sample_weight", "be taken by the estimator", got=got, fix=fix)
+
+
 def fit_released(
     estimator: BaseEstimator,
     X: Any,
@@ -97,6 +112,7 @@ def fit_released(
     prior: Floats,
     correction: str,
     classes: Sequence[Any],
+    weights: Floats | None = None,
 ) -> BaseEstimator:
     """Fit the estimator on released outputs under a correction, and return it.
 
@@ -111,27 +127,35 @@ def fit_released(
         "none" needs outputs that are labels. Crossfit has its own chapter.
     classes
         The classes, in the order of codes and columns.
+    weights : array of shape (n,), optional
+        Public weights > 0 of the examples.
     """
     labels = np.asarray(classes)
+    extra = {} if weights is None else {"sample_weight": weights}
     if correction == "none":
         if not channel.outputs_are_labels:
             got = Described("outputs that are not labels")
             fix = 'Use correction="forward" or "posterior", with an estimator that can take it.'
             raise invalid("LabelPrivateClassifier", "release", "hold labels for correction='none'", got=got, fix=fix)
-        rows = np.arange(len(codes))
-        return fit_copies(estimator, X, rows, codes.astype(np.intp), np.ones(len(codes)), classes=classes)
+        copies = np.arange(len(codes)), codes.astype(np.intp), np.ones(len(codes)) if weights is None else weights
+        if weights is not None and not takes_weights(estimator):
+            copies = draw_copies(estimator, np.eye(len(labels))[copies[1]], weights=weights)
+        return fit_copies(estimator, X, *copies, classes=classes)
     if correction == "unbiased":
-        return estimator.fit_targets(X, channel.unbiased_targets(codes), classes=labels)
+        return estimator.fit_targets(X, channel.unbiased_targets(codes), classes=labels, **extra)
     if correction == "forward":
-        return estimator.fit_likelihood(X, channel.likelihood(codes), classes=labels)
-    return fit_soft(estimator, X, channel.posterior(prior, codes), classes)
+        return estimator.fit_likelihood(X, channel.likelihood(codes), classes=labels, **extra)
+    return fit_soft(estimator, X, channel.posterior(prior, codes), classes, weights=weights)
 
 
-def fit_soft(estimator: BaseEstimator, X: Any, targets: Floats, classes: Sequence[Any]) -> BaseEstimator:
+def fit_soft(
+    estimator: BaseEstimator, X: Any, targets: Floats, classes: Sequence[Any], *, weights: Floats | None = None
+) -> BaseEstimator:
     """Fit the estimator on soft targets (n, K), by its own method or by weighted copies, and return it."""
     if hasattr(estimator, "fit_targets"):
-        return estimator.fit_targets(X, targets, classes=np.asarray(classes))
-    return fit_copies(estimator, X, *draw_copies(estimator, targets), classes=classes)
+        extra = {} if weights is None else {"sample_weight": weights}
+        return estimator.fit_targets(X, targets, classes=np.asarray(classes), **extra)
+    return fit_copies(estimator, X, *draw_copies(estimator, targets, weights=weights), classes=classes)
 
 
 # ------------------------------------------------------------------------------------------- soft targets as copies of rows
@@ -140,7 +164,9 @@ def fit_soft(estimator: BaseEstimator, X: Any, targets: Floats, classes: Sequenc
 Copies = tuple[Places, Places, Floats]
 
 
-def draw_copies(estimator: BaseEstimator, targets: Floats, *, most: float = COPIES) -> Copies:
+def draw_copies(
+    estimator: BaseEstimator, targets: Floats, *, weights: Floats | None = None, most: float = COPIES
+) -> Copies:
     """Return copies of rows that stand for soft targets (n, K): each row once for every label it may have, weighted by q.
 
     A weighted loss over the copies, sum_y q[y] loss(y), is the soft-target loss, but for dropped weights below
@@ -149,10 +175,19 @@ def draw_copies(estimator: BaseEstimator, targets: Floats, *, most: float = COPI
     least variance (Fearnhead and Clifford 2003). Draws are systematic along the rows, so that every row stays.
 
     An estimator without `sample_weight` gets `COPIES` labels a row, drawn from its target, systematically too.
+
+    Public `weights` (n,), > 0, multiply the copies of their rows; small ones are then drawn with small chances, and a row may be
+    left out. An estimator without `sample_weight` gets as many copies as before, of each row in proportion to its weight.
     """
     n, n_classes = targets.shape
     generator = np.random.default_rng(public_seed(estimator))
     if not takes_weights(estimator):
+        if weights is not None:
+            along = np.cumsum(targets * weights[:, None])
+            marks = (generator.random() + np.arange(n * COPIES)) / (n * COPIES) * along[-1]
+            # Rounding may put the last mark at the very end.
+            cells = np.minimum(np.searchsorted(along, marks, side="right"), np.searchsorted(along, along[-1]))
+            return cells // n_classes, cells % n_classes, np.ones(n * COPIES)
         ends = np.cumsum(targets, axis=1)
         marks = (generator.random((n, 1)) + np.arange(COPIES)) / COPIES * ends[:, -1:]
         drawn = (marks[:, :, None] > ends[:, None, :]).sum(axis=2)
@@ -162,27 +197,30 @@ def draw_copies(estimator: BaseEstimator, targets: Floats, *, most: float = COPI
     ranked = np.take_along_axis(targets, order, axis=1)
     rows, places = np.nonzero(ranked >= LEAST_WEIGHT * 2 / n_classes)
     columns = order[rows, places]
-    weights = ranked[rows, places]
-    if len(weights) > most * n:
-        rising = np.sort(weights)
+    shares = ranked[rows, places]
+    if weights is not None:
+        shares = shares * weights[rows]
+    if len(shares) > most * n:
+        rising = np.sort(shares)
         below = np.concatenate([[0.0], np.cumsum(rising)])
         # sum min(1, w / tau) falls with tau; the j smallest weights are drawn, the first with a sum that fits is not.
         sums = below[1:] / rising + np.arange(len(rising))[::-1]
         j = int(np.argmax(np.append(sums, 0.0) <= most * n))
         tau = below[j] / (most * n - (len(rising) - j))
-        passed = np.floor(np.cumsum(np.minimum(1.0, weights / tau)) + generator.random())
+        passed = np.floor(np.cumsum(np.minimum(1.0, shares / tau)) + generator.random())
         kept = np.diff(passed, prepend=0.0) > 0
-        rows, columns, weights = rows[kept], columns[kept], np.maximum(weights[kept], tau)
+        rows, columns, shares = rows[kept], columns[kept], np.maximum(shares[kept], tau)
     if (
         len(np.unique(columns)) == 1
     ):  # most estimators refuse one class: the likeliest other one stays, at its own weight
-        others = np.where(np.arange(n_classes) == columns[0], 0.0, targets.sum(axis=0))
+        masses = targets if weights is None else targets * weights[:, None]
+        others = np.where(np.arange(n_classes) == columns[0], 0.0, masses.sum(axis=0))
         second = int(others.argmax())
         if others[second] > 0:
-            row = int(targets[:, second].argmax())
+            row = int(masses[:, second].argmax())
             rows, columns = np.append(rows, row), np.append(columns, second)
-            weights = np.append(weights, targets[row, second])
-    return rows, columns, weights
+            shares = np.append(shares, masses[row, second])
+    return rows, columns, shares
 
 
 def fit_copies(

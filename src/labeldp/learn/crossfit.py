@@ -89,6 +89,7 @@ def fit_crossfit(
     start: Floats | None = None,
     codes: npt.NDArray[Any] | None = None,
     rounds: int = ROUNDS,
+    weights: Floats | None = None,
 ) -> BaseEstimator:
     """Fit the estimator by the rule of the module, and return it.
 
@@ -109,12 +110,14 @@ def fit_crossfit(
         The released labels as columns, where outputs are labels.
     rounds : int
         How often to cross-fit.
+    weights : array of shape (n,), optional
+        Public weights > 0 of the rows: in every fit, in the base rates and in the maps.
     """
     n, n_classes = likelihood.shape
     if bool(((likelihood > 0).sum(axis=1) == 1).all()):  # without noise there is nothing to undo
-        return fit_soft(estimator, X, (likelihood > 0).astype(np.float64), classes)
-    p = calibrate_start(likelihood) if start is None else start
-    rates = p.mean(axis=0)
+        return fit_soft(estimator, X, (likelihood > 0).astype(np.float64), classes, weights=weights)
+    p = calibrate_start(likelihood, weights=weights) if start is None else start
+    rates = np.average(p, axis=0, weights=weights)
     plain = start is None and codes is not None and _has_one_channel(likelihood, codes)
     halves = _cut_in_half(n, public_seed(estimator))
     for turn in range(rounds if n > 1 else 0):
@@ -123,12 +126,18 @@ def fit_crossfit(
         m = np.empty((n, n_classes))
         for seen, other in (halves, halves[::-1]):
             m[other] = _fit_half(
-                estimator, take_rows(X, seen), targets[seen], take_rows(X, other), rates=rates, classes=classes
+                estimator,
+                take_rows(X, seen),
+                targets[seen],
+                take_rows(X, other),
+                rates=rates,
+                classes=classes,
+                weights=None if weights is None else weights[seen],
             )
         z = np.log(np.maximum(m, LEAST * 2 / n_classes))
-        found = fit_map(z, likelihood, rates=rates)
-        p = recentre(found if turn == 0 else found.relaxed(), z, rates)(z)
-    return fit_soft(estimator, X, posteriors_of(p, likelihood), classes)
+        found = fit_map(z, likelihood, rates=rates, weights=weights)
+        p = recentre(found if turn == 0 else found.relaxed(), z, rates, weights=weights)(z)
+    return fit_soft(estimator, X, posteriors_of(p, likelihood), classes, weights=weights)
 
 
 def posteriors_of(beliefs: Floats, likelihood: Floats) -> Floats:
@@ -138,25 +147,25 @@ def posteriors_of(beliefs: Floats, likelihood: Floats) -> Floats:
     return answer
 
 
-def calibrate_start(likelihood: Floats, prior: Floats | None = None) -> Floats:
+def calibrate_start(likelihood: Floats, prior: Floats | None = None, *, weights: Floats | None = None) -> Floats:
     """Return beliefs (n, K) to start from: of the prior, with a slope and intercepts of maximum likelihood.
 
     A prior may be too sure, or tempered on purpose. Without a prior, or with one that says the same of all rows, what is
     left are base rates.
     """
     if prior is None or bool((prior == prior[0]).all()):
-        return np.tile(base_rates(likelihood), (len(likelihood), 1))
+        return np.tile(base_rates(likelihood, weights=weights), (len(likelihood), 1))
     z = np.log(np.maximum(prior, LEAST * 2 / likelihood.shape[1]))
     # Intercepts start near what the prior expects, given what was released: base rates without features do not belong
     # to channels that features have chosen.
-    middle = posteriors_of(prior, likelihood).mean(axis=0)
-    return fit_map(z, likelihood, rates=middle, towards=1.0)(z)
+    middle = np.average(posteriors_of(prior, likelihood), axis=0, weights=weights)
+    return fit_map(z, likelihood, rates=middle, towards=1.0, weights=weights)(z)
 
 
-def base_rates(likelihood: Floats) -> Floats:
-    """Return the shares pi of the classes that maximise sum_i log sum_k pi_k L_i[k]: concave, by EM."""
-    kinds, counts = np.unique(likelihood, axis=0, return_counts=True)
-    share = counts / counts.sum()
+def base_rates(likelihood: Floats, *, weights: Floats | None = None) -> Floats:
+    """Return the shares pi of the classes that maximise sum_i w_i log sum_k pi_k L_i[k]: concave, by EM."""
+    kinds, which = np.unique(likelihood, axis=0, return_inverse=True)
+    share = np.bincount(which.reshape(-1), weights=weights) / (len(likelihood) if weights is None else weights.sum())
     rates = np.full(likelihood.shape[1], 1.0 / likelihood.shape[1])
     for _ in range(10_000):
         joint = rates * kinds
@@ -184,16 +193,20 @@ class ForwardMap:
         return ForwardMap(slope=self.slope**RELAXATION, intercepts=self.intercepts)
 
 
-def fit_map(z: Floats, likelihood: Floats, *, rates: Floats, towards: float = 0.0) -> ForwardMap:
+def fit_map(
+    z: Floats, likelihood: Floats, *, rates: Floats, towards: float = 0.0, weights: Floats | None = None
+) -> ForwardMap:
     """Return the map that maximises sum_i log sum_k p_ik L_ik, a >= 0, less a ridge of `RIDGE` rows.
+
+    Weights of rows count relative to their mean: the ridge holds as much whatever their unit.
 
     With zeta = (z - its means) / s, s the spread of z, the map is softmax(alpha zeta + beta); the ridge is
     RIDGE / 2 [(alpha - towards s)^2 + |beta - log rates|^2], so that `towards` is the slope that a map without evidence has.
     """
     zeta = np.ascontiguousarray((z - z.mean(axis=1, keepdims=True)).T)
-    centre = zeta.mean(axis=1)
+    centre = np.average(zeta, axis=1, weights=weights)
     zeta -= centre[:, None]
-    spread = float(zeta.std())
+    spread = float(np.sqrt(np.average(zeta**2, axis=1, weights=weights).mean()))
     if spread < FLAT:  # it says the same of every row, but for rounding: there is no slope to find
         zeta, spread, towards = np.zeros_like(zeta), 1.0, 0.0
     zeta /= spread
@@ -201,15 +214,20 @@ def fit_map(z: Floats, likelihood: Floats, *, rates: Floats, towards: float = 0.
         logarithms = np.log(likelihood).T
     n_classes, n = zeta.shape
     home = np.log(np.maximum(rates, LEAST * 2 / n_classes))
+    scales = None if weights is None else weights / weights.mean()
 
     def objective(t: Floats) -> tuple[float, Floats]:
         logits = t[0] * zeta + t[1:, None]
         explained, reached = normalise_columns(logits + logarithms)
         mass, height = normalise_columns(logits)
         mass -= explained
+        losses = height - reached
+        if scales is not None:
+            mass *= scales
+            losses *= scales
         away = np.concatenate([[t[0] - towards * spread], t[1:] - home])
         slopes = np.concatenate([[float((mass * zeta).sum())], mass.sum(axis=1)]) + RIDGE * away
-        return (float((height - reached).sum()) + RIDGE / 2 * float(away @ away)) / n, slopes / n
+        return (float(losses.sum()) + RIDGE / 2 * float(away @ away)) / n, slopes / n
 
     start = np.concatenate([[spread], home])
     bounds = [(0.0, None), *([(None, None)] * n_classes)]
@@ -219,18 +237,20 @@ def fit_map(z: Floats, likelihood: Floats, *, rates: Floats, towards: float = 0.
     return ForwardMap(slope=slope, intercepts=t[1:] - slope * centre)
 
 
-def recentre(found: ForwardMap, z: Floats, rates: Floats) -> ForwardMap:
+def recentre(found: ForwardMap, z: Floats, rates: Floats, *, weights: Floats | None = None) -> ForwardMap:
     """Return the map with its slope and the intercepts whose mean probabilities are the rates: convex, by Newton's method."""
     n_classes = z.shape[1]
     goal = np.maximum(rates, LEAST / n_classes)
     goal /= goal.sum()
-    shift = found.intercepts + np.log(goal) - np.log(np.maximum(found(z).mean(axis=0), 1e-300))
+    share = 1.0 / len(z) if weights is None else weights / weights.sum()
+    shift = found.intercepts + np.log(goal) - np.log(np.maximum(np.average(found(z), axis=0, weights=weights), 1e-300))
     for _ in range(100):
         p = ForwardMap(slope=found.slope, intercepts=shift)(z)
-        gap = goal - p.mean(axis=0)
+        mean = np.average(p, axis=0, weights=weights)
+        gap = goal - mean
         if np.abs(gap).max() < CLOSE:
             break
-        curvature = np.diag(p.mean(axis=0)) - p.T @ p / len(p)
+        curvature = np.diag(mean) - (p.T * share) @ p
         step = np.linalg.lstsq(curvature, gap, rcond=1e-12)[0]
         # A step of more than 1 leaves the region where the quadratic is a fair picture of the sum.
         shift = shift + step / max(1.0, float(np.abs(step).max()))
@@ -238,7 +258,14 @@ def recentre(found: ForwardMap, z: Floats, rates: Floats) -> ForwardMap:
 
 
 def _fit_half(
-    estimator: BaseEstimator, X: Any, targets: Floats, there: Any, *, rates: Floats, classes: Sequence[Any]
+    estimator: BaseEstimator,
+    X: Any,
+    targets: Floats,
+    there: Any,
+    *,
+    rates: Floats,
+    classes: Sequence[Any],
+    weights: Floats | None,
 ) -> Floats:
     """Return what a clone that was fitted on one half says of the other; classes that it did not see have the base rates.
 
@@ -247,8 +274,8 @@ def _fit_half(
     made = clone(estimator)
     answer = np.tile(rates, (_num_samples(there), 1))
     if hasattr(made, "fit_targets"):
-        return predict_classes(fit_soft(made, X, targets, classes), there, classes)
-    copies = draw_copies(made, targets, most=HALF_COPIES)
+        return predict_classes(fit_soft(made, X, targets, classes, weights=weights), there, classes)
+    copies = draw_copies(made, targets, weights=weights, most=HALF_COPIES)
     present = np.unique(copies[1])
     if len(present) > 1:
         found = predict_classes(fit_copies(made, X, *copies, classes=classes), there, classes)

@@ -55,7 +55,7 @@ what it cost.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -70,17 +70,17 @@ from sklearn.utils.validation import _num_samples, check_is_fitted
 from labeldp.arrays import Floats, Places
 from labeldp.errors import Described, PrivacyError, invalid
 from labeldp.guarantee import Guarantee, Unit
-from labeldp.learn.classifier import LabelPrivateClassifier, takes_rows_of
+from labeldp.learn.classifier import WEIGHTS, LabelPrivateClassifier, takes_rows_of
 from labeldp.learn.corrections import as_indexable, take_rows
 from labeldp.learn.scoring import CorrectCount, estimate_hits, estimate_likelihood, find_codes
 from labeldp.learn.softmax import SoftmaxRegression
 from labeldp.learn.stages import is_silent
 from labeldp.random import NoiseKey, as_key
 from labeldp.release import Measurement, Release, SensitiveLabels, measure
-from labeldp.release.budget import Budget, SearchShares
+from labeldp.release.budget import Budget, SearchShares, assume_public
 from labeldp.release.labels import box_labels
 from labeldp.release.scores import ScoredClassifier
-from labeldp.validate import check_choice, check_delta, check_epsilon, check_integer
+from labeldp.validate import check_choice, check_delta, check_epsilon, check_integer, check_weights
 
 OWNER = "PrivateSearchCV"
 RELEASED, NOISY_COUNT = "released", "noisy_count"
@@ -122,6 +122,8 @@ class PrivateSearchCV(ScoredClassifier, BaseEstimator):  # type: ignore[misc]  #
         Processes for the candidates, by released labels. They get the release and no label.
     classes, random_state, ledger, label_set
         As for LabelPrivateClassifier.
+    progress : callable (fits done, fits in all), optional
+        Told after each fit of a candidate on a fold, by released labels.
 
     Attributes
     ----------
@@ -133,6 +135,8 @@ class PrivateSearchCV(ScoredClassifier, BaseEstimator):  # type: ignore[misc]  #
     noise_ : by a noisy count, the noise of the counts, in words
     seeded_, ledger_entry_, classes_, n_features_in_ : as always
     """
+
+    progress: Callable[[int, int], None] | None = None  # models of version 0.1 were saved without it
 
     def __init__(
         self,
@@ -150,6 +154,7 @@ class PrivateSearchCV(ScoredClassifier, BaseEstimator):  # type: ignore[misc]  #
         random_state: Any = None,
         ledger: Any = None,
         label_set: str = "labels",
+        progress: Callable[[int, int], None] | None = None,
     ) -> None:
         self.estimator = estimator
         self.param_grid = param_grid
@@ -164,29 +169,39 @@ class PrivateSearchCV(ScoredClassifier, BaseEstimator):  # type: ignore[misc]  #
         self.random_state = random_state
         self.ledger = ledger
         self.label_set = label_set
+        self.progress = progress
 
     # -------------------------------------------------------------------------------------------- by released labels
 
-    def fit(self, X: Any, y: Any, *, groups: Any = None) -> PrivateSearchCV:
+    def fit(self, X: Any, y: Any, *, groups: Any = None, sample_weight: Any = None) -> PrivateSearchCV:
         """Search, within one budget; `groups` are public and for the splitter.
 
         Everything that can be refused is refused before the ledger is charged, and nothing is drawn before that.
+
+        `sample_weight` (n,) are public weights, by released labels only: in the training of every candidate, as
+        `LabelPrivateClassifier.fit` says, and in the scores, which are then weighted means. They must not have seen the
+        labels, and the guarantee says so.
         """
         candidates, X = self._list_candidates(), as_indexable(OWNER, X)
         # What the estimator was told of the classes counts where the search was told nothing.
         classes = getattr(self.estimator, "classes", None) if self.classes is None else self.classes
         labels = box_labels(OWNER, y, n_rows=_num_samples(X), classes=classes, label_set=self.label_set)
         if self.by == NOISY_COUNT:
+            if sample_weight is not None:
+                fix = "A weighted count, and a learner of bounded contributions, would have another sensitivity."
+                raise invalid(OWNER, "sample_weight", "be left out by a noisy count", got=Described("weights"), fix=fix)
             return self._fit_charged(X, labels, candidates, groups)
-        self._cut_rows(len(labels))
+        weights = self._check_weights(sample_weight, len(labels))
         owner = self._make({}).set_params(
             epsilon=self.epsilon, classes=None, random_state=self.random_state, ledger=self.ledger
         )
-        self.release_ = owner.fit(X, labels).release_
-        return self.fit_release(X, self.release_, groups=groups)
+        self.release_ = owner.fit(X, labels, sample_weight=weights).release_
+        return self.fit_release(X, self.release_, groups=groups, sample_weight=weights)
 
-    def fit_release(self, X: Any, release: Release, *, groups: Any = None) -> PrivateSearchCV:
-        """Search from a release that exists; needs no label and costs nothing."""
+    def fit_release(
+        self, X: Any, release: Release, *, groups: Any = None, sample_weight: Any = None
+    ) -> PrivateSearchCV:
+        """Search from a release that exists; needs no label and costs nothing. `sample_weight` as for `fit`."""
         candidates, X = self._list_candidates(), as_indexable(OWNER, X)
         check_choice(OWNER, "by", self.by, (RELEASED,))
         if _num_samples(X) != len(release):
@@ -195,18 +210,28 @@ class PrivateSearchCV(ScoredClassifier, BaseEstimator):  # type: ignore[misc]  #
         if is_silent(release):
             fix = "It holds a prior and no answers: there is nothing to compare candidates by. Release with a stage."
             raise invalid(OWNER, "release", "hold answers", got=Described("none"), fix=fix)
+        weights = self._check_weights(sample_weight, len(release))
         folds = list(self._cut_rows(len(release)).split(X, release.codes, groups))
-        terms = Parallel(n_jobs=self.n_jobs)(
-            delayed(score_fold)(self._make(params), X, release, fold, scoring=self.scoring)
+        _check_folds(folds, weights)
+        terms: list[Floats] = []
+        # As they come, in order: `progress` hears of each fit, and a process that fails is heard of at once.
+        scored = Parallel(n_jobs=self.n_jobs, return_as="generator")(
+            delayed(score_fold)(self._make(params), X, release, fold, scoring=self.scoring, weights=weights)
             for params in candidates
             for fold in folds
         )
+        for term in scored:
+            terms.append(term)
+            if self.progress is not None:
+                self.progress(len(terms), len(candidates) * len(folds))
         sizes = [len(test) for _, test in folds]
         table = np.stack([np.concatenate(terms[at : at + len(folds)]) for at in range(0, len(terms), len(folds))])
-        results, best = tabulate(candidates, table, sizes)
-        model = self._make(candidates[best]).fit_release(X, release) if self.refit else None
+        held = None if weights is None else weights[np.concatenate([test for _, test in folds])]
+        results, best = tabulate(candidates, table, sizes, weights=held)
+        model = self._make(candidates[best]).fit_release(X, release, sample_weight=weights) if self.refit else None
         self.release_, self.seeded_, self.ledger_entry_ = release, release.seeded, release.ledger_entry
-        return self._keep(results, best, model, release.guarantee, release.classes)
+        guarantee = assume_public(release.guarantee, *([] if weights is None else [WEIGHTS]))
+        return self._keep(results, best, model, guarantee, release.classes)
 
     # ----------------------------------------------------------------------------------------- by charged noisy counts
 
@@ -323,6 +348,16 @@ class PrivateSearchCV(ScoredClassifier, BaseEstimator):  # type: ignore[misc]  #
             return plain
         return LabelPrivateClassifier(plain)
 
+    def _check_weights(self, sample_weight: Any, n: int) -> Floats | None:
+        """Return the weights, checked with the folds where these are known before there is a release."""
+        splitter = self._cut_rows(n)
+        if sample_weight is None:
+            return None
+        weights = check_weights(OWNER, "sample_weight", sample_weight, n_rows=n)
+        if splitter is not self.cv:
+            _check_folds(list(splitter.split(np.zeros(n))), weights)
+        return weights
+
     def _cut_rows(self, n: int) -> Any:
         """Return the splitter."""
         if hasattr(self.cv, "split"):
@@ -370,10 +405,13 @@ class PrivateSearchCV(ScoredClassifier, BaseEstimator):  # type: ignore[misc]  #
         return takes_rows_of(self.estimator, super().__sklearn_tags__())
 
 
-def score_fold(model: Any, X: Any, release: Release, fold: tuple[Places, Places], *, scoring: str) -> Floats:
+def score_fold(
+    model: Any, X: Any, release: Release, fold: tuple[Places, Places], *, scoring: str, weights: Floats | None = None
+) -> Floats:
     """Return the score of each row held out, by a candidate trained on the released labels of the others."""
     train, test = fold
-    fitted = model.fit_release(take_rows(X, train), release.take(train))
+    public = None if weights is None else weights[train]
+    fitted = model.fit_release(take_rows(X, train), release.take(train), sample_weight=public)
     return SCORES[scoring](fitted, X, release, rows=test)
 
 
@@ -383,15 +421,24 @@ def count_right(models: Sequence[Any], X: Any, labels: SensitiveLabels, epsilon:
     return measure(labels, CorrectCount(predicted=predicted), epsilon=epsilon, rng=key)
 
 
+def _check_folds(folds: Sequence[tuple[Places, Places]], weights: Floats | None) -> None:
+    """Refuse weights that leave a fold nothing to be trained or scored on."""
+    for part in (part for fold in folds for part in fold if weights is not None and not weights[part].any()):
+        got, fix = Described(f"0 for all {len(part)} rows of a part"), "Take fewer folds, or leave those rows out of X."
+        raise invalid(OWNER, "sample_weight", "leave each part of each fold a row", got=got, fix=fix)
+
+
 def tabulate(
-    candidates: list[dict[str, Any]], table: Floats, sizes: Sequence[int] | None
+    candidates: list[dict[str, Any]], table: Floats, sizes: Sequence[int] | None, *, weights: Floats | None = None
 ) -> tuple[dict[str, Any], int]:
     """Return `cv_results_` and the index of the best candidate, the first of equals.
 
     `table` has a row per candidate and a column per row held out, fold after fold, of the given sizes; or one column of
-    noisy scores, without sizes.
+    noisy scores, without sizes. `weights` are those of the columns; with w_i and differences d_i of a candidate to the best, the
+    squared error of their weighted mean d is sum_i w_i^2 (d_i - d)^2 / (sum_i w_i)^2.
     """
-    mean = table.mean(axis=1)
+    scales = np.ones(table.shape[1]) if weights is None else weights
+    mean = np.average(table, axis=1, weights=weights)
     best = int(mean.argmax())
     names = sorted({name for params in candidates for name in params})
     results: dict[str, Any] = {"params": candidates, "mean_test_score": mean}
@@ -400,11 +447,13 @@ def tabulate(
     results["behind"] = mean[best] - mean
     if sizes is not None:
         folds = np.split(table, np.cumsum(sizes)[:-1], axis=1)
-        splits = np.stack([fold.mean(axis=1) for fold in folds])
+        parts = np.split(scales, np.cumsum(sizes)[:-1])
+        splits = np.stack([np.average(fold, axis=1, weights=part) for fold, part in zip(folds, parts, strict=True)])
         results |= {f"split{number}_test_score": split for number, split in enumerate(splits)}
         results["std_test_score"] = splits.std(axis=0)
         # On the same rows: the error of a difference counts only where two candidates differ.
-        results["behind_error"] = (table[best] - table).std(axis=1) / np.sqrt(table.shape[1])
+        apart = table[best] - table - results["behind"][:, None]
+        results["behind_error"] = np.sqrt((apart**2) @ scales**2) / scales.sum()
     return results, best
 
 

@@ -45,7 +45,7 @@ from labeldp.softmax import (
     sum_soft,
     sum_targets,
 )
-from labeldp.validate import check_integer, check_positive, check_real
+from labeldp.validate import check_integer, check_positive, check_real, check_weights
 
 #: Sums in float32 err by 1e-7 of their size, and centring by m scales multiplies that by m: beyond this the gradient would
 #: not come below the default `tol`.
@@ -96,7 +96,7 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         self.standardise = standardise
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> SoftmaxRegression:
-        """Fit on plain labels."""
+        """Fit on plain labels. `sample_weight` (n,), >= 0, multiplies the losses: a weight of 2 is a row that is there twice."""
         if isinstance(X, RowBatches):
             X, y = self._check_features(X), np.asarray(y)
         else:
@@ -110,25 +110,33 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         one_hot = scipy.sparse.csr_matrix((weights, (np.arange(len(codes)), codes)), shape=(len(codes), len(classes)))
         return self._minimise(X, classes, self._soft_objective(X, one_hot, weights, columns, total=weights.sum()))
 
-    def fit_targets(self, X: Any, targets: Any, *, classes: Sequence[Any]) -> SoftmaxRegression:
-        """Fit on soft targets (n, K): rows sum to one; entries may be negative."""
-        X, columns = self._measure_columns(self._check_features(X))
+    def fit_targets(
+        self, X: Any, targets: Any, *, classes: Sequence[Any], sample_weight: Any = None
+    ) -> SoftmaxRegression:
+        """Fit on soft targets (n, K): rows sum to one; entries may be negative. `sample_weight` as for `fit`."""
+        X = self._check_features(X)
+        weights = _check_weights(sample_weight, X)
+        X, columns = self._measure_columns(X, None if sample_weight is None else weights)
         matrix = _check_targets(_check_rows("targets", targets, X, len(classes))).astype(X.dtype, copy=False)
-        weights = np.ones(X.shape[0], X.dtype)
-        return self._minimise(
-            X, np.asarray(classes), self._soft_objective(X, matrix, weights, columns, total=X.shape[0])
-        )
+        if sample_weight is not None:
+            matrix = matrix * weights[:, None]
+        objective = self._soft_objective(X, matrix, weights, columns, total=weights.sum(dtype=np.float64))
+        return self._minimise(X, np.asarray(classes), objective)
 
-    def fit_likelihood(self, X: Any, likelihood: Any, *, classes: Sequence[Any]) -> SoftmaxRegression:
-        """Fit the forward loss: `likelihood` (n, K) is Pr[what was observed | label k]."""
-        X, columns = self._measure_columns(self._check_features(X))
+    def fit_likelihood(
+        self, X: Any, likelihood: Any, *, classes: Sequence[Any], sample_weight: Any = None
+    ) -> SoftmaxRegression:
+        """Fit the forward loss: `likelihood` (n, K) is Pr[what was observed | label k]. `sample_weight` as for `fit`."""
+        X = self._check_features(X)
+        weights = None if sample_weight is None else _check_weights(sample_weight, X)
+        X, columns = self._measure_columns(X, weights)
         matrix = _check_likelihood(_check_rows("likelihood", likelihood, X, len(classes)))
         with np.errstate(divide="ignore"):  # a label that is ruled out has log 0 = -inf, and exp of it is 0 again
             logarithms = np.ascontiguousarray(np.log(matrix).T, dtype=X.dtype)
         objective = SoftmaxObjective(
-            curved=partial(sum_forward, X, logarithms=logarithms),
+            curved=partial(sum_forward, X, logarithms=logarithms, weights=weights),
             linear=np.zeros((len(logarithms), X.shape[1] + 1)),
-            total=float(X.shape[0]),
+            total=float(X.shape[0]) if weights is None else float(weights.sum(dtype=np.float64)),
             l2=self.l2,
             intercept=self.fit_intercept,
             columns=columns,
@@ -233,12 +241,14 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
 def _check_weights(sample_weight: Any, X: Any) -> Floats:
     """Return one weight per row, in the precision of X; one for each, if none are given."""
     if isinstance(X, RowBatches):
-        weights = np.ones(len(X), X.dtype) if sample_weight is None else np.asarray(sample_weight, X.dtype)
-        if weights.shape != (len(X),) or not np.isfinite(weights).all() or (weights < 0).any():
-            got = Described(f"an array of shape {weights.shape}")
-            raise invalid("SoftmaxRegression", "sample_weight", "be one number >= 0 per row", got=got)
-        return weights
+        if sample_weight is None:
+            return np.ones(len(X), X.dtype)
+        return check_weights("SoftmaxRegression", "sample_weight", sample_weight, n_rows=len(X)).astype(X.dtype)
     answer: Floats = _check_sample_weight(sample_weight, X, dtype=X.dtype, ensure_non_negative=True)
+    if not answer.any():  # scikit-learn itself refuses it from 1.8 on
+        raise invalid(
+            "SoftmaxRegression", "sample_weight", "have a sum > 0", got=Described("weights that are all zero")
+        )
     return answer
 
 

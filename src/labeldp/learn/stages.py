@@ -140,7 +140,13 @@ class Training:
 
 
 def train_in_stages(
-    X: Any, stage: npt.NDArray[Any] | None, table: PriorTable, draw: Draw, settings: Settings
+    X: Any,
+    stage: npt.NDArray[Any] | None,
+    table: PriorTable,
+    draw: Draw,
+    settings: Settings,
+    *,
+    weights: Floats | None = None,
 ) -> Training:
     """Distil the prior if that is asked for, draw and train stage by stage, and go on for some rounds.
 
@@ -156,7 +162,10 @@ def train_in_stages(
         Gives the outputs of a stage: `draw_labels` for the owner, `replay_release` for a receiver.
     settings : Settings
         How to train.
+    weights : array of shape (n,), optional
+        Public weights of the examples in training. One of weight 0 is drawn like all others, and is in no fit.
     """
+    public = Weights(weights)
     count = 0 if stage is None else int(stage.max()) + 1
 
     def believe(number: int, training: Training) -> Belief:
@@ -172,16 +181,16 @@ def train_in_stages(
         codes, channel = outcome
         training.parts.append(Part(**belief._asdict(), codes=codes, channel=channel))
         last = settings.correction == "crossfit" or not settings.rounds
-        dropped = _train_stage(training, X, settings, final=number + 1 == count and last)
+        dropped = _train_stage(training, X, settings, public, final=number + 1 == count and last)
         training.stages.append(_report_stage(number, training.parts[-1], len(table.index), dropped))
         return training
 
-    start = Training(model=_distil_prior(X, table, settings) if settings.distil else None)
+    start = Training(model=_distil_prior(X, table, settings, public) if settings.distil else None)
     training = run_stages(count, start=start, believe=believe, release=release, learn=learn)
     for turn in range(0 if settings.correction == "crossfit" else settings.rounds):
         final = turn + 1 == settings.rounds
         number = count + settings.distil + turn
-        training.model = _fit_posteriors(training, X, settings, number=number, final=final)
+        training.model = _fit_posteriors(training, X, settings, public, number=number, final=final)
     if _starts_warm(training.model):
         training.model.set_params(warm_start=settings.estimator.warm_start)  # as the user has it
     return training
@@ -214,18 +223,46 @@ def replay_release(release: Release) -> Draw:
 # ------------------------------------------------------------------------------------------------ one fit of the loop
 
 
-def _train_stage(training: Training, X: Any, settings: Settings, *, final: bool) -> int:
+@dataclass(frozen=True, eq=False)
+class Weights:
+    """Public weights of all examples, or none: what each fit of the loop needs to know of them."""
+
+    values: Floats | None
+
+    def of(self, rows: npt.NDArray[np.intp]) -> Floats | None:
+        """Return the weights of some examples."""
+        return None if self.values is None else self.values[rows]
+
+    def keep(self, part: Part) -> Part:
+        """Return those examples of a part that have a weight."""
+        if self.values is None or bool((self.values[part.rows] > 0).all()):
+            return part
+        return part.take(np.flatnonzero(self.values[part.rows] > 0))
+
+    def fit_soft(self, estimator: BaseEstimator, X: Any, targets: Floats, classes: Sequence[Any]) -> Any:
+        """Return the estimator, fitted on soft targets of all examples that have a weight."""
+        if self.values is None or bool((self.values > 0).all()):
+            return fit_soft(estimator, X, targets, classes, weights=self.values)
+        rows = np.flatnonzero(self.values > 0)
+        return fit_soft(estimator, take_rows(X, rows), targets[rows], classes, weights=self.values[rows])
+
+
+def _train_stage(training: Training, X: Any, settings: Settings, public: Weights, *, final: bool) -> int:
     """Fit on all parts so far, and return how many earlier labels the filter dropped."""
     number = len(training.parts) - 1 + settings.distil
     if settings.uses_everyone and training.model is not None:
-        training.model = _fit_posteriors(training, X, settings, number=number, final=final)
+        training.model = _fit_posteriors(training, X, settings, public, number=number, final=final)
         return 0
     earlier = [_drop_unlikely(part, training, X, settings) for part in training.parts[:-1]]
-    kept = [*earlier, training.parts[-1]]
+    dropped = sum(len(part.rows) for part in training.parts[:-1]) - sum(len(part.rows) for part in earlier)
+    kept = [part for part in map(public.keep, (*earlier, training.parts[-1])) if len(part.rows)]
+    if not kept:  # the filter left what has no weight: the model stays
+        return dropped
     rows = np.concatenate([part.rows for part in kept])
+    weights = public.of(rows)
     if settings.correction == "crossfit":
-        training.model = _fit_crossfit(kept, take_rows(X, rows), settings, number=number, final=final)
-        return sum(len(part.rows) for part in training.parts) - len(rows)
+        training.model = _fit_crossfit(kept, take_rows(X, rows), settings, weights, number=number, final=final)
+        return dropped
     training.model = fit_released(
         _next_estimator(training.model, settings, number=number, final=final),
         take_rows(X, rows),
@@ -235,18 +272,26 @@ def _train_stage(training: Training, X: Any, settings: Settings, *, final: bool)
         # The first fit of EM has no model to believe: it is a posterior under what was known.
         correction="posterior" if settings.uses_everyone else settings.correction,
         classes=settings.classes,
+        weights=weights,
     )
-    return sum(len(part.rows) for part in training.parts) - len(rows)
+    return dropped
 
 
-def _fit_crossfit(parts: Sequence[Part], X: Any, settings: Settings, *, number: int, final: bool) -> Any:
+def _fit_crossfit(
+    parts: Sequence[Part], X: Any, settings: Settings, weights: Floats | None, *, number: int, final: bool
+) -> Any:
     """Return a new estimator, cross-fitted on what some parts released; X are their rows, one part after the other.
 
     Priors of stages are of different kinds (nothing, a histogram, a model, sharpened), so each part calibrates its own.
     """
     likelihoods = [part.channel.likelihood(part.codes) for part in parts]
     told = any(bool((part.prior != part.prior[0]).any()) for part in parts)
-    starts = [calibrate_start(likely, part.prior) for likely, part in zip(likelihoods, parts, strict=True)]
+    ends = np.cumsum([len(part.rows) for part in parts])[:-1]
+    shares = [None] * len(parts) if weights is None else np.split(weights, ends)
+    starts = [
+        calibrate_start(likely, part.prior, weights=share)
+        for likely, part, share in zip(likelihoods, parts, shares, strict=True)
+    ]
     labels = all(part.channel.outputs_are_labels for part in parts)
     return fit_crossfit(
         _next_estimator(None, settings, number=number, final=final),
@@ -256,20 +301,23 @@ def _fit_crossfit(parts: Sequence[Part], X: Any, settings: Settings, *, number: 
         start=np.concatenate(starts) if told else None,
         codes=np.concatenate([part.codes for part in parts]).astype(np.intp) if labels else None,
         rounds=ROUNDS_OF_CROSSFIT + (settings.rounds if final else 0),
+        weights=weights,
     )
 
 
-def _distil_prior(X: Any, table: PriorTable, settings: Settings) -> Any:
+def _distil_prior(X: Any, table: PriorTable, settings: Settings, public: Weights) -> Any:
     """Return an estimator fitted on the prior's own beliefs as soft targets."""
-    return fit_soft(_make_estimator(settings, 0), X, table.probabilities(), settings.classes)
+    return public.fit_soft(_make_estimator(settings, 0), X, table.probabilities(), settings.classes)
 
 
-def _fit_posteriors(training: Training, X: Any, settings: Settings, *, number: int, final: bool) -> Any:
+def _fit_posteriors(
+    training: Training, X: Any, settings: Settings, public: Weights, *, number: int, final: bool
+) -> Any:
     """Return a new estimator fitted on the model's posteriors for all examples; `number` fits came before."""
     beliefs = predict_classes(training.model, X, settings.classes)
     parts = training.parts
     targets = posteriors(beliefs, parts) if parts else tempered(beliefs, settings.temperature)
-    return fit_soft(_make_estimator(settings, number, final=final), X, targets, settings.classes)
+    return public.fit_soft(_make_estimator(settings, number, final=final), X, targets, settings.classes)
 
 
 def posteriors(beliefs: Floats, parts: Sequence[Part]) -> Floats:

@@ -345,6 +345,16 @@ def open_account(ledger: Any, name: str, find_rows: Callable[[RowKey], Protected
     return AccountName(choice.label_set, rows, known.given)
 
 
+def assume_public(promise: Guarantee, *things: str) -> Guarantee:
+    """Return a promise that also stands on things handed in after the release: public weights that shape a model of it.
+
+    >>> print(assume_public(Guarantee.pure(1.0), "sample weights"))
+    epsilon = 1 at delta = 0 (pure), one label replaced; trusts no one
+      assumes: the sample weights did not see these labels
+    """
+    return replace(promise, assumptions=(*promise.assumptions, *did_not_see(*things))) if things else promise
+
+
 def equal_parts(spent: float, count: int) -> float:
     """Return the largest float of which `count` add up, exactly, to no more than `spent`.
 
