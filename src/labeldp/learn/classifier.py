@@ -65,6 +65,7 @@ from labeldp.learn.stages import (
     is_silent,
     read_prior,
     replay_release,
+    settle_correction,
     stage_shares,
     state_response,
     train_in_stages,
@@ -111,9 +112,9 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
         needs a correction that reads the channel. A mechanism that counts labels itself (ClusterRR) is refused: use
         `privatize(y, mechanism, groups=...)` and `fit_release`. Without stages it has nothing to do.
     correction : {"auto", "forward", "crossfit", "posterior", "em", "unbiased", "none"}
-        How training accounts for the noise. "auto" is forward if the estimator has `fit_likelihood`, or em if its prior is
-        distilled too, and else crossfit, which gives any classifier true probabilities for about five fits
-        (`labeldp.learn.crossfit`). An estimator without `sample_weight` is then fitted on labels drawn from posteriors,
+        How training accounts for the noise. "auto" is em where a prior is distilled into an estimator that has
+        `fit_likelihood`, forward if it has that and there is no prior, and else crossfit, which gives any classifier true
+        probabilities for about five fits (`labeldp.learn.crossfit`). An estimator without `sample_weight` is then fitted on labels drawn from posteriors,
         with a warning.
     distil : bool or "auto"
         Whether the estimator is first fitted on the prior's own beliefs, its predictions then being the prior of stage
@@ -244,6 +245,7 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
                     PRIOR, partial(measured.table, known, labels, budget=epsilon, key=journal.key)
                 )
             budget.check_spent(table.guarantee, epsilon=parts.spent)
+            settings = settle_correction(settings, table, asked=self.correction)
             door = StageDoor[Release](budget=budget, key=journal.key, epsilon=parts.response, keep=journal.keep_release)
             training = train_in_stages(features, stage, table, draw_labels(labels, response, door), settings)
         release = assemble_release(
@@ -265,9 +267,9 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
         transformer, settings = check_settings(self, release.classes, release.guarantee.epsilon(), silent=silent)
         features = self._fit_transformer(transformer, settings, X)
         stage = np.zeros(len(release), np.uint8) if release.stage is None else release.stage
-        training = train_in_stages(
-            features, None if silent else stage, read_prior(release), replay_release(release), settings
-        )
+        table = read_prior(release)
+        settings = settle_correction(settings, table, asked=self.correction)
+        training = train_in_stages(features, None if silent else stage, table, replay_release(release), settings)
         shares = tuple(report.share for report in training.stages)
         return self._keep(training, release, transformer, settings, Recipe(shares=shares, prior=UniformPrior()))
 
