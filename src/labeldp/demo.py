@@ -121,12 +121,10 @@ def measure_dataset(data: Dataset, tell: Progress) -> list[DemoRow]:
 
 
 def methods(epsilon: float, n_classes: int, groups: Any) -> dict[str, LabelPrivateClassifier]:
-    """Return the three ways to train at one epsilon, all with the forward correction and the same linear model."""
+    """Return the three ways to train at one epsilon, all of the same linear model, with the correction that fits what was released."""
 
     def private(*, stages: int = 1, prior: ClusterPrior | None = None) -> LabelPrivateClassifier:
-        return LabelPrivateClassifier(
-            model(), epsilon=epsilon, stages=stages, prior=prior, correction="forward", classes=range(n_classes)
-        )
+        return LabelPrivateClassifier(model(), epsilon=epsilon, stages=stages, prior=prior, classes=range(n_classes))
 
     return {
         "randomized response": private(),
@@ -307,7 +305,7 @@ def _reading_section(rows: Sequence[DemoRow]) -> Section:
                 "cluster, and the labels are then randomized among the likely ones with the rest of the budget. At the same "
                 "epsilon this is a weaker promise, because the curator must be trusted."
             ),
-            "All three are trained with the forward correction, which knows how the labels were randomized.",
+            "All three are trained with a correction that knows how the labels were randomized.",
             (
                 "The noise was secure and unseeded: run it again and the numbers move a little. Each cell is one release and is "
                 f"private as stated. All releases of one data set together would cost epsilon {spent:g}, since they protect "

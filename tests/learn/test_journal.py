@@ -93,14 +93,16 @@ class Stopping(SoftmaxRegression):
         return super().fit_likelihood(X, likelihood, classes=classes)
 
 
+@pytest.mark.filterwarnings("ignore:.*correction='forward' reads the likelihood alone")
 def test_secure_noise_is_not_drawn_twice_either(problem, tmp_path, door):
     """Noise from the operating system cannot be made again: what was drawn before the stop is what the model learns from."""
     Stopping.left = 2
+    settings = {"estimator": Stopping(), "stages": 3, "random_state": None, "correction": "forward"}
     with pytest.raises(KeyboardInterrupt):
-        classifier(tmp_path, estimator=Stopping(), stages=3, random_state=None).fit(problem.X, problem.y)
+        classifier(tmp_path, **settings).fit(problem.X, problem.y)
     before = list(door.drawn)
     kept = [load_release(tmp_path / "run" / f"stage-{number}").codes for number in (1, 2)]
-    model = classifier(tmp_path, estimator=Stopping(), stages=3, random_state=None).fit(problem.X, problem.y)
+    model = classifier(tmp_path, **settings).fit(problem.X, problem.y)
     assert len(before) == 2
     assert sum(door.drawn) == 600
     assert door.measured == [600]

@@ -181,7 +181,7 @@ def test_each_fit_has_its_parameters_and_sees_everyone(problem, monkeypatch):
     ).fit(problem.X, problem.y)
     assert [rows for rows, _, _ in watch.fits] == [600] * 5  # distil, two stages, two rounds
     assert [params["l2"] for _, params, _ in watch.fits] == [0.1, 0.2, 0.3, 0.3, 0.3]
-    assert [params["max_iter"] for _, params, _ in watch.fits] == [200] * 4 + [7]
+    assert [params["max_iter"] for _, params, _ in watch.fits] == [SoftmaxRegression().max_iter] * 4 + [7]
 
 
 def test_rounds_go_on_where_the_stages_end(problem, monkeypatch):

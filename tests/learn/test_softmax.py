@@ -85,6 +85,19 @@ def test_units_of_columns_change_no_prediction(method, units, intercept):
     assert np.abs(answer((X + shift) * UNITS[units]) - answer(X)).max() < 2e-3
 
 
+def test_features_that_share_a_unit_stay_as_they_are():
+    X, y = load_digits(return_X_y=True)
+    X = X / 16
+    X[:, 0] = 0.0
+    plain, ours = (SoftmaxRegression(standardise=choice).fit(X, y) for choice in (False, True))
+    # Two ways to an optimum that is known to a gradient of 1e-5, at a curvature of l2 = 1e-3.
+    assert np.abs(plain.predict_proba(X) - ours.predict_proba(X)).max() < 1e-2
+    columns = ColumnMoments.of_rows(X * 1.01).columns(intercept=True)
+    assert columns.scale[20] == pytest.approx(1.01 * X[:, 20].std(), rel=1e-12)
+    X[:, 0] = X[:, 1] * 1e-3  # too narrow to have the unit of the others
+    assert ColumnMoments.of_rows(X).columns(intercept=True).scale[20] == pytest.approx(X[:, 20].std(), rel=1e-12)
+
+
 def test_a_rare_category_keeps_its_unit_and_a_number_gets_a_standard_deviation():
     X = np.zeros((1000, 3))
     X[:7, 0] = 2.0

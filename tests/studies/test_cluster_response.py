@@ -19,6 +19,9 @@ from studies.cluster_response import NoiseScaledSoftmax, make_model, penalty
 
 TREATMENTS = (*subject.TREATMENTS, subject.CLUSTER_UNBIASED, subject.STAGES, subject.STAGES_FORWARD)
 
+#: These studies stop their solver at a fixed number of steps, on small parts of the data too; their tests are not about that.
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+
 
 @pytest.fixture(scope="module")
 def digits() -> subject.Task:

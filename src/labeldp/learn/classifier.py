@@ -66,6 +66,7 @@ from labeldp.learn.stages import (
     is_silent,
     read_prior,
     replay_release,
+    settle_correction,
     stage_shares,
     state_response,
     train_in_stages,
@@ -114,9 +115,9 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
         needs a correction that reads the channel. A mechanism that counts labels itself (ClusterRR) is refused: use
         `privatize(y, mechanism, groups=...)` and `fit_release`. Without stages it has nothing to do.
     correction : {"auto", "forward", "crossfit", "posterior", "em", "unbiased", "none"}
-        How training accounts for the noise. "auto" is forward if the estimator has `fit_likelihood`, or em if its prior is
-        distilled too, and else crossfit, which gives any classifier true probabilities for about five fits
-        (`labeldp.learn.crossfit`). An estimator without `sample_weight` is then fitted on labels drawn from posteriors,
+        How training accounts for the noise. "auto" is em where a prior is distilled into an estimator that has
+        `fit_likelihood`, forward if it has that and there is no prior, and else crossfit, which gives any classifier true
+        probabilities for about five fits (`labeldp.learn.crossfit`). An estimator without `sample_weight` is then fitted on labels drawn from posteriors,
         with a warning.
     distil : bool or "auto"
         Whether the estimator is first fitted on the prior's own beliefs, its predictions then being the prior of stage
@@ -269,6 +270,7 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
                     PRIOR, partial(measured.table, known, labels, budget=epsilon, key=journal.key)
                 )
             budget.check_spent(table.guarantee, epsilon=parts.spent)
+            settings = settle_correction(settings, table, asked=self.correction)
             door = StageDoor[Release](budget=budget, key=journal.key, epsilon=parts.response, keep=journal.keep_release)
             draw = draw_labels(labels, response, door)
             training = train_in_stages(features, stage, table, draw, settings, weights=weights)
@@ -297,8 +299,9 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
         stage = np.zeros(len(release), np.uint8) if release.stage is None else release.stage
         stage = None if silent else stage
         _check_first_stage(stage, weights)
-        draw = replay_release(release)
-        training = train_in_stages(features, stage, read_prior(release), draw, settings, weights=weights)
+        table, draw = read_prior(release), replay_release(release)
+        settings = settle_correction(settings, table, asked=self.correction)
+        training = train_in_stages(features, stage, table, draw, settings, weights=weights)
         plan = Recipe(shares=tuple(report.share for report in training.stages), prior=UniformPrior())
         given = () if weights is None else (WEIGHTS,)
         return self._keep(training, release, transformer, settings, plan, given=given)

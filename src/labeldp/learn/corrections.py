@@ -18,8 +18,9 @@ Let L_i[y] = T[y, o_i] be the likelihood of an example: how probable its output 
 A prior is a belief to start from: of the first posteriors, of EM, of a distilled model, of the choice of a channel. It is
 never a factor of the forward likelihood. sum_y p[y] prior[y] L[y] is largest where p puts all its mass on the label that the prior
 prefers, so that a model that repeats the prior, and exaggerates it, would win against the truth. An example whose
-channel says nothing (one candidate: T[y, o] = 1 for every y) adds a constant to forward, as it should; posteriors and EM give
-it what the model believes.
+channel says nothing (one candidate: T[y, o] = 1 for every y) adds a constant to forward; posteriors, EM and crossfit give it
+what is believed. Where a prior chose the channels, the likelihood alone therefore leaves out what the prior knew, and may
+leave nothing: "auto" then is crossfit for every estimator (`labeldp.learn.stages.settle_correction`).
 
 References: Patrini et al., "Making Deep Neural Networks Robust to Label Noise" (2017), for forward; Natarajan et al.,
 "Learning with Noisy Labels" (2013), for unbiased.

@@ -16,7 +16,8 @@ gradient exceeds `tol`.
 
 Columns may have any units. Their means and scales are taken from the features alone, which are public here, in a first pass;
 the solver works on standardised columns and `coef_` and `intercept_` refer to the columns as they came (`labeldp.softmax`
-has the formulas). Multiplying a column by a constant, or adding one, changes no prediction.
+has the formulas). Multiplying a column by a constant, or adding one, changes no prediction. Features that all lie in [-1, 1] and
+are none of them narrow (pixels, shares, categories) share a unit already and stay as they are.
 """
 
 from __future__ import annotations
@@ -72,8 +73,8 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         Whether to start from the coefficients of the last fit.
     standardise : bool
         Whether S are the scales of the columns: the standard deviation, or the distance of the two values where a column
-        has two. Without it S = 1: the penalty then depends on units, and so does the way of the solver. For features whose
-        scales mean something, such as principal components.
+        has two; 1 where features share a unit (see above). Without it S = 1: the penalty then depends on units, and so does
+        the way of the solver. For features whose scales mean something, such as principal components.
     """
 
     standardise: bool = True  # models of version 0.1 were saved without it
@@ -82,7 +83,7 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         self,
         *,
         l2: float = 1e-3,
-        max_iter: int = 200,
+        max_iter: int = 1000,
         tol: float = 1e-5,
         fit_intercept: bool = True,
         warm_start: bool = False,

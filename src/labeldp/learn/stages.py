@@ -629,6 +629,25 @@ def check_settings(learner: Any, classes: Sequence[Any], epsilon: float, *, sile
     return transformer, settings
 
 
+def settle_correction(settings: Settings, table: PriorTable, *, asked: str) -> Settings:
+    """Return the settings once it is known whether a prior says something: then "auto" is crossfit where it was forward.
+
+    A channel that was chosen by a prior may say nothing of a label, or tell only candidates apart, so that the likelihood alone
+    does not determine a model; crossfit starts from the prior's beliefs. Forward that was asked for is kept, with a warning.
+    """
+    if settings.correction != "forward" or table.says_nothing:
+        return settings
+    if asked == "auto":
+        return replace(settings, correction="crossfit")
+    warnings.warn(
+        f"{OWNER}: correction='forward' reads the likelihood alone, and a channel that a prior has chosen leaves much to that "
+        "prior, which is then not learned. Use correction='auto', which starts from it.",
+        UserWarning,
+        stacklevel=3,
+    )
+    return settings
+
+
 def _decide_correction(learner: Any, last: BaseEstimator, *, distil: bool, silent: bool) -> str:
     """Return the correction; "auto" is "em" where a prior is distilled into a model that takes likelihoods, or is all there is."""
     asked = learner.correction
