@@ -108,10 +108,11 @@ app = typer.Typer(
     pretty_exceptions_enable=False,  # a traceback shows local variables, and some of them are raw labels
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+_KINDS: dict[Any, Any] = {privatize.privatize: privatize.PrivatizeCommand, train.train: train.TrainCommand}
 for _command in COMMANDS:
     _name = _command.__name__.replace("_", "-")
-    _kind = privatize.PrivatizeCommand if _command is privatize.privatize else None
-    app.command(_name, cls=_kind, help=screen.reflow(_command.__doc__ or ""))(screen.guard(tables.expand(_command)))
+    _whole = screen.guard(tables.expand(_command))
+    app.command(_name, cls=_KINDS.get(_command), help=screen.reflow(_command.__doc__ or ""))(_whole)
 
 
 def main() -> None:
