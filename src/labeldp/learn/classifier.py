@@ -296,8 +296,8 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
         if weights is not None:
             check_weighable(settings.estimator, settings.correction, distil=settings.distil)
         features = self._fit_transformer(transformer, settings, X)
-        stage = np.zeros(len(release), np.uint8) if release.stage is None else release.stage
-        stage = None if silent else stage
+        stages = np.zeros(len(release), np.uint8) if release.stage is None else release.stage
+        stage = None if silent else stages
         _check_first_stage(stage, weights)
         table, draw = read_prior(release), replay_release(release)
         settings = settle_correction(settings, table, asked=self.correction)
