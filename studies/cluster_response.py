@@ -410,17 +410,21 @@ class NoiseScaledSoftmax(SoftmaxRegression):
         super().fit(X, y, sample_weight)
         return self
 
-    def fit_targets(self, X: Any, targets: Any, *, classes: Sequence[Any]) -> NoiseScaledSoftmax:
+    def fit_targets(
+        self, X: Any, targets: Any, *, classes: Sequence[Any], sample_weight: Any = None
+    ) -> NoiseScaledSoftmax:
         """Fit on soft or signed targets."""
         self._scale(penalty(np.asarray(targets)), len(targets))
-        super().fit_targets(X, targets, classes=classes)
+        super().fit_targets(X, targets, classes=classes, sample_weight=sample_weight)
         return self
 
-    def fit_likelihood(self, X: Any, likelihood: Any, *, classes: Sequence[Any]) -> NoiseScaledSoftmax:
+    def fit_likelihood(
+        self, X: Any, likelihood: Any, *, classes: Sequence[Any], sample_weight: Any = None
+    ) -> NoiseScaledSoftmax:
         """Fit the forward loss, whose gradient at zero is 1/K minus the normalised likelihood."""
         rows = np.asarray(likelihood)
         self._scale(penalty(rows / rows.sum(axis=1, keepdims=True)), len(rows))
-        super().fit_likelihood(X, likelihood, classes=classes)
+        super().fit_likelihood(X, likelihood, classes=classes, sample_weight=sample_weight)
         return self
 
     def fit_objective(self, X: Any, objective: Objective, *, l2: float, classes: Sequence[Any]) -> NoiseScaledSoftmax:

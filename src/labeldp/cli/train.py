@@ -326,7 +326,7 @@ def _from_table(
     if keep is not None:
         check_saving(keep, classes=labelled.labels.classes, columns=labelled.features.column_names, owner="train")
     columns = labelled.features.column_names
-    model = table_classifier(**shape, epsilon=owner.epsilon, columns=columns, stages=stages, prior=prior)  # type: ignore[arg-type]
+    model = table_classifier(**shape, epsilon=owner.epsilon, columns=columns, stages=stages, prior=prior)
     paid = {"random_state": seed, "ledger": owner.ledger}
     learner = model.set_params(**paid) if search is None else search.around(model, epsilon=owner.epsilon, **paid)
     try:

@@ -294,8 +294,8 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
         if weights is not None:
             check_weighable(settings.estimator, settings.correction, distil=settings.distil)
         features = self._fit_transformer(transformer, settings, X)
-        stage = np.zeros(len(release), np.uint8) if release.stage is None else release.stage
-        stage = None if silent else stage
+        one = np.zeros(len(release), np.uint8) if release.stage is None else release.stage
+        stage = None if silent else one
         _check_first_stage(stage, weights)
         draw = replay_release(release)
         training = train_in_stages(features, stage, read_prior(release), draw, settings, weights=weights)
@@ -393,7 +393,7 @@ def _check_weights(sample_weight: Any, n_rows: int) -> Floats | None:
     return None if sample_weight is None else check_weights(OWNER, "sample_weight", sample_weight, n_rows=n_rows)
 
 
-def _check_first_stage(stage: npt.NDArray[np.uint8] | None, weights: Floats | None) -> None:
+def _check_first_stage(stage: npt.NDArray[Any] | None, weights: Floats | None) -> None:
     """Refuse weights that leave the first stage nothing to train on: later stages have what came before them."""
     if stage is not None and weights is not None and not weights[stage == 0].any():
         got = Described("weights of 0 for all rows of the first stage")
