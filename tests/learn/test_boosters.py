@@ -70,7 +70,7 @@ def test_saved_twice_is_the_same(library: str, tmp_path: Path) -> None:
 
 def test_text_holds_nothing_of_the_machine(library: str) -> None:
     X, y = rows(2)
-    path = "/home/somebody/secret-folder"
+    path = "/srv/secret-folder"
     more = {"lightgbm": {"forcedsplits_filename": path}, "xgboost": {}, "catboost": {"train_dir": path}}[library]
     fitted = BoosterClassifier(library, params={**LIBRARIES[library][1], **more}).fit(X, y == "b")
     assert "secret-folder" not in fitted.text_

@@ -402,7 +402,7 @@ def _check_weights(sample_weight: Any, n_rows: int) -> Floats | None:
     return None if sample_weight is None else check_weights(OWNER, "sample_weight", sample_weight, n_rows=n_rows)
 
 
-def _check_first_stage(stage: npt.NDArray[np.uint8] | None, weights: Floats | None) -> None:
+def _check_first_stage(stage: npt.NDArray[Any] | None, weights: Floats | None) -> None:
     """Refuse weights that leave the first stage nothing to train on: later stages have what came before them."""
     if stage is not None and weights is not None and not weights[stage == 0].any():
         got = Described("weights of 0 for all rows of the first stage")
