@@ -362,7 +362,9 @@ def score(chances: Floats, y: Int64s) -> tuple[float, ...]:
 def calibration_error(chances: Floats, hits: Any, *, bins: int = 15) -> float:
     """Return the expected calibration error over bins of equal numbers of rows."""
     order = np.argsort(chances, kind="stable")
-    gaps = [abs(float(hits[one].mean() - chances[one].mean())) * len(one) for one in np.array_split(order, bins)]
+    gaps = [
+        abs(float(hits[one].mean() - chances[one].mean())) * len(one) for one in np.array_split(order, bins) if len(one)
+    ]
     return sum(gaps) / len(chances)
 
 

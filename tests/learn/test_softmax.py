@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse
 from sklearn.base import clone
@@ -18,6 +19,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from labeldp import RandomizedResponse, privatize
+from labeldp.data import load
 from labeldp.errors import LabelDPError
 from labeldp.learn import SoftmaxRegression
 from labeldp.softmax import ColumnMoments, SoftmaxObjective, sum_forward, sum_soft, sum_targets
@@ -35,10 +37,10 @@ def tight(**settings):
     return SoftmaxRegression(tol=1e-8, max_iter=5000, **settings)
 
 
-@pytest.mark.parametrize("load", [load_digits, load_iris])
+@pytest.mark.parametrize("load_set", [load_digits, load_iris])
 @pytest.mark.parametrize("intercept", [True, False])
-def test_it_finds_what_scikit_learn_finds(load, intercept):
-    X, y = load(return_X_y=True)
+def test_it_finds_what_scikit_learn_finds(load_set, intercept):
+    X, y = load_set(return_X_y=True)
     X, y = X[::3] / X.max(), y[::3]
     l2 = 1e-3
     ours = tight(l2=l2, fit_intercept=intercept, standardise=False).fit(X, y)
@@ -376,3 +378,24 @@ Y6 = [0, 1, 2, 0, 1, 2]
 def test_bad_input_is_refused_in_the_one_shape(call, message):
     with pytest.raises(LabelDPError, match=f"SoftmaxRegression: {message}"):
         call()
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 2.0])
+def test_a_table_in_its_own_units_is_learned_as_well_as_a_scaled_one(epsilon):
+    """The first 6,000 people of Adult: census weights of 2e5 beside years of schooling beside categories."""
+    adult = load("adult")
+    frame = adult.X_train.slice(0, 6000).to_pandas()
+    words = list(adult.categorical)
+    numbers = [name for name in frame.columns if name not in words]
+    hot = pd.get_dummies(frame[words].astype(str), dtype=float).to_numpy()
+    raw = np.column_stack([frame[numbers].to_numpy(np.float64), hot])
+    y = adult.y_train[:6000]
+    release = privatize(y, RandomizedResponse(epsilon, n_classes=2), rng=0)
+    likelihood = release.channel.likelihood(release.codes)
+
+    def loss(X):
+        return log_loss(y, SoftmaxRegression().fit_likelihood(X, likelihood, classes=[0, 1]).predict_proba(X))
+
+    losses = [loss(X) for X in (raw, StandardScaler().fit_transform(raw), scipy.sparse.csr_matrix(raw))]
+    assert losses == pytest.approx([losses[1]] * 3, rel=0.01)
+    assert losses[0] < 0.55  # the entropy of the base rate
