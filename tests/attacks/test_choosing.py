@@ -42,7 +42,7 @@ class Naming(ClassifierMixin, BaseEstimator):
     def __init__(self, guess: int = 0) -> None:
         self.guess = guess
 
-    def fit(self, X, y):
+    def fit(self, X, y, sample_weight=None):
         self.classes_ = np.array([0, 1])
         return self
 

@@ -40,6 +40,7 @@ from labeldp.learn import (
     SimplexERM,
     SoftmaxRegression,
     SufficientStatistics,
+    evaluate,
     score_privately,
 )
 from labeldp.learn.convex.sgd import OneHotLabels
@@ -194,6 +195,9 @@ CALLS: dict[str, Callable[[NoiseKey, Any], Any]] = {
     "StreamedCounts.release": count_stream,
     "privatize": lambda key, y: privatize(y, RESPONSE, rng=key),
     "measure": lambda key, y: measure(y, LabelCounts(), epsilon=1.0, rng=key),
+    "evaluate": lambda key, y: evaluate(
+        np.full((N, CLASSES), 1 / CLASSES), None, y, classes=range(CLASSES), epsilon=1.0, rng=key
+    ),
     "score_privately": lambda key, y: score_privately(FIRST, y, epsilon=1.0, rng=key),
     "measure_vector": lambda key, y: measure_vector(y, OneHotLabels(), **APPROXIMATE, rng=key),
     "curate": lambda key, y: curate(boxed(y), Sampled(), rng=key),
@@ -243,6 +247,8 @@ NO_NOISE = {
     "ArrayExamples.group_clusters", "Examples.group_clusters", "cluster_features",
     "UniformPrior.beliefs", "UniformPrior.table", "PublicPrior.beliefs", "PublicPrior.table", "ModelPrior.beliefs",
     "ModelPrior.table",
+    # Their key hashes rows of a ledger: no noise, and no label.
+    "ProtectedRows", "protect_rows", "protect_ids",
 }  # fmt: skip
 HANDED_ON = {
     "Examples.draw", "Prior.beliefs", "Prior.table", "LearnedPrior.beliefs", "LearnedPrior.table",

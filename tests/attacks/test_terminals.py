@@ -94,6 +94,7 @@ LINES = {
     "train": ["train", f"out{EVIL}", "--to", f"model{EVIL}"],
     "predict": ["predict", f"model{EVIL}", TABLE, "--to", f"predicted{EVIL}.parquet"],
     "evaluate": ["evaluate", f"model{EVIL}", TABLE, "--label", LABEL, "-e", "1"],
+    "look": ["look", TABLE, "--label", LABEL, "--show-raw"],
     "audit": ["audit", f"out{EVIL}"],
     "top-k": ["top-k", "items.parquet", "--item", "item", "-e", "3", "-d", "1e-6", *NEIGHBOURS],
     "plan": ["plan", TABLE, "--label", EVIL[:8], "--classes", "2"],

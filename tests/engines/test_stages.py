@@ -120,6 +120,7 @@ class TestTraining:
         np.testing.assert_allclose(found.intercept_, whole.intercept_, atol=1e-3)
         assert found.predict(X[:5]).tolist() == whole.predict(X[:5]).tolist()
 
+    @pytest.mark.filterwarnings("ignore:train_released. the solver stopped")  # after five steps, as it is told
     def test_a_cluster_gives_the_same_model(self, staged: Path) -> None:
         distributed = pytest.importorskip("distributed", reason="needs labeldp[dask]")
         here = train_released(SoftmaxRegression(max_iter=5), staged)

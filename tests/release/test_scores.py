@@ -17,7 +17,7 @@ from labeldp.errors import LabelDPError, MissingExtraError, RawLabelWarning
 from labeldp.release.scores import TOLD, ScoredClassifier, ScoredRegressor, check_raw_labels
 
 #: Plain learners: they take what they are given, promise nothing, and are trained on released labels by those that do.
-PLAIN = {"MatrixFactorisation", "NetClassifier", "SoftmaxRegression"}
+PLAIN = {"BoosterClassifier", "MatrixFactorisation", "NetClassifier", "SoftmaxRegression"}
 
 EXTRAS = ("dask", "distributed", "opacus", "torch", "zmq")
 

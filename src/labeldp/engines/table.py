@@ -45,7 +45,7 @@ from labeldp.engines.drawing import Response
 from labeldp.engines.engine import Progress, open_engine
 from labeldp.engines.job import Job, Staging, find_key, run, staging_at
 from labeldp.engines.rows import BATCH_ROWS, MOST_CELLS, OWNER, TableExamples, check_ids, check_rows, protect_table
-from labeldp.errors import Described, invalid
+from labeldp.errors import ColumnTypeError, Described, invalid
 from labeldp.guarantee import Guarantee
 from labeldp.mechanisms import MeasuringMechanism, Mechanism, RandomizedResponse, RRWithPrior
 from labeldp.mechanisms.response import find_distinct_rows
@@ -212,7 +212,12 @@ def privatize_table(
         chosen = choose_mechanism(mechanism, epsilon=epsilon, n_classes=rows.n_classes, prior=belief)
         plan = make_plan(chosen, belief, examples, budget, epsilon=epsilon, groups=groups)
         asked = AccountName(label) if label_set is None else label_set
-        rows = replace(rows, name=open_account(ledger, asked, functools.partial(protect_table, rows, carrier)))
+        try:
+            name = open_account(ledger, asked, functools.partial(protect_table, rows, carrier))
+        except ColumnTypeError:  # in a row that was not looked at, and is read now; labels were all read before
+            rows = replace(rows, source=rows.source.retype(keep=[label]))
+            name = open_account(ledger, asked, functools.partial(protect_table, rows, carrier))
+        rows = replace(rows, name=name)
         budget = replace(budget, labels=rows)
         job = Job(
             rows=rows,
