@@ -30,8 +30,8 @@ model did not see. Step 3 is an ordinary fit: nothing is attached to the estimat
 
 *The second slope.* In the first round a half is predicted by a model that saw nothing of it. In the second, the model of one half
 learned from posteriors that came from the other half, so that its slope looks steeper than it is. It is taken to the power
-`RELAXATION`. Rows that are held out of both rounds give an honest slope, and were worse in every measure: they are missing where
-they were needed, and a mean of two honest models is flatter than the truth.
+`RELAXATION`. Rows that are held out of both rounds would give an honest slope. Up to epsilon 1 that was worse, and above no
+better: the rows are missing where they were needed, and a mean of two honest models is flatter than the truth.
 
 *Cost.* A soft target is a row once per label, with weights; at most 1.5 n rows in a round and 2 n in the last fit, the small
 weights by systematic sampling that keeps every expectation (Fearnhead and Clifford 2003). Where outputs are labels and all rows
