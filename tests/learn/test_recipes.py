@@ -160,9 +160,9 @@ class Watch:
         self.fits = []
         plain = stage_loop.fit_soft
 
-        def watched(estimator, X, targets, classes):
+        def watched(estimator, X, targets, classes, weights=None):
             self.fits.append((len(X), estimator.get_params(), targets.copy()))
-            return plain(estimator, X, targets, classes)
+            return plain(estimator, X, targets, classes, weights=weights)
 
         monkeypatch.setattr(stage_loop, "fit_soft", watched)
 

@@ -199,5 +199,5 @@ def test_longer_than(place, tmp_path):
 
 
 def test_weights_of_batches_are_checked():
-    with pytest.raises(LabelDPError, match="one number >= 0 per row"):
+    with pytest.raises(LabelDPError, match="have one weight per row"):
         SoftmaxRegression().fit(Matrix(np.eye(2), 1), [0, 1], sample_weight=[1.0])

@@ -20,7 +20,11 @@ from studies.cluster_response import NoiseScaledSoftmax, make_model, penalty
 TREATMENTS = (*subject.TREATMENTS, subject.CLUSTER_UNBIASED, subject.STAGES, subject.STAGES_FORWARD)
 
 #: These studies stop their solver at a fixed number of steps, on small parts of the data too; their tests are not about that.
-pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+# It compares forward with the others on purpose, also where a prior has chosen the channel.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
+    pytest.mark.filterwarnings("ignore:LabelPrivateClassifier. correction='forward' reads the likelihood alone"),
+]
 
 
 @pytest.fixture(scope="module")

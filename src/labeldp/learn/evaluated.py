@@ -442,7 +442,8 @@ class _Figures:
                 low, high = np.floor(low / unit + 1e-6) * unit, np.ceil(high / unit - 1e-6) * unit
             # An estimate outside what can be is brought back, and its interval reaches from there as far as it did before:
             # otherwise noise that went too far would look like certainty.
-            back = np.nan_to_num(np.clip(values[name], *bound) - values[name], posinf=0.0, neginf=0.0)
+            with np.errstate(invalid="ignore"):  # a figure without bounds may be infinite, and stays it
+                back = np.nan_to_num(np.clip(values[name], *bound) - values[name], posinf=0.0, neginf=0.0)
             low, high = np.minimum(low, low + back), np.maximum(high, high + back)
             self.low[name], self.high[name] = np.clip(low, *bound), np.clip(high, *bound)
         gaps = drawn["gaps"] - values["gaps"]

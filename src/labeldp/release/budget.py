@@ -350,6 +350,7 @@ def assume_public(promise: Guarantee, *things: str) -> Guarantee:
 
     >>> print(assume_public(Guarantee.pure(1.0), "sample weights"))
     epsilon = 1 at delta = 0 (pure), one label replaced; trusts no one
+      whoever holds the raw labels has seen them: the promise is about what was released
       assumes: the sample weights did not see these labels
     """
     return replace(promise, assumptions=(*promise.assumptions, *did_not_see(*things))) if things else promise
