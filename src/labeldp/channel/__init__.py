@@ -16,7 +16,7 @@ several groups of examples, `build_channel` makes one from stored arrays. `safe_
 mechanisms that build their own: keep probabilities that stay within a promised epsilon after rounding.
 """
 
-from labeldp.channel.arcs import ArcChannel
+from labeldp.channel.arcs import ArcChannel, join_answers
 from labeldp.channel.blocks import BlockChannel
 from labeldp.channel.finite import FiniteChannel, build_channel, join_channels
 from labeldp.channel.labels import CandidateChannel, Channel, odds_to_keep, safe_odds
@@ -33,6 +33,7 @@ __all__ = [
     "SetAnswers",
     "SetChannel",
     "build_channel",
+    "join_answers",
     "join_channels",
     "odds_to_keep",
     "safe_odds",

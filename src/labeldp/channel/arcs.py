@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from labeldp.arrays import Array, Bools, Floats, Int32s, Int64s, Ints, UInt8s, Words
-from labeldp.channel.finite import FULL_RANGE, FiniteChannel, Rows
+from labeldp.channel.finite import FULL_RANGE, FiniteChannel, Rows, join_channels
 from labeldp.channel.sets import (
     MOST_CLASSES,
     Integers,
@@ -300,3 +300,19 @@ def tabulate_circles(n_classes: int, *, mixed: bool) -> tuple[Array, Array] | No
     if len(sizes) > 2:
         return None
     return walks[: int(sizes[0])], walks[int(sizes[0]) :] if len(sizes) == 2 else same
+
+
+def join_answers(answers: Sequence[tuple[Array, FiniteChannel]]) -> tuple[Array, FiniteChannel]:
+    """Return the answers of several groups of examples, one group after the other, and their channel.
+
+    As `join_channels`, for outputs and channels together. Where some groups answered with arcs and others with sets by a prior,
+    the arcs are written as sets first: the same answers, with the same likelihoods.
+    """
+    parts = list(answers)
+    arcs = [isinstance(channel, ArcChannel) for _, channel in parts]
+    if any(arcs) and not all(arcs):
+        parts = [
+            channel.as_sets(codes) if isinstance(channel, ArcChannel) else (codes, channel) for codes, channel in parts
+        ]
+    channel = join_channels([channel for _, channel in parts], counts=[len(codes) for codes, _ in parts])
+    return np.concatenate([codes for codes, _ in parts]), channel

@@ -6,7 +6,9 @@
 
 | chapter | what it is |
 |---|---|
-| `classifier` | `LabelPrivateClassifier`: any classifier around labels released in stages; `recipe` is what "auto" stands for |
+| `classifier` | `LabelPrivateClassifier`: any classifier around labels released in stages |
+| `recipe` | what "auto" stands for: stages and prior, by epsilon, rows, classes and whom the user trusts |
+| `bags` | a curator's noisy counts of clusters as evidence in training |
 | `stages` | the loop over stages, the same for the owner of labels and for a receiver of a release |
 | `corrections` | how training accounts for the noise |
 | `crossfit` | true probabilities from any classifier: cross-fit, calibrate by the likelihood, refit |
@@ -25,11 +27,12 @@
 
 from labeldp.learn.boosters import BoosterClassifier
 from labeldp.learn.checkpoint import Checkpoint
-from labeldp.learn.classifier import LabelPrivateClassifier, Recipe, recipe
+from labeldp.learn.classifier import LabelPrivateClassifier
 from labeldp.learn.convex import LPRRSGD, LPNormalSGD, OutputPerturbation, SimplexERM, SufficientStatistics
 from labeldp.learn.evaluated import Evaluation, Metric
 from labeldp.learn.evaluation import evaluate
 from labeldp.learn.pate import PATE, MultiLabelPATE
+from labeldp.learn.recipe import Recipe, recipe
 from labeldp.learn.saved import load_model, save_model
 from labeldp.learn.scoring import Choice, NoisyAccuracy, choose_by_noisy_accuracy, noisy_accuracy, score_privately
 from labeldp.learn.search import PrivateSearchCV

@@ -1,35 +1,10 @@
 r"""`LabelPrivateClassifier`: any scikit-learn classifier, trained on labels that it never sees.
 
-`fit` protects the labels in stages (`labeldp.learn.stages`) and trains on what was released. `recipe` decides what "auto"
-stands for: which stages and which prior, from epsilon, the number of classes and of examples.
+`fit` protects the labels in stages (`labeldp.learn.stages`) and trains on what was released. A user says what her labels may
+cost and whom she trusts with them; what is done for that is the recipe (`labeldp.learn.recipe`).
 
-Let n be the examples, K the classes and e the budget. The prior is a noisy histogram of labels per cluster. A count has
-noise of scale 2 / e_p, the largest of K of them is about (2 / e_p) ln K, and a cluster's own class should stand far
-above that: clusters of
-
-    size = 22 ln K / e_p                                  (50 / e_p for ten classes)
-
-examples, at most 1000 of them. The budget is divided by
-
-    e <= 0.2         one histogram takes all of it; no label is released (stages = 0);
-    e <= 1           two histograms of e / 2 take all of it, the second on clusters of what a model learned from the
-                     first (`StagedClusterPrior`);
-    e  > 1           one histogram takes 1/4, and the labels are released by RRWithPrior at e - 1/4, in three parts
-                     (0.4, 0.3, 0.3), each with the model of the parts before it as prior.
-
-An estimator without `fit_targets` has one histogram throughout, alone up to e = 0.3, and then min(e / 2, 1/4). Where even
-two clusters would be too small, or e is 0 or infinite, there is no prior: two stages of the paper (one, at 0 or infinity).
-These numbers were found by experiments on images with ten classes.
-
->>> recipe(0.1, n_examples=60_000, n_classes=10)
-Recipe(shares=(), prior=ClusterPrior(n_clusters=118, ..., whole_budget=True, random_state=0))
->>> recipe(2.0, n_examples=60_000, n_classes=10).shares
-(0.4, 0.3, 0.3)
->>> recipe(0.1, n_examples=100, n_classes=10).prior
-UniformPrior()
-
-Trust: the histogram is counted by a curator who sees the labels, and the guarantee says so. `stages=2, prior=None` needs
-no one's trust.
+>>> LabelPrivateClassifier(epsilon=0.5, trust="no one")
+LabelPrivateClassifier(epsilon=0.5, trust='no one')
 
 References: Ghazi, Golowich, Kumar, Manurangsi, Zhang, "Deep Learning with Label Differential Privacy" (2021).
 """
@@ -37,10 +12,9 @@ References: Ghazi, Golowich, Kumar, Manurangsi, Zhang, "Deep Learning with Label
 from __future__ import annotations
 
 import hashlib
-import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -52,35 +26,38 @@ from sklearn.utils.validation import _num_samples, check_is_fitted, validate_dat
 
 from labeldp.arrays import Floats
 from labeldp.errors import Described, invalid
+from labeldp.guarantee import Guarantee
 from labeldp.learn.checkpoint import PRIOR, Checkpoint, Journal
 from labeldp.learn.corrections import check_rows, check_weighable, predict_classes, split_pipeline
+from labeldp.learn.recipe import NO_ONE, Recipe, recipe
 from labeldp.learn.softmax import SoftmaxRegression
 from labeldp.learn.stages import (
     Settings,
     Training,
+    are_sets,
     assemble_release,
     assign_stages,
     check_response,
     check_settings,
+    default_response,
     draw_labels,
     is_silent,
     read_prior,
     replay_release,
-    settle_correction,
-    stage_shares,
+    sample_channel,
+    settle_settings,
     state_response,
     train_in_stages,
 )
 from labeldp.mechanisms import Mechanism
-from labeldp.priors import ArrayExamples, ClusterPrior, Prior, StagedClusterPrior, UniformPrior
-from labeldp.priors.staged import cluster_count
+from labeldp.priors import ArrayExamples, Prior, UniformPrior
 from labeldp.random import NoiseKey, as_key
 from labeldp.release import Release, SensitiveLabels
 from labeldp.release.budget import Budget, assume_public
 from labeldp.release.labels import box_labels
 from labeldp.release.scores import ScoredClassifier
 from labeldp.release.stages import StageDoor
-from labeldp.validate import check_choice, check_epsilon, check_weights
+from labeldp.validate import check_epsilon, check_weights
 
 OWNER = "LabelPrivateClassifier"
 #: What a guarantee calls them.
@@ -100,39 +77,42 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
         Transformers of a pipeline are fitted on the features alone, which are not secret.
     epsilon : float
         The whole budget, for the prior and the labels together.
+    trust : {"no one", "curator"}, optional
+        Whom the owners of labels trust. "no one": every label could be randomized by its owner, and whatever would need
+        more is refused. "curator": someone may count labels and release noisy counts, which teaches more where epsilon or rows are
+        few. None: whatever the other settings need, and no one where they are "auto". The guarantee says who it was.
     stages : int, sequence of shares, or "auto"
-        1 is plain randomized response (LP-1ST), 2 is LP-2ST, ... 0 releases no label: the prior has the whole budget,
-        and the model is distilled from it. "auto": 0 up to epsilon 1, else (0.4, 0.3, 0.3).
+        1 draws all labels at once (LP-1ST with RRWithPrior), 2 is LP-2ST, ... 0 releases no label: the prior has the
+        whole budget, and the model is distilled from it. "auto": (1/4, 3/4) where that pays, else 1; with a curator 1, or
+        0 where epsilon and rows are few (`labeldp.learn.recipe`).
     prior : Prior or "auto", optional
-        What the first stage knows: UniformPrior, PublicPrior, ClusterPrior, ... "auto" is a histogram of clusters of about
-        22 ln(K) / epsilon_p examples, epsilon_p = 1/4 before a response, or without stages all of epsilon, from 0.2 on
-        in two histograms (`StagedClusterPrior`). It trusts a curator; the guarantee says so. `labeldp.learn.recipe` has
-        the rule.
+        What the first stage knows: UniformPrior (None), PublicPrior, ClusterPrior, ... "auto": nothing, unless a curator is
+        trusted; then noisy counts of labels in clusters. Counts are evidence in training too (`labeldp.learn.bags`).
     mechanism : Mechanism, optional
-        How each stage randomizes its labels; by default RRWithPrior. Any mechanism of pure epsilon, yours included: it is
-        taken at what the prior leaves of `epsilon` (`Mechanism.with_epsilon`), so its own epsilon does not matter. One
-        without a prior (RandomizedResponse) gets none. Outputs need not be labels (OptimalResponse); training then
-        needs a correction that reads the channel. A mechanism that counts labels itself (ClusterRR) is refused: use
-        `privatize(y, mechanism, groups=...)` and `fit_release`. Without stages it has nothing to do.
+        How each stage randomizes its labels; by default InformativeResponse, whose answers are sets of labels, or RRWithPrior
+        where training takes labels as they are (correction "none", `filter_earlier`). Any mechanism of pure epsilon, yours
+        included: it is taken at what the prior leaves of `epsilon` (`Mechanism.with_epsilon`), so its own epsilon does not
+        matter. One without a prior (RandomizedResponse) gets none. A mechanism that counts labels itself (ClusterRR) is
+        refused: use `privatize(y, mechanism, groups=...)` and `fit_release`. Without stages it has nothing to do.
     correction : {"auto", "forward", "crossfit", "posterior", "em", "unbiased", "none"}
-        How training accounts for the noise. "auto" is em where a prior is distilled into an estimator that has
-        `fit_likelihood`, forward if it has that and there is no prior, and else crossfit, which gives any classifier true
-        probabilities for about five fits (`labeldp.learn.crossfit`). An estimator without `sample_weight` is then fitted on labels drawn from posteriors,
-        with a warning.
+        How training accounts for the noise. "auto" is em for an estimator that has `fit_likelihood`: forward first, then
+        rounds of EM; forward alone for SoftmaxRegression, where EM would stand still; and else crossfit, which gives any
+        classifier true probabilities for about five fits (`labeldp.learn.crossfit`). An estimator without `sample_weight` is
+        then fitted on labels drawn from posteriors, with a warning.
     distil : bool or "auto"
         Whether the estimator is first fitted on the prior's own beliefs, its predictions then being the prior of stage
-        1. "auto": if `stages` or `prior` is "auto", or there are no stages. Post-processing, free.
+        1. "auto": if there are no stages, or a prior that is "auto" knows something. Post-processing, free.
     rounds : int or "auto"
-        Fits after the last stage on the posteriors of all examples (EM; without stages, self-training). Free. "auto": 2
-        where the prior is distilled, else 0. With crossfit, rounds beyond its own two.
+        Fits after the last stage on the posteriors of all examples (EM; without stages, self-training). Free. "auto": 3 for
+        em, 2 without stages, else 0. With crossfit, rounds beyond its own two.
     stage_params : list of dicts, optional
-        Parameters of the estimator fit by fit: for distilling the prior, if it is distilled, then for each stage and
+        Parameters of the estimator: for distilling the prior, if it is distilled, then for the fits of each stage and for each
         round; the last ones hold for all that comes later. Mixup, for example.
     final_params : dict, optional
         Parameters of the estimator for the last fit: a wider network, more epochs.
     temperature : float, optional
-        Below 1 sharpens a stage's model before it serves as prior. By default 0.6 at epsilon 1 and 0.5 from 2 on; 1 for
-        "em" and "crossfit"; and 2/3 for self-training without stages.
+        Below 1 sharpens a stage's model before it serves as prior. By default 1 for InformativeResponse, "em" and "crossfit";
+        else 0.6 at epsilon 1 and 0.5 from 2 on; and 2/3 for self-training without stages.
     filter_earlier : bool
         Drop labels of earlier stages that the newest model does not rank among its first k (the mean candidates of the
         new stage, rounded up). Free: it looks at released labels only.
@@ -174,8 +154,9 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
         estimator: Any = None,
         *,
         epsilon: float = 1.0,
-        stages: int | Sequence[float] | str = 1,
-        prior: Prior | str | None = None,
+        trust: str | None = None,
+        stages: int | Sequence[float] | str = "auto",
+        prior: Prior | str | None = "auto",
         mechanism: Mechanism | None = None,
         correction: str = "auto",
         distil: bool | str = "auto",
@@ -192,6 +173,7 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
     ) -> None:
         self.estimator = estimator
         self.epsilon = epsilon
+        self.trust = trust
         self.stages = stages
         self.prior = prior
         self.mechanism = mechanism
@@ -238,20 +220,22 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
         epsilon = check_epsilon(OWNER, self.epsilon)
         sizes = {"n_examples": len(labels), "n_classes": labels.n_classes}
         last = split_pipeline(SoftmaxRegression() if self.estimator is None else self.estimator)[1]
-        plan = recipe(epsilon, stages=self.stages, prior=self.prior, estimator=last, **sizes)
+        plan = recipe(epsilon, stages=self.stages, prior=self.prior, trust=self.trust, estimator=last, **sizes)
         given = () if weights is None else (WEIGHTS,)
         budget = Budget(owner=OWNER, labels=labels, ledger=self.ledger, seeded=key.seeded, given=given)
         parts = budget.split(epsilon, prior=plan.prior, response=bool(plan.shares))
         transformer, settings = check_settings(self, labels.classes, parts.promise.epsilon(), silent=not plan.shares)
         if weights is not None:
             check_weighable(settings.estimator, settings.correction, distil=settings.distil)
+        asked = self.mechanism if plan.shares and self.mechanism is not None else default_response(settings)
         response = check_response(
-            self.mechanism if plan.shares else None,
+            asked,
             epsilon=parts.response,
             n_classes=labels.n_classes,
             correction=settings.correction,
         )
         promise = budget.state(state_response(parts.promise, response), *response.guarantee.assumptions)
+        self._check_trust(promise)
         features = self._fit_transformer(transformer, settings, X)
 
         # The prior's clusters and the split of the examples need no label. A prior that sees none is made here too, so
@@ -270,7 +254,9 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
                     PRIOR, partial(measured.table, known, labels, budget=epsilon, key=journal.key)
                 )
             budget.check_spent(table.guarantee, epsilon=parts.spent)
-            settings = settle_correction(settings, table, asked=self.correction)
+            settings = settle_settings(
+                settings, self, table, sets=are_sets(sample_channel(response, n_classes=labels.n_classes))
+            )
             door = StageDoor[Release](budget=budget, key=journal.key, epsilon=parts.response, keep=journal.keep_release)
             draw = draw_labels(labels, response, door)
             training = train_in_stages(features, stage, table, draw, settings, weights=weights)
@@ -300,7 +286,7 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
         stage = None if silent else stages
         _check_first_stage(stage, weights)
         table, draw = read_prior(release), replay_release(release)
-        settings = settle_correction(settings, table, asked=self.correction)
+        settings = settle_settings(settings, self, table, sets=are_sets(release.channel))
         training = train_in_stages(features, stage, table, draw, settings, weights=weights)
         plan = Recipe(shares=tuple(report.share for report in training.stages), prior=UniformPrior())
         given = () if weights is None else (WEIGHTS,)
@@ -328,6 +314,13 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
         of_release = isinstance(plan.prior, UniformPrior) and release.prior is not None
         self.prior_ = "that of the release" if of_release else repr(plan.prior)
         return self
+
+    def _check_trust(self, promise: Guarantee) -> None:
+        """Refuse what needs someone's trust where no one is to be trusted."""
+        if self.trust == NO_ONE and promise.trust:
+            got = Described(f"settings that trust {promise.trust.words}")
+            fix = 'Use trust="curator", or a prior and a mechanism that count no labels.'
+            raise invalid(OWNER, "trust", "cover what the prior and the mechanism need", got=got, fix=fix)
 
     def _open_journal(
         self, labels: SensitiveLabels, plan: Recipe, key: NoiseKey, weights: Floats | None, *, measured: bool
@@ -373,7 +366,8 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
     def _describe(self) -> str:
         """Return what was done to the labels, in words: the mechanism of the release, and part of a checkpoint's facts."""
         how = "" if self.mechanism is None else f", mechanism={self.mechanism!r}"
-        return f"{OWNER}(epsilon={self.epsilon!r}, stages={self.stages!r}, prior={self.prior!r}{how})"
+        whom = "" if self.trust is None else f", trust={self.trust!r}"
+        return f"{OWNER}(epsilon={self.epsilon!r}{whom}, stages={self.stages!r}, prior={self.prior!r}{how})"
 
     def predict_proba(self, X: Any) -> Floats:
         """Return class probabilities (n, K), in the order of `classes_`."""
@@ -412,114 +406,3 @@ def _check_first_stage(stage: npt.NDArray[Any] | None, weights: Floats | None) -
 def _split(n: int, shares: tuple[float, ...], key: NoiseKey) -> npt.NDArray[np.uint8] | None:
     """Return the stage of each example; None where no label is released."""
     return assign_stages(n, shares, key.child("split")) if shares else None
-
-
-#: Up to these epsilons histograms alone were better than a histogram and a response: one of them, and two.
-ONE_ALONE, TWO_ALONE = 0.3, 1.0
-#: Below this epsilon half of it is too little for a histogram.
-LEAST_FOR_TWO = 0.2
-#: What a histogram before a response takes at most: more was worth less than a better response.
-BEFORE_RESPONSE = 0.25
-SHARES = (0.4, 0.3, 0.3)
-#: Principal components that are clustered, steps of k-means over all rows, and noise scales taken off a noisy count.
-COMPONENTS = 128
-FULL_STEPS = 12
-SHRINK = 0.5
-
-
-@dataclass(frozen=True, kw_only=True)
-class Recipe:
-    """The shares of the stages (none: no label is released) and where the first prior comes from."""
-
-    shares: tuple[float, ...]
-    prior: Prior
-
-
-def recipe(
-    epsilon: float,
-    *,
-    n_examples: int,
-    n_classes: int,
-    stages: Any = "auto",
-    prior: Any = "auto",
-    estimator: Any = None,
-) -> Recipe:
-    """Return what to do with a budget.
-
-    Parameters
-    ----------
-    epsilon : float
-        The whole budget.
-    n_examples, n_classes : int
-        How many labels there are, and of how many classes.
-    stages, prior
-        As for `LabelPrivateClassifier`. What is not "auto" is taken as it is, and None is the uniform prior.
-    estimator : classifier, optional
-        What will be trained; two histograms need one with `fit_targets`.
-
-    Raises
-    ------
-    LabelDPError
-        If there are neither stages nor a prior: then there would be nothing to learn from.
-    """
-    many = hasattr(estimator, "fit_targets")
-    if isinstance(stages, str):
-        check_choice(OWNER, "stages", stages, ("auto",))
-        alone = epsilon <= (TWO_ALONE if many else ONE_ALONE)
-    else:
-        alone = _has_no_stage(stages)
-    count = 2 if many and alone and epsilon > LEAST_FOR_TWO else 1
-    source = prior
-    if isinstance(prior, str):
-        check_choice(OWNER, "prior", prior, ("auto",))
-        sizes = {"n_examples": n_examples, "n_classes": n_classes}
-        source = _choose_histograms(epsilon, count, alone=alone, estimator=estimator, **sizes)
-    source = UniformPrior() if source is None else source
-    if isinstance(stages, str):
-        return Recipe(shares=_decide_shares(epsilon, source, alone=alone and isinstance(prior, str)), prior=source)
-    if alone and isinstance(source, UniformPrior):
-        fix = "Without a label and without a prior there is nothing to learn from; use ClusterPrior(), or a stage."
-        raise invalid(OWNER, "stages", "be 1 or more without a prior", got=stages, fix=fix)
-    return Recipe(shares=() if alone else stage_shares(stages, epsilon), prior=source.alone() if alone else source)
-
-
-def _has_no_stage(stages: Any) -> bool:
-    return isinstance(stages, int) and not isinstance(stages, bool) and stages == 0
-
-
-def _decide_shares(epsilon: float, source: Prior, *, alone: bool) -> tuple[float, ...]:
-    """Return the shares for "auto": none, the three parts, or two where nothing is known."""
-    if isinstance(source, UniformPrior):
-        return stage_shares(2 if 0 < epsilon < math.inf else 1, epsilon)
-    return () if alone else SHARES
-
-
-def _choose_histograms(
-    epsilon: float, count: int, *, alone: bool, estimator: Any, n_examples: int, n_classes: int
-) -> Prior:
-    """Return the histogram or histograms that this much data can carry, or the uniform prior."""
-    if not 0 < epsilon < math.inf:
-        return UniformPrior()
-    spent = epsilon if alone else min(epsilon / 2, BEFORE_RESPONSE)
-    clusters = cluster_count(spent / count, n_examples=n_examples, n_classes=n_classes)
-    if clusters < 2:
-        return UniformPrior()
-    told = None if alone else spent
-    if count > 1:
-        return StagedClusterPrior(
-            estimator,
-            histograms=count,
-            epsilon=told,
-            n_components=COMPONENTS,
-            full_steps=FULL_STEPS,
-            shrink=SHRINK,
-            whole_budget=alone,
-        )
-    return ClusterPrior(
-        n_clusters=clusters,
-        epsilon=told,
-        n_components=COMPONENTS,
-        full_steps=FULL_STEPS,
-        shrink=SHRINK,
-        whole_budget=alone,
-    )

@@ -11,7 +11,7 @@ Let L_i[y] = T[y, o_i] be the likelihood of an example: how probable its output 
 - crossfit: for estimators that cannot do that, its effect by other means (`labeldp.learn.crossfit`).
 - posterior: soft targets prior L / sum prior L. The noise counts twice in them: probabilities come out too flat, and are
   nearer to 1/K than the truth unless epsilon is large or the prior is very good. Kept for comparison.
-- em: soft targets p(y | x_i) L_i[y], normalised, p the last model's, on all examples (`labeldp.learn.stages`).
+- em: forward first, and then fits on soft targets p(y | x_i) L_i[y], normalised, p the last model's (`labeldp.learn.stages`).
 - unbiased: the channel's signed targets, whose loss is unbiased for the true label's.
 - none: the released labels as they are.
 
@@ -19,8 +19,9 @@ A prior is a belief to start from: of the first posteriors, of EM, of a distille
 never a factor of the forward likelihood. sum_y p[y] prior[y] L[y] is largest where p puts all its mass on the label that the prior
 prefers, so that a model that repeats the prior, and exaggerates it, would win against the truth. An example whose
 channel says nothing (one candidate: T[y, o] = 1 for every y) adds a constant to forward; posteriors, EM and crossfit give it
-what is believed. Where a prior chose the channels, the likelihood alone therefore leaves out what the prior knew, and may
-leave nothing: "auto" then is crossfit for every estimator (`labeldp.learn.stages.settle_correction`).
+what is believed. Where a prior chose channels of labels, the likelihood alone therefore leaves out what the prior knew, and may
+leave nothing: "auto" then is crossfit for every estimator. Answers that are sets say something under any prior, so that
+it is em for those that take likelihoods (`labeldp.learn.stages.settle_settings`).
 
 References: Patrini et al., "Making Deep Neural Networks Robust to Label Noise" (2017), for forward; Natarajan et al.,
 "Learning with Noisy Labels" (2013), for unbiased.
@@ -48,6 +49,7 @@ from sklearn.utils.validation import _num_samples, has_fit_parameter, validate_d
 from labeldp.arrays import Floats, Places
 from labeldp.channel import FiniteChannel
 from labeldp.errors import Described, invalid
+from labeldp.learn.softmax import SoftmaxRegression
 from labeldp.priors import model_probabilities
 from labeldp.softmax import RowBatches
 
@@ -61,14 +63,19 @@ TOKEN_WEIGHT = 1e-6
 
 
 def choose_correction(estimator: BaseEstimator, correction: str) -> str:
-    """Return the correction to use: for "auto", forward if the estimator can take it, and else crossfit.
+    """Return the correction to use: for "auto", em if the estimator takes likelihoods, and else crossfit.
+
+    em is forward first and rounds of EM after it. `SoftmaxRegression` finds the maximum of the likelihood itself, where EM
+    stands still: for it "auto" is forward.
 
     Forward needs `fit_likelihood`, unbiased `fit_targets`, posterior and em `fit_targets` or sample weights. A correction
     that the estimator cannot take is refused. Crossfit and none take any classifier.
     """
     can_forward, can_soft = hasattr(estimator, "fit_likelihood"), hasattr(estimator, "fit_targets")
     if correction == "auto":
-        return "forward" if can_forward else "crossfit"
+        if can_forward and (isinstance(estimator, SoftmaxRegression) or not can_soft):
+            return "forward"
+        return "em" if can_forward else "crossfit"
     soft = can_soft or takes_weights(estimator)
     able = {"forward": can_forward, "unbiased": can_soft, "posterior": soft, "em": soft}
     if not able.get(correction, True):
@@ -96,7 +103,7 @@ def check_weighable(estimator: BaseEstimator, correction: str, *, distil: bool) 
     Any other estimator can be weighted: by the `sample_weight` of its `fit`, or by drawing rows (`draw_copies`).
     """
     soft = distil or correction not in {"forward", "none"}
-    for name in [*(["fit_likelihood"] if correction == "forward" else []), *(["fit_targets"] if soft else [])]:
+    for name in [*(["fit_likelihood"] if correction in {"forward", "em"} else []), *(["fit_targets"] if soft else [])]:
         method = getattr(estimator, name, None)
         if method is not None and "sample_weight" not in inspect.signature(method).parameters:
             got = Described(f"weights for {type(estimator).__name__}, whose `{name}` has no `sample_weight`")

@@ -9,16 +9,17 @@ in parallel: epsilon in all (Ghazi et al. 2021, Algorithm 3). `train_in_stages` 
 and the receiver of a release, who replays what was drawn: both end with the same model. The loop itself is
 `labeldp.release.stages.run_stages`; labels are touched in one line only, the call of `draw`.
 
-*Training on beliefs about all examples.* Let p_i be the last model's probabilities for example i, and
-L_i[y] = Pr[what was released of i | y], with L_i = 1 where nothing was released of it (yet). The targets of the next fit are
+*Forward first, EM after.* Let L_i[y] = Pr[what was released of i | y], and p_i the model's probabilities. Under "em" a stage ends
+with a fresh fit that maximises sum_i log sum_y p_i[y] L_i[y] over all that was released so far (estimators with
+`fit_likelihood`; others start from posteriors under what the stage believed). Then come fresh fits on the targets
 
     q_i[y] = p_i[y] L_i[y] / sum_k p_i[k] L_i[k],
 
-the posterior under the model as prior: the E-step of EM for the labels, the fit being its M-step, which maximises a lower
-bound of sum_i log sum_y p(y | x_i) L_i[y]. Examples without evidence get the model's own beliefs, so that the features of
-all examples count. Everything here reads what was released and nothing else: post-processing, free at any number of
-rounds. Without any evidence at all the beliefs would only repeat themselves: a round then sharpens them,
-q = p^(1/temperature).
+the E-step of EM for the labels, the fit being its M-step, which maximises a lower bound of the same sum: one before the next stage, and
+`rounds` of them after the last. Where a curator has counted labels of clusters, the counts are evidence in the E-step too
+(`labeldp.learn.bags`). EM that starts from sharp beliefs keeps them: hence forward first. Everything here reads what was released
+and nothing else: post-processing, free at any number of rounds. Without any evidence at all the beliefs would only repeat
+themselves: a round then sharpens them, q = p^(1/temperature).
 
 References: Ghazi, Golowich, Kumar, Manurangsi, Zhang, "Deep Learning with Label Differential Privacy" (2021); Dempster,
 Laird, Rubin 1977 (EM); Hinton, Vinyals, Dean 2015 (distillation).
@@ -40,9 +41,10 @@ import numpy.typing as npt
 from sklearn.base import BaseEstimator, clone
 
 from labeldp.arrays import Codes, Floats
-from labeldp.channel import CandidateChannel, FiniteChannel, join_channels
+from labeldp.channel import CandidateChannel, FiniteChannel, SetAnswers, join_answers
 from labeldp.errors import Described, PrivacyError, invalid
 from labeldp.guarantee import Guarantee, Unit
+from labeldp.learn.bags import Bags, read_bags
 from labeldp.learn.corrections import (
     CORRECTIONS,
     choose_correction,
@@ -56,7 +58,7 @@ from labeldp.learn.corrections import (
 from labeldp.learn.crossfit import ROUNDS as ROUNDS_OF_CROSSFIT
 from labeldp.learn.crossfit import calibrate_start, fit_crossfit
 from labeldp.learn.softmax import SoftmaxRegression
-from labeldp.mechanisms import MeasuringMechanism, Mechanism, RRWithPrior
+from labeldp.mechanisms import InformativeResponse, MeasuringMechanism, Mechanism, RRWithPrior
 from labeldp.priors import PriorTable, tempered
 from labeldp.random import NoiseKey
 from labeldp.release import Release, SensitiveLabels, privatize
@@ -76,8 +78,8 @@ FIRST_SHARE = (0.8, 0.7, 0.6, 0.6)
 TEMPERATURE = (0.6, 0.5, 0.5, 0.5)
 #: More than anyone found useful (the paper stops at four); the number of a stage fits in a byte.
 MOST_STAGES = 100
-#: Rounds after the last stage, where "auto" distils: one to settle, and a last, longer one.
-ROUNDS = 2
+#: Rounds after the last stage, where "auto" has any: some to settle, and a last, longer one. Self-training has one less.
+ROUNDS = 3
 #: Without any released label a round sharpens its own beliefs, to q^1.5.
 SELF_TEMPERATURE = 1.0 / 1.5
 
@@ -137,6 +139,8 @@ class Training:
     parts: list[Part] = field(default_factory=list)
     stages: list[Stage] = field(default_factory=list)
     model: Any = None
+    #: Fits so far.
+    fits: int = 0
 
 
 def train_in_stages(
@@ -182,15 +186,21 @@ def train_in_stages(
         training.parts.append(Part(**belief._asdict(), codes=codes, channel=channel))
         last = settings.correction == "crossfit" or not settings.rounds
         dropped = _train_stage(training, X, settings, public, final=number + 1 == count and last)
+        if settings.correction == "em" and number + 1 < count:
+            rows = np.sort(np.concatenate([part.rows for part in training.parts]))
+            _fit_posteriors(training, X, settings, public, number=number + settings.distil, rows=rows)
         training.stages.append(_report_stage(number, training.parts[-1], len(table.index), dropped))
         return training
 
-    start = Training(model=_distil_prior(X, table, settings, public) if settings.distil else None)
+    start = Training()
+    if settings.distil:
+        start.model = public.fit_soft(_make_estimator(start, settings, 0), X, table.probabilities(), settings.classes)
     training = run_stages(count, start=start, believe=believe, release=release, learn=learn)
+    bags = _counted_bags(table, training.parts, settings)
     for turn in range(0 if settings.correction == "crossfit" else settings.rounds):
         final = turn + 1 == settings.rounds
         number = count + settings.distil + turn
-        training.model = _fit_posteriors(training, X, settings, public, number=number, final=final)
+        _fit_posteriors(training, X, settings, public, number=number, bags=bags, final=final)
     if _starts_warm(training.model):
         training.model.set_params(warm_start=settings.estimator.warm_start)  # as the user has it
     return training
@@ -201,10 +211,13 @@ def draw_labels(labels: SensitiveLabels, mechanism: Mechanism, door: StageDoor[R
 
     A mechanism that takes no prior (`Mechanism.uses_prior`) is given none. One that takes few distinct priors
     (`Mechanism.most_priors`) gets rounded ones: which channel a label goes through may be any function of what is public.
+    `InformativeResponse` is not told that nothing is known: without a prior its answers are as small as labels.
     """
 
     def draw(number: int, rows: npt.NDArray[np.intp], prior: Floats) -> tuple[Codes, FiniteChannel]:
         told = round_priors(prior, most=mechanism.most_priors) if mechanism.uses_prior else None
+        if isinstance(mechanism, InformativeResponse) and bool((prior == prior[0, 0]).all()):
+            told = None
         release = door.draw(number, lambda key: privatize(labels.take(rows), mechanism, prior=told, rng=key))
         return release.codes, release.channel
 
@@ -239,20 +252,26 @@ class Weights:
             return part
         return part.take(np.flatnonzero(self.values[part.rows] > 0))
 
-    def fit_soft(self, estimator: BaseEstimator, X: Any, targets: Floats, classes: Sequence[Any]) -> Any:
-        """Return the estimator, fitted on soft targets of all examples that have a weight."""
-        if self.values is None or bool((self.values > 0).all()):
+    def fit_soft(
+        self,
+        estimator: BaseEstimator,
+        X: Any,
+        targets: Floats,
+        classes: Sequence[Any],
+        *,
+        rows: npt.NDArray[np.intp] | None = None,
+    ) -> Any:
+        """Return the estimator, fitted on soft targets of all examples (or of `rows`) that have a weight."""
+        if rows is None and (self.values is None or bool((self.values > 0).all())):
             return fit_soft(estimator, X, targets, classes, weights=self.values)
-        rows = np.flatnonzero(self.values > 0)
-        return fit_soft(estimator, take_rows(X, rows), targets[rows], classes, weights=self.values[rows])
+        kept = np.arange(len(targets)) if rows is None else rows
+        kept = kept if self.values is None else kept[self.values[kept] > 0]
+        return fit_soft(estimator, take_rows(X, kept), targets[kept], classes, weights=self.of(kept))
 
 
 def _train_stage(training: Training, X: Any, settings: Settings, public: Weights, *, final: bool) -> int:
     """Fit on all parts so far, and return how many earlier labels the filter dropped."""
     number = len(training.parts) - 1 + settings.distil
-    if settings.uses_everyone and training.model is not None:
-        training.model = _fit_posteriors(training, X, settings, public, number=number, final=final)
-        return 0
     earlier = [_drop_unlikely(part, training, X, settings) for part in training.parts[:-1]]
     dropped = sum(len(part.rows) for part in training.parts[:-1]) - sum(len(part.rows) for part in earlier)
     kept = [part for part in map(public.keep, (*earlier, training.parts[-1])) if len(part.rows)]
@@ -263,14 +282,18 @@ def _train_stage(training: Training, X: Any, settings: Settings, public: Weights
     if settings.correction == "crossfit":
         training.model = _fit_crossfit(kept, take_rows(X, rows), settings, weights, number=number, final=final)
         return dropped
+    correction, estimator = settings.correction, None
+    if correction == "em":
+        correction = "forward" if hasattr(settings.estimator, "fit_likelihood") else "posterior"
+        estimator = _make_estimator(training, settings, number, final=final)
+    codes, channel = _join_parts(kept)
     training.model = fit_released(
-        _next_estimator(training.model, settings, number=number, final=final),
+        estimator or _next_estimator(training.model, settings, number=number, final=final),
         take_rows(X, rows),
-        codes=np.concatenate([part.codes for part in kept]),
-        channel=_join_parts(kept),
+        codes=codes,
+        channel=channel,
         prior=np.concatenate([part.prior for part in kept]),
-        # The first fit of EM has no model to believe: it is a posterior under what was known.
-        correction="posterior" if settings.uses_everyone else settings.correction,
+        correction=correction,
         classes=settings.classes,
         weights=weights,
     )
@@ -305,19 +328,32 @@ def _fit_crossfit(
     )
 
 
-def _distil_prior(X: Any, table: PriorTable, settings: Settings, public: Weights) -> Any:
-    """Return an estimator fitted on the prior's own beliefs as soft targets."""
-    return public.fit_soft(_make_estimator(settings, 0), X, table.probabilities(), settings.classes)
+def _counted_bags(table: PriorTable, parts: Sequence[Part], settings: Settings) -> Bags | None:
+    """Return the counts behind a prior: they cost what the answers leave of the whole epsilon, as a receiver can tell too."""
+    if not parts or settings.correction != "em":
+        return None
+    return read_bags(table, epsilon=settings.epsilon - max(part.channel.epsilon for part in parts))
 
 
 def _fit_posteriors(
-    training: Training, X: Any, settings: Settings, public: Weights, *, number: int, final: bool
-) -> Any:
-    """Return a new estimator fitted on the model's posteriors for all examples; `number` fits came before."""
+    training: Training,
+    X: Any,
+    settings: Settings,
+    public: Weights,
+    *,
+    number: int,
+    bags: Bags | None = None,
+    rows: npt.NDArray[np.intp] | None = None,
+    final: bool = False,
+) -> None:
+    """Fit a new estimator on the model's posteriors for all examples, or for some `rows`; `number` counts stages and rounds."""
     beliefs = predict_classes(training.model, X, settings.classes)
     parts = training.parts
     targets = posteriors(beliefs, parts) if parts else tempered(beliefs, settings.temperature)
-    return public.fit_soft(_make_estimator(settings, number, final=final), X, targets, settings.classes)
+    if bags is not None:
+        targets = bags.move(targets)
+    estimator = _make_estimator(training, settings, number, final=final)
+    training.model = public.fit_soft(estimator, X, targets, settings.classes, rows=rows)
 
 
 def posteriors(beliefs: Floats, parts: Sequence[Part]) -> Floats:
@@ -329,16 +365,17 @@ def posteriors(beliefs: Floats, parts: Sequence[Part]) -> Floats:
     return joint
 
 
-def _make_estimator(settings: Settings, number: int, *, final: bool = False) -> BaseEstimator:
-    """Return an unfitted estimator for the fit after `number` others, with its parameters set.
+def _make_estimator(training: Training, settings: Settings, number: int, *, final: bool = False) -> BaseEstimator:
+    """Return an unfitted estimator with the parameters of stage or round `number`.
 
-    A whole-number `random_state` is moved on by `number`: a fresh start that repeats the last one's accidents would
+    A whole-number `random_state` is moved on from fit to fit: a fresh start that repeats the last one's accidents would
     learn the last one's mistakes by heart.
     """
     estimator = clone(settings.estimator)
     seed = estimator.get_params(deep=False).get("random_state")
     if isinstance(seed, (int, np.integer)) and not isinstance(seed, bool):
-        estimator.set_params(random_state=int(seed) + number)
+        estimator.set_params(random_state=int(seed) + training.fits)
+    training.fits += 1
     estimator.set_params(**settings.params_of(number))
     if final and settings.final_params:
         estimator.set_params(**settings.final_params)
@@ -422,14 +459,18 @@ def round_priors(prior: Floats, *, most: int | None) -> Floats:
 # ------------------------------------------------------------------------------------------------ the response
 
 
-def check_response(mechanism: Mechanism | None, *, epsilon: float, n_classes: int, correction: str) -> Mechanism:
+def default_response(settings: Settings) -> Mechanism:
+    """Return the mechanism where none is given: sets, which teach most, or labels where training takes them as they are."""
+    labels = settings.correction == "none" or settings.filter_earlier
+    return RRWithPrior(1.0) if labels else InformativeResponse(1.0)
+
+
+def check_response(mechanism: Mechanism, *, epsilon: float, n_classes: int, correction: str) -> Mechanism:
     """Return the mechanism at what the budget leaves for it, or refuse it before anything is spent.
 
     Refused are a mechanism that asks for counts of labels itself, one that promises less than pure `epsilon` for a label,
     one that cannot take these classes, and one whose outputs are not labels where training takes labels as they are.
     """
-    if mechanism is None:
-        return RRWithPrior(epsilon)
     if not isinstance(mechanism, Mechanism):
         raise invalid(OWNER, "mechanism", "be a mechanism", got=mechanism, fix="For example RRTopK(1.0, k=3).")
     if isinstance(mechanism, MeasuringMechanism):
@@ -443,13 +484,18 @@ def check_response(mechanism: Mechanism | None, *, epsilon: float, n_classes: in
             f"{OWNER}: {response!r} was asked for epsilon = {epsilon!r} for a label and promises {promise.epsilon()!r} "
             f"({promise.unit.value}). Nothing was drawn. Fix its `with_epsilon` or its `guarantee`."
         )
-    prior = np.full(n_classes, 1.0 / n_classes) if response.uses_prior else None
-    channel = response.channel(prior, n_classes=n_classes)  # fails here, if it must, for these classes
+    channel = sample_channel(response, n_classes=n_classes)  # fails here, if it must, for these classes
     if correction == "none" and not channel.outputs_are_labels:
         got = Described(f"outputs of {type(mechanism).__name__}, which are not labels")
         fix = 'Use a correction that reads the channel ("forward", "posterior"), or an estimator that can take one.'
         raise invalid(OWNER, "correction", 'be another than "none"', got=got, fix=fix)
     return response
+
+
+def sample_channel(response: Mechanism, *, n_classes: int) -> FiniteChannel:
+    """Return the channel of labels of which nothing is known: of the kind that all stages have."""
+    prior = np.full(n_classes, 1.0 / n_classes) if response.uses_prior else None
+    return response.channel(prior, n_classes=n_classes)
 
 
 def state_response(promise: Guarantee, response: Mechanism) -> Guarantee:
@@ -476,8 +522,8 @@ def assemble_release(
         codes, channel = _guess_labels(table)
     else:
         order = np.argsort(np.concatenate([part.rows for part in training.parts]), kind="stable")
-        codes = np.concatenate([part.codes for part in training.parts])[order]
-        channel = _join_parts(training.parts).take(order)
+        joined, whole = _join_parts(training.parts)
+        codes, channel = joined[order], whole.take(order)
     return Release(
         codes=codes,
         classes=labels.classes,
@@ -493,9 +539,9 @@ def assemble_release(
     )
 
 
-def _join_parts(parts: Sequence[Part]) -> FiniteChannel:
-    """Return the channel of several stages' examples, one stage after the other."""
-    return join_channels([part.channel for part in parts], counts=[len(part.rows) for part in parts])
+def _join_parts(parts: Sequence[Part]) -> tuple[Codes, FiniteChannel]:
+    """Return the outputs of several stages' examples, one stage after the other, and their channel."""
+    return join_answers([(part.codes, part.channel) for part in parts])
 
 
 def _guess_labels(table: PriorTable) -> tuple[npt.NDArray[np.unsignedinteger], CandidateChannel]:
@@ -582,6 +628,8 @@ class Settings:
 
     estimator: BaseEstimator
     correction: str
+    epsilon: float
+    silent: bool
     temperature: float
     filter_earlier: bool
     classes: tuple[Any, ...]
@@ -589,11 +637,6 @@ class Settings:
     rounds: int = 0
     stage_params: tuple[Mapping[str, Any], ...] = ()
     final_params: Mapping[str, Any] | None = None
-
-    @property
-    def uses_everyone(self) -> bool:
-        """Whether each fit is a fresh one on all examples."""
-        return self.correction == "em"
 
     def params_of(self, number: int) -> Mapping[str, Any]:
         """Return the parameters for a fit (from 0); the last ones given hold for all that come later."""
@@ -613,15 +656,17 @@ def check_settings(learner: Any, classes: Sequence[Any], epsilon: float, *, sile
         fix = "Wrap it in CalibratedClassifierCV, or use a classifier that has it."
         raise invalid(OWNER, "estimator", "have `predict_proba`", got=type(last).__name__, fix=fix)
     distil = _decide_distil(learner, silent=silent)
-    correction = _decide_correction(learner, last, distil=distil, silent=silent)
+    correction = _decide_correction(learner, last, silent=silent)
     settings = Settings(
         estimator=last,
         correction=correction,
+        epsilon=epsilon,
+        silent=silent,
         temperature=_decide_temperature(learner, epsilon, correction, silent=silent),
         filter_earlier=bool(learner.filter_earlier),
         classes=tuple(classes),
         distil=distil,
-        rounds=_decide_rounds(learner, distil=distil, correction=correction),
+        rounds=_decide_rounds(learner, correction=correction, silent=silent),
         stage_params=_check_stage_params(learner.stage_params),
         final_params=_check_params("final_params", learner.final_params),
     )
@@ -629,29 +674,40 @@ def check_settings(learner: Any, classes: Sequence[Any], epsilon: float, *, sile
     return transformer, settings
 
 
-def settle_correction(settings: Settings, table: PriorTable, *, asked: str) -> Settings:
-    """Return the settings once it is known whether a prior says something: then "auto" is crossfit where it was forward.
+def settle_settings(settings: Settings, learner: Any, table: PriorTable, *, sets: bool) -> Settings:
+    """Return the settings once it is known what the prior says, and whether answers are `sets` of labels.
 
-    A channel that was chosen by a prior may say nothing of a label, or tell only candidates apart, so that the likelihood alone
-    does not determine a model; crossfit starts from the prior's beliefs. Forward that was asked for is kept, with a warning.
+    A prior that is "auto" is distilled into an estimator that can be. Where channels were chosen by a prior, "auto" is em for an
+    estimator with `fit_likelihood` if answers are sets, and else crossfit, which starts from the prior's beliefs: labels that
+    a prior has chosen may say nothing, so that the likelihood alone does not determine a model. Forward that was asked for is
+    kept, with a warning.
     """
-    if settings.correction != "forward" or table.says_nothing:
-        return settings
-    if asked == "auto":
-        return replace(settings, correction="crossfit")
-    warnings.warn(
-        f"{OWNER}: correction='forward' reads the likelihood alone, and a channel that a prior has chosen leaves much to that "
-        "prior, which is then not learned. Use correction='auto', which starts from it.",
-        UserWarning,
-        stacklevel=3,
-    )
-    return settings
+    correction, distil = settings.correction, settings.distil
+    if not table.says_nothing:
+        automatic = isinstance(learner.prior, str) and isinstance(learner.distil, str)
+        distil = distil or (automatic and hasattr(settings.estimator, "fit_targets"))
+        if learner.correction == "auto" and hasattr(settings.estimator, "fit_likelihood") and not settings.silent:
+            correction = "em" if sets else "crossfit"
+        elif correction == "forward":
+            warnings.warn(
+                f"{OWNER}: correction='forward' reads the likelihood alone, and a channel that a prior has chosen leaves much to "
+                "that prior, which is then not learned. Use correction='auto', which reads it too.",
+                UserWarning,
+                stacklevel=3,
+            )
+    rounds = _decide_rounds(learner, correction=correction, silent=settings.silent)
+    return replace(settings, correction=correction, distil=distil, rounds=rounds)
 
 
-def _decide_correction(learner: Any, last: BaseEstimator, *, distil: bool, silent: bool) -> str:
-    """Return the correction; "auto" is "em" where a prior is distilled into a model that takes likelihoods, or is all there is."""
+def are_sets(channel: FiniteChannel) -> bool:
+    """Whether a channel answers with sets of labels, each row with its own: such answers say something under any prior."""
+    return isinstance(channel, SetAnswers)
+
+
+def _decide_correction(learner: Any, last: BaseEstimator, *, silent: bool) -> str:
+    """Return the correction; where a prior is all there is, "auto" is "em" for estimators that take soft targets or weights."""
     asked = learner.correction
-    if asked == "auto" and (silent or (distil and hasattr(last, "fit_likelihood"))):
+    if asked == "auto" and silent:
         soft = hasattr(last, "fit_targets") or takes_weights(last)
         return "em" if soft else "crossfit"
     correction = choose_correction(last, asked)
@@ -672,25 +728,24 @@ def _decide_distil(learner: Any, *, silent: bool) -> bool:
             raise invalid(OWNER, "distil", "be true with stages=0", got=learner.distil, fix=fix)
         return bool(learner.distil)
     check_choice(OWNER, "distil", learner.distil, ("auto",))
-    # Compared with text only: stages may be an array.
-    wishes = [value for value in (learner.stages, learner.prior) if isinstance(value, str)]
-    return silent or "auto" in wishes
+    return silent
 
 
-def _decide_rounds(learner: Any, *, distil: bool, correction: str) -> int:
+def _decide_rounds(learner: Any, *, correction: str, silent: bool) -> int:
     if isinstance(learner.rounds, str):
         check_choice(OWNER, "rounds", learner.rounds, ("auto",))
-        return ROUNDS if distil and correction != "crossfit" else 0
+        return ROUNDS - silent if correction == "em" else 0
     return check_integer(OWNER, "rounds", learner.rounds, least=0, most=1000)
 
 
 def _decide_temperature(learner: Any, epsilon: float, correction: str, *, silent: bool) -> float:
-    """Return the temperature: ours for the paper's own loss, none for calibrated beliefs, sharpening where all is belief."""
+    """Return the temperature: ours for the paper's own mechanism, none for calibrated beliefs, sharpening where all is belief."""
     if learner.temperature is not None:
         return check_positive(OWNER, "temperature", learner.temperature)
     if silent:
         return SELF_TEMPERATURE
-    return 1.0 if correction in {"em", "crossfit"} else interpolate_default(TEMPERATURE, epsilon)
+    sets = learner.mechanism is None and correction != "none" and not learner.filter_earlier
+    return 1.0 if sets or correction in {"em", "crossfit"} else interpolate_default(TEMPERATURE, epsilon)
 
 
 def _check_stage_params(value: Any) -> tuple[Mapping[str, Any], ...]:

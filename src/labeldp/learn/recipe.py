@@ -1,0 +1,147 @@
+r"""The recipe: what "auto" stands for, from epsilon, the numbers of examples and classes, and whom the user trusts.
+
+>>> recipe(1.0, n_examples=60_000, n_classes=10)
+Recipe(shares=(0.25, 0.75), prior=UniformPrior())
+>>> recipe(1.0, n_examples=60_000, n_classes=10, trust="curator")
+Recipe(shares=(1.0,), prior=ClusterPrior(n_clusters=120, epsilon=0.10..., ...))
+>>> recipe(0.1, n_examples=60_000, n_classes=10, trust="curator")
+Recipe(shares=(), prior=ClusterPrior(n_clusters=118, ..., whole_budget=True, random_state=0))
+
+Let n be the examples, K the classes and e the budget.
+
+**No one is trusted.** Every label is answered once, by `InformativeResponse`: a set of labels. A quarter of the examples are asked
+without a prior, and the others with the model of that quarter as prior, which makes their answers tell more. That pays once
+the quarter has taught something: an answer has at most I(e) nats (`most_information`), and
+
+    n / 4 I(e) >= 10 K                                    two stages, (1/4, 3/4); else one.
+
+With two classes a prior changes nothing, and with epsilon 0 or infinity there is nothing to choose: one stage.
+
+**A curator is trusted.** She counts labels in clusters of the features, with noise of scale 2 / e_p. The largest of K such
+noises is about (2 / e_p) ln K, and a cluster's own class should stand far above it: clusters of 22 ln K / e_p examples. A
+histogram is worth most for its first dozen clusters a class, which cost
+
+    e_1 = 22 ln K 12 K / n.
+
+    e <  2 e_1       one histogram takes all of e, and no label is answered (stages = 0);
+    e <  4 e_1       two histograms of e / 2 take all of it, the second on clusters of what a model learned from the
+                     first (`StagedClusterPrior`; estimators with `fit_targets`);
+    e >= 4 e_1       one histogram takes e_1, and every label is answered at e - e_1, with the model that was distilled from the
+                     histogram as prior.
+
+So the more rows there are, the less of the budget is counted: e_1 is 0.1 for 60,000 examples of ten classes, and 0.76 for 8,000.
+Where the data cannot carry two clusters she has nothing to do.
+
+What is not "auto" is taken as it is. Only numbers that are public decide: no label, and no feature. The constants were found by
+experiments on images with ten classes; the study `recipes` compares the rule with the ways that it chooses from.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from labeldp.errors import invalid
+from labeldp.learn.stages import stage_shares
+from labeldp.mechanisms.informative import most_information
+from labeldp.priors import ClusterPrior, Prior, StagedClusterPrior, UniformPrior
+from labeldp.priors.staged import EVIDENCE, cluster_count
+from labeldp.validate import check_choice
+
+OWNER = "LabelPrivateClassifier"
+NO_ONE, CURATOR = "no one", "curator"
+#: Two stages without a curator, and the nats per class that the first has to teach.
+SHARES = (0.25, 0.75)
+LEAST_NATS = 10.0
+#: Clusters a class of a histogram that is worth its budget, and the multiples of that from which on there are two, or answers.
+CLUSTERS_PER_CLASS = 12
+TWO_HISTOGRAMS, ANSWERS = 2.0, 4.0
+#: Principal components that are clustered, steps of k-means over all rows, and noise scales taken off a noisy count.
+HISTOGRAM = {"n_components": 128, "full_steps": 12, "shrink": 0.5}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """The shares of the stages (none: no label is released) and where the first prior comes from."""
+
+    shares: tuple[float, ...]
+    prior: Prior
+
+
+def recipe(
+    epsilon: float,
+    *,
+    n_examples: int,
+    n_classes: int,
+    stages: Any = "auto",
+    prior: Any = "auto",
+    trust: str | None = None,
+    estimator: Any = None,
+) -> Recipe:
+    """Return what to do with a budget.
+
+    Parameters
+    ----------
+    epsilon : float
+        The whole budget.
+    n_examples, n_classes : int
+        How many labels there are, and of how many classes.
+    stages, prior, trust
+        As for `LabelPrivateClassifier`. What is not "auto" is taken as it is, and a prior of None is the uniform one.
+    estimator : classifier, optional
+        What will be trained; two histograms need one with `fit_targets`.
+
+    Raises
+    ------
+    LabelDPError
+        If there are neither stages nor a prior: then there would be nothing to learn from.
+    """
+    if trust is not None:
+        check_choice(OWNER, "trust", trust, (NO_ONE, CURATOR))
+    for name, value in (("stages", stages), ("prior", prior)):
+        if isinstance(value, str):
+            check_choice(OWNER, name, value, ("auto",))
+    sizes = {"n_examples": n_examples, "n_classes": n_classes}
+    silent = isinstance(stages, int) and not isinstance(stages, bool) and stages == 0
+    source = UniformPrior() if prior is None else prior
+    if isinstance(prior, str):
+        asked = None if isinstance(stages, str) else silent
+        source = _choose_histograms(epsilon, silent=asked, estimator=estimator, **sizes) if trust == CURATOR else None
+        source = UniformPrior() if source is None else source
+    if silent and isinstance(source, UniformPrior):
+        fix = 'Without a label and without a prior there is nothing to learn from; use trust="curator", ClusterPrior(), or a stage.'
+        raise invalid(OWNER, "stages", "be 1 or more without a prior", got=stages, fix=fix)
+    if silent:
+        return Recipe(shares=(), prior=source.alone())
+    if not isinstance(stages, str):
+        return Recipe(shares=stage_shares(stages, epsilon), prior=source)
+    if isinstance(prior, str) and not isinstance(source, UniformPrior):
+        return Recipe(shares=() if getattr(source, "whole_budget", False) else (1.0,), prior=source)
+    return Recipe(shares=SHARES if _teaches(epsilon, **sizes) else (1.0,), prior=source)
+
+
+def _teaches(epsilon: float, *, n_examples: int, n_classes: int) -> bool:
+    """Whether the first of two stages would teach enough to choose the questions of the second."""
+    if n_classes == 2 or not 0 < epsilon < math.inf or n_examples < len(SHARES) / min(SHARES):
+        return False
+    return SHARES[0] * n_examples * most_information(epsilon) >= LEAST_NATS * n_classes
+
+
+def _choose_histograms(
+    epsilon: float, *, silent: bool | None, estimator: Any, n_examples: int, n_classes: int
+) -> Prior | None:
+    """Return the histogram or histograms that this much data can carry, or None; `silent` where stages say it already."""
+    sizes = {"n_examples": n_examples, "n_classes": n_classes}
+    if not 0 < epsilon < math.inf:
+        return None
+    clusters = CLUSTERS_PER_CLASS * n_classes
+    first = EVIDENCE * math.log(max(n_classes, 2)) * clusters / n_examples
+    alone = epsilon < ANSWERS * first if silent is None else silent
+    spent = epsilon if alone else min(first, epsilon / 2)
+    found = min(clusters, cluster_count(spent, **sizes)) if not alone else cluster_count(spent, **sizes)
+    if found < 2:
+        return None
+    if alone and epsilon >= TWO_HISTOGRAMS * first and hasattr(estimator, "fit_targets"):
+        return StagedClusterPrior(estimator, histograms=2, whole_budget=True, **HISTOGRAM)
+    return ClusterPrior(n_clusters=found, epsilon=None if alone else spent, whole_budget=alone, **HISTOGRAM)
