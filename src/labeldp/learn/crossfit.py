@@ -34,9 +34,9 @@ learned from posteriors that came from the other half, so that its slope looks s
 better: the rows are missing where they were needed, and a mean of two honest models is flatter than the truth.
 
 *Cost.* A soft target is a row once per label, with weights; at most 1.5 n rows in a round and 2 n in the last fit, the small
-weights by systematic sampling that keeps every expectation (Fearnhead and Clifford 2003). Where outputs are labels and all rows
-have one channel, the first round takes the labels as they are, since calibration undoes their noise as well. In rows:
-1 + 1.5 + 2 = 4.5 plain fits, and 5 for other channels.
+weights by systematic sampling that keeps every expectation (Fearnhead and Clifford 2003). Where outputs are labels, or sets of labels
+of one size, and all rows have one channel, the first round takes them as they are, since calibration undoes their noise as well: flat
+posteriors would cost a copy for every label. In rows: 1 + 1.5 + 2 = 4.5 plain fits, and 5 for other channels.
 
 *What it does not do.* At epsilon 0.5 and below, where data are nearly linear, `SoftmaxRegression` is better: it maximises the
 likelihood itself. With a few hundred rows there is little to calibrate by; the ridge then leaves the base rates. An estimator
@@ -118,11 +118,11 @@ def fit_crossfit(
         return fit_soft(estimator, X, (likelihood > 0).astype(np.float64), classes, weights=weights)
     p = calibrate_start(likelihood, weights=weights) if start is None else start
     rates = np.average(p, axis=0, weights=weights)
-    plain = start is None and codes is not None and _has_one_channel(likelihood, codes)
+    plain = _name_labels(likelihood, codes) if start is None else None
     halves = _cut_in_half(n, public_seed(estimator))
     for turn in range(rounds if n > 1 else 0):
-        # Labels as they are in the first round, where that will do; else posteriors.
-        targets = np.eye(n_classes)[codes] if plain and turn == 0 else posteriors_of(p, likelihood)
+        # Labels or sets as they are in the first round, where that will do; else posteriors.
+        targets = plain if plain is not None and turn == 0 else posteriors_of(p, likelihood)
         m = np.empty((n, n_classes))
         for seen, other in (halves, halves[::-1]):
             m[other] = _fit_half(
@@ -282,6 +282,20 @@ def _fit_half(
         sane = np.isfinite(found).all(axis=1)  # Bayes may divide nothing by nothing where a class has one row
         answer[np.ix_(sane, present)] = found[np.ix_(sane, present)] * rates[present].sum()
     return answer
+
+
+def _name_labels(likelihood: Floats, codes: npt.NDArray[Any] | None) -> Floats | None:
+    """Return what was released as targets that calibration can undo, where rows differ by the names of labels alone; else None.
+
+    Labels stand for themselves. A set of labels is its labels in equal parts: what its likelihood has above the least entry.
+    """
+    if codes is not None:
+        return np.eye(likelihood.shape[1])[codes] if _has_one_channel(likelihood, codes) else None
+    if not bool((np.sort(likelihood, axis=1) == np.sort(likelihood[:1], axis=1)).all()):
+        return None
+    above = likelihood - likelihood.min(axis=1, keepdims=True)
+    total = above.sum(axis=1, keepdims=True)
+    return above / total if bool((total > 0).all()) else None
 
 
 def _has_one_channel(likelihood: Floats, codes: npt.NDArray[Any]) -> bool:

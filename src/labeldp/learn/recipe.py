@@ -15,7 +15,8 @@ the quarter has taught something: an answer has at most I(e) nats (`most_informa
 
     n / 4 I(e) >= 10 K                                    two stages, (1/4, 3/4); else one.
 
-With two classes a prior changes nothing, and with epsilon 0 or infinity there is nothing to choose: one stage.
+With two classes a prior changes nothing, and with epsilon 0 or infinity there is nothing to choose: one stage. So it is for an
+estimator without `fit_likelihood`, whose fits on a quarter are calibrated by too few rows.
 
 **A curator is trusted.** She counts labels in clusters of the features, with noise of scale 2 / e_p. The largest of K such
 noises is about (2 / e_p) ln K, and a cluster's own class should stand far above it: clusters of 22 ln K / e_p examples. A
@@ -43,6 +44,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from labeldp.errors import invalid
+from labeldp.learn.softmax import SoftmaxRegression
 from labeldp.learn.stages import stage_shares
 from labeldp.mechanisms.informative import most_information
 from labeldp.priors import ClusterPrior, Prior, StagedClusterPrior, UniformPrior
@@ -90,13 +92,14 @@ def recipe(
     stages, prior, trust
         As for `LabelPrivateClassifier`. What is not "auto" is taken as it is, and a prior of None is the uniform one.
     estimator : classifier, optional
-        What will be trained; two histograms need one with `fit_targets`.
+        What will be trained, by default SoftmaxRegression; two histograms need one with `fit_targets`.
 
     Raises
     ------
     LabelDPError
         If there are neither stages nor a prior: then there would be nothing to learn from.
     """
+    estimator = SoftmaxRegression() if estimator is None else estimator
     if trust is not None:
         check_choice(OWNER, "trust", trust, (NO_ONE, CURATOR))
     for name, value in (("stages", stages), ("prior", prior)):
@@ -118,7 +121,8 @@ def recipe(
         return Recipe(shares=stage_shares(stages, epsilon), prior=source)
     if isinstance(prior, str) and not isinstance(source, UniformPrior):
         return Recipe(shares=() if getattr(source, "whole_budget", False) else (1.0,), prior=source)
-    return Recipe(shares=SHARES if _teaches(epsilon, **sizes) else (1.0,), prior=source)
+    taught = hasattr(estimator, "fit_likelihood") and _teaches(epsilon, **sizes)
+    return Recipe(shares=SHARES if taught else (1.0,), prior=source)
 
 
 def _teaches(epsilon: float, *, n_examples: int, n_classes: int) -> bool:

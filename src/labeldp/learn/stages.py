@@ -31,7 +31,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from typing import Any, NamedTuple
@@ -80,6 +80,8 @@ TEMPERATURE = (0.6, 0.5, 0.5, 0.5)
 MOST_STAGES = 100
 #: Rounds after the last stage, where "auto" has any: some to settle, and a last, longer one. Self-training has one less.
 ROUNDS = 3
+#: Labels of sets that are looked at in one step.
+ENTRIES = 1 << 24
 #: Without any released label a round sharpens its own beliefs, to q^1.5.
 SELF_TEMPERATURE = 1.0 / 1.5
 
@@ -91,8 +93,9 @@ Draw = Callable[[int, npt.NDArray[np.intp], Floats], tuple[Codes, FiniteChannel]
 class Stage:
     """One stage as it was run: `share` of the examples, mean candidates, and the expected accuracy of its labels.
 
-    `expected_accuracy` is under the prior that the stage used, so it is known without looking at a label; it is NaN
-    where outputs are not labels. `average_k` is then the number of outputs.
+    `expected_accuracy` is under the prior that the stage used, so it is known without looking at a label. Where answers are
+    sets, it is the chance that the true label is among those named, and `average_k` is how many are. For other outputs
+    that are not labels it is NaN, and `average_k` is the number of outputs.
     """
 
     number: int
@@ -412,6 +415,10 @@ def _report_stage(number: int, part: Part, n: int, dropped: int) -> Stage:
     channel = part.channel
     average = float(np.mean(channel.sizes)) if isinstance(channel, CandidateChannel) else float(channel.n_outputs)
     accuracy = float(np.mean(channel.expected_accuracy(part.prior))) if channel.outputs_are_labels else math.nan
+    if isinstance(channel, SetAnswers):
+        shapes = channel.shapes_of(part.codes)
+        average = sum(_count_named(part.take(span)) for span in _spans_of(part)) / len(part.rows)
+        accuracy = float(np.mean(shapes[:, 1] * channel.chances(shapes)[0]))
     return Stage(
         number=number + 1,
         n_examples=len(part.rows),
@@ -420,6 +427,18 @@ def _report_stage(number: int, part: Part, n: int, dropped: int) -> Stage:
         expected_accuracy=accuracy,
         n_dropped=dropped,
     )
+
+
+def _spans_of(part: Part) -> Iterator[npt.NDArray[np.intp]]:
+    """Yield the places of a part's examples, few enough at a time that a byte for each label of each is no matter."""
+    step = max(1, ENTRIES // part.channel.n_classes)
+    for low in range(0, len(part.rows), step):
+        yield np.arange(low, min(low + step, len(part.rows)))
+
+
+def _count_named(part: Part) -> int:
+    assert isinstance(part.channel, SetAnswers)
+    return int(part.channel.members(part.codes).sum())
 
 
 # ------------------------------------------------------------------------------------------------ priors of a stage
@@ -461,7 +480,7 @@ def round_priors(prior: Floats, *, most: int | None) -> Floats:
 
 def default_response(settings: Settings) -> Mechanism:
     """Return the mechanism where none is given: sets, which teach most, or labels where training takes them as they are."""
-    labels = settings.correction == "none" or settings.filter_earlier
+    labels = settings.correction in {"none", "unbiased"} or settings.filter_earlier
     return RRWithPrior(1.0) if labels else InformativeResponse(1.0)
 
 
@@ -662,7 +681,7 @@ def check_settings(learner: Any, classes: Sequence[Any], epsilon: float, *, sile
         correction=correction,
         epsilon=epsilon,
         silent=silent,
-        temperature=_decide_temperature(learner, epsilon, correction, silent=silent),
+        temperature=_decide_temperature(learner, epsilon, correction, silent=silent, sets=True),
         filter_earlier=bool(learner.filter_earlier),
         classes=tuple(classes),
         distil=distil,
@@ -677,16 +696,16 @@ def check_settings(learner: Any, classes: Sequence[Any], epsilon: float, *, sile
 def settle_settings(settings: Settings, learner: Any, table: PriorTable, *, sets: bool) -> Settings:
     """Return the settings once it is known what the prior says, and whether answers are `sets` of labels.
 
-    A prior that is "auto" is distilled into an estimator that can be. Where channels were chosen by a prior, "auto" is em for an
-    estimator with `fit_likelihood` if answers are sets, and else crossfit, which starts from the prior's beliefs: labels that
-    a prior has chosen may say nothing, so that the likelihood alone does not determine a model. Forward that was asked for is
-    kept, with a warning.
+    Where channels were chosen by a prior, "auto" is em for an estimator with `fit_likelihood` if answers are sets, and else
+    crossfit, which starts from the prior's beliefs: labels that a prior has chosen may say nothing, so that the likelihood
+    alone does not determine a model. Forward that was asked for is kept, with a warning. Under em, beliefs about groups are
+    distilled into the estimator: it tells the examples of a group apart.
+
+    All of it depends on what a receiver has too: the release, and the learner's own settings.
     """
     correction, distil = settings.correction, settings.distil
-    if not table.says_nothing:
-        automatic = isinstance(learner.prior, str) and isinstance(learner.distil, str)
-        distil = distil or (automatic and hasattr(settings.estimator, "fit_targets"))
-        if learner.correction == "auto" and hasattr(settings.estimator, "fit_likelihood") and not settings.silent:
+    if not table.says_nothing and not settings.silent:
+        if learner.correction == "auto" and hasattr(settings.estimator, "fit_likelihood"):
             correction = "em" if sets else "crossfit"
         elif correction == "forward":
             warnings.warn(
@@ -695,8 +714,12 @@ def settle_settings(settings: Settings, learner: Any, table: PriorTable, *, sets
                 UserWarning,
                 stacklevel=3,
             )
+        grouped = sets and correction == "em" and 1 < len(table.rows) < len(table.index)
+        if isinstance(learner.distil, str) and grouped and hasattr(settings.estimator, "fit_targets"):
+            distil = True
+    temperature = _decide_temperature(learner, settings.epsilon, correction, silent=settings.silent, sets=sets)
     rounds = _decide_rounds(learner, correction=correction, silent=settings.silent)
-    return replace(settings, correction=correction, distil=distil, rounds=rounds)
+    return replace(settings, correction=correction, distil=distil, rounds=rounds, temperature=temperature)
 
 
 def are_sets(channel: FiniteChannel) -> bool:
@@ -738,13 +761,12 @@ def _decide_rounds(learner: Any, *, correction: str, silent: bool) -> int:
     return check_integer(OWNER, "rounds", learner.rounds, least=0, most=1000)
 
 
-def _decide_temperature(learner: Any, epsilon: float, correction: str, *, silent: bool) -> float:
-    """Return the temperature: ours for the paper's own mechanism, none for calibrated beliefs, sharpening where all is belief."""
+def _decide_temperature(learner: Any, epsilon: float, correction: str, *, silent: bool, sets: bool) -> float:
+    """Return the temperature: ours for the paper's labels, none for calibrated beliefs, sharpening where all is belief."""
     if learner.temperature is not None:
         return check_positive(OWNER, "temperature", learner.temperature)
     if silent:
         return SELF_TEMPERATURE
-    sets = learner.mechanism is None and correction != "none" and not learner.filter_earlier
     return 1.0 if sets or correction in {"em", "crossfit"} else interpolate_default(TEMPERATURE, epsilon)
 
 
