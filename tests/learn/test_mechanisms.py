@@ -9,7 +9,16 @@ import pytest
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 
-from labeldp import ClusterPrior, ClusterRR, OptimalResponse, RandomizedResponse, RRTopK, RRWithPrior, load_release
+from labeldp import (
+    ClusterPrior,
+    ClusterRR,
+    InformativeResponse,
+    OptimalResponse,
+    RandomizedResponse,
+    RRTopK,
+    RRWithPrior,
+    load_release,
+)
 from labeldp.accounting import Ledger
 from labeldp.channel import MatrixChannel
 from labeldp.errors import LabelDPError, PrivacyError
@@ -78,10 +87,21 @@ def test_any_mechanism_and_the_receiver_gets_the_same_model(problem, tmp_path, d
         assert owner.score(problem.X, problem.y) > 0.7  # seeded; chance is 1/3
 
 
-def test_rr_with_prior_is_the_default(problem):
+@pytest.mark.parametrize(
+    ("settings", "default"),
+    [
+        ({}, InformativeResponse(7.0)),
+        ({"correction": "none"}, RRWithPrior(7.0)),
+        ({"correction": "unbiased"}, RRWithPrior(7.0)),
+        ({"filter_earlier": True}, RRWithPrior(7.0)),
+    ],
+)
+def test_answers_are_sets_unless_training_takes_labels(problem, settings, default):
     plain, named = (
-        LabelPrivateClassifier(epsilon=1.0, stages=2, mechanism=mechanism, random_state=0).fit(problem.X, problem.y)
-        for mechanism in (None, RRWithPrior(7.0))
+        LabelPrivateClassifier(epsilon=1.0, stages=2, mechanism=mechanism, random_state=0, **settings).fit(
+            problem.X, problem.y
+        )
+        for mechanism in (None, default)
     )
     assert np.array_equal(plain.release_.codes, named.release_.codes)
     assert np.array_equal(plain.predict_proba(problem.X), named.predict_proba(problem.X))

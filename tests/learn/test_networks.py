@@ -28,7 +28,7 @@ def network(**changes):
 @pytest.mark.parametrize("epsilon", [0.2, 0.8, 2.0])
 def test_the_receiver_ends_with_the_owners_network(views, tmp_path, epsilon):
     X, y = views
-    settings = {"stages": "auto", "prior": "auto", "final_params": {"hidden": 32, "epochs": 4}}
+    settings = {"trust": "curator", "final_params": {"hidden": 32, "epochs": 4}}
     owner = LabelPrivateClassifier(network(), epsilon=epsilon, random_state=0, **settings).fit(X, y)
     owner.release_.save(tmp_path / "release")
     receiver = LabelPrivateClassifier(network(), **settings).fit_release(X, load_release(tmp_path / "release"))
@@ -40,7 +40,7 @@ def test_the_receiver_ends_with_the_owners_network(views, tmp_path, epsilon):
 def test_a_network_goes_on_from_the_stage_before(views):
     X, y = views
     model = LabelPrivateClassifier(network(), epsilon=3.0, stages=2, random_state=0).fit(X, y)
-    assert model.correction_ == "forward"
+    assert (model.correction_, model.rounds_) == ("em", 3)
     assert model.guarantee_.epsilon() == 3.0
     assert model.score(X, y) > 0.8
     assert not model.estimator_.warm_start  # as the user has it

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from sklearn.ensemble import RandomForestClassifier
 
-from labeldp import load_release
+from labeldp import RRWithPrior, load_release
 from labeldp.accounting import Ledger
 from labeldp.channel import CandidateChannel
 from labeldp.errors import LabelDPError
@@ -18,47 +18,86 @@ from labeldp.learn import stages as stage_loop
 from labeldp.learn.stages import posteriors
 from labeldp.priors import ClusterPrior, PublicPrior, UniformPrior
 
+#: What a histogram of twelve clusters a class costs: 22 ln K 12 K / n.
+FIRST = {(60_000, 10): 0.1013, (8000, 10): 0.760, (2000, 10): 3.04, (60_000, 100): 2.026}
+
 
 @pytest.mark.parametrize(
-    ("epsilon", "n", "classes", "shares", "clusters", "spent"),
+    ("epsilon", "n", "classes", "shares"),
     [
-        (0.1, 60_000, 10, (), 118, 0.1),  # 60000 * 0.1 / (22 ln 10)
-        (0.3, 60_000, 10, (), 355, 0.3),
-        (0.4, 60_000, 10, (0.4, 0.3, 0.3), 236, 0.2),
-        (1.0, 60_000, 10, (0.4, 0.3, 0.3), 296, 0.25),
-        (4.0, 60_000, 10, (0.4, 0.3, 0.3), 296, 0.25),
-        (4.0, 10**6, 10, (0.4, 0.3, 0.3), 1000, 0.25),
-        (1.0, 60_000, 100, (0.4, 0.3, 0.3), 148, 0.25),  # ln 100 = 2 ln 10
+        (0.25, 60_000, 10, (0.25, 0.75)),  # 15,000 answers of at most 0.0078 nats, for ten classes
+        (0.1, 60_000, 10, (1.0,)),
+        (1.0, 60_000, 2, (1.0,)),  # a prior changes nothing
+        (1.0, 2000, 10, (1.0,)),  # 500 answers of 0.12 nats
+        (2.0, 2000, 10, (0.25, 0.75)),
+        (0.0, 60_000, 10, (1.0,)),
+        (math.inf, 60_000, 10, (1.0,)),
+        (8.0, 3, 10, (1.0,)),
     ],
 )
-def test_the_rule_with_one_histogram(epsilon, n, classes, shares, clusters, spent):
-    plan = recipe(epsilon, n_examples=n, n_classes=classes)
+@pytest.mark.parametrize("trust", [None, "no one"])
+def test_the_rule_without_a_curator(epsilon, n, classes, shares, trust):
+    plan = recipe(epsilon, n_examples=n, n_classes=classes, trust=trust)
     assert plan.shares == shares
-    assert plan.prior.n_clusters == clusters
-    assert plan.prior.cost(epsilon, n_examples=n, n_classes=classes) == spent
-
-
-@pytest.mark.parametrize(("epsilon", "histograms", "count"), [(0.2, 1, 0), (0.21, 2, 0), (1.0, 2, 0), (1.1, 1, 3)])
-def test_the_rule_where_a_model_can_be_fitted_between_histograms(epsilon, histograms, count):
-    plan = recipe(epsilon, n_examples=60_000, n_classes=10, estimator=SoftmaxRegression())
-    assert len(plan.shares) == count
-    assert getattr(plan.prior, "histograms", 1) == histograms
-    assert plan.prior.cost(epsilon, n_examples=60_000, n_classes=10) == (0.25 if count else epsilon)
-
-
-@pytest.mark.parametrize(("epsilon", "count"), [(0.0, 1), (math.inf, 1), (1.0, 2)])
-def test_where_nothing_can_be_counted_there_is_no_prior(epsilon, count):
-    plan = recipe(epsilon, n_examples=60, n_classes=10)
     assert plan.prior == UniformPrior()
-    assert len(plan.shares) == count
+    # Others are fitted on all rows at once.
+    plan = recipe(epsilon, n_examples=n, n_classes=classes, trust=trust, estimator=RandomForestClassifier())
+    assert plan.shares == (1.0,)
+
+
+@pytest.mark.parametrize(("n", "classes"), FIRST)
+@pytest.mark.parametrize(("times", "histograms"), [(0.5, 1), (1.99, 1), (2.01, 2), (3.99, 2), (4.01, 0), (100.0, 0)])
+def test_the_rule_with_a_curator(n, classes, times, histograms):
+    first = FIRST[n, classes]
+    epsilon = times * first
+    plan = recipe(epsilon, n_examples=n, n_classes=classes, trust="curator")
+    sizes = {"n_examples": n, "n_classes": classes}
+    assert plan.shares == (() if histograms else (1.0,))
+    if histograms == 2:
+        assert plan.prior.histograms == 2
+    else:
+        assert isinstance(plan.prior, ClusterPrior)
+    spent = plan.prior.cost(epsilon, **sizes)
+    assert spent == epsilon if histograms else spent == pytest.approx(first, rel=1e-3)  # the digits of FIRST
+    # One that cannot be fitted between histograms has one of them.
+    plan = recipe(epsilon, **sizes, trust="curator", estimator=RandomForestClassifier())
+    assert isinstance(plan.prior, ClusterPrior)
+
+
+@pytest.mark.parametrize("epsilon", [0.0, math.inf, 1.0])
+def test_where_nothing_can_be_counted_there_is_no_prior(epsilon):
+    plan = recipe(epsilon, n_examples=60, n_classes=10, trust="curator")
+    assert plan.prior == UniformPrior()
+    assert plan.shares == (1.0,)
 
 
 def test_what_is_not_auto_is_taken_as_it_is():
     mine = ClusterPrior(n_clusters=7)
     assert recipe(0.1, n_examples=600, n_classes=3, prior=mine).prior is mine
-    assert recipe(0.1, n_examples=600, n_classes=3, prior=mine).shares == (0.4, 0.3, 0.3)
     assert recipe(0.1, n_examples=60_000, n_classes=3, stages=1).shares == (1.0,)
     assert recipe(1.0, n_examples=600, n_classes=3, stages=0, prior=mine).prior.whole_budget
+    assert recipe(4.0, n_examples=60_000, n_classes=10, stages=2, trust="curator").prior.epsilon < 1.0
+    assert recipe(4.0, n_examples=60_000, n_classes=10, stages=0, trust="curator").prior.whole_budget
+
+
+@pytest.mark.parametrize("trust", ["no one", None, "curator"])
+def test_whom_a_user_trusts_is_kept(problem, tmp_path, trust):
+    """The guarantee says who is trusted; settings that would need more are refused before anything is charged."""
+    ledger = Ledger(tmp_path / "budget.ledger", budget=10.0)
+    told = {"trust": trust, "ledger": ledger, "classes": range(3)}
+    model = LabelPrivateClassifier(random_state=0, **told).fit(problem.X, problem.y)
+    assert model.guarantee_.trust == (Trust.CURATOR if trust == "curator" else Trust.NO_ONE)
+    counted = LabelPrivateClassifier(prior=ClusterPrior(n_clusters=5), random_state=1, **told)
+    spent = ledger.spent().epsilon()
+    if trust == "no one":
+        with pytest.raises(LabelDPError, match=r"`trust` must cover what .* got settings that trust a curator"):
+            counted.fit(problem.X, problem.y)
+        assert ledger.spent().epsilon() == spent
+        with pytest.raises(LabelDPError, match="Give the public list `classes`"):  # else someone reads them off
+            LabelPrivateClassifier(trust=trust, ledger=ledger, random_state=2).fit(problem.X, problem.y)
+        assert ledger.spent().epsilon() == spent
+    else:
+        assert counted.fit(problem.X, problem.y).guarantee_.trust == Trust.CURATOR
 
 
 @pytest.mark.parametrize(
@@ -66,6 +105,8 @@ def test_what_is_not_auto_is_taken_as_it_is():
     [
         ({"stages": "many"}, "`stages` must be"),
         ({"prior": "none"}, "`prior` must be"),
+        ({"trust": "everyone"}, "`trust` must be"),
+        ({"stages": 0}, "`stages` must be 1 or more without a prior"),
         ({"stages": 0, "prior": ClusterPrior(n_clusters=5), "distil": False}, "`distil` must be true with stages=0"),
         ({"distil": "yes"}, "`distil` must be"),
         ({"rounds": -1}, "`rounds` must be an integer"),
@@ -83,20 +124,30 @@ def test_bad_settings_are_refused_before_anything_is_charged(problem, tmp_path, 
     assert ledger.spent() is None
 
 
-@pytest.mark.parametrize("epsilon", [0.2, 1.0, 3.0])
-def test_auto_learns_and_says_what_it_came_to(problem_of, door, epsilon):
+@pytest.mark.parametrize(("epsilon", "histograms"), [(0.2, 1), (0.4, 2), (3.0, 0)])
+def test_auto_with_a_curator_learns_and_says_what_it_came_to(problem_of, door, epsilon, histograms):
     data = problem_of(6000, seed=3)
-    model = LabelPrivateClassifier(epsilon=epsilon, stages="auto", prior="auto", random_state=0).fit(data.X, data.y)
+    model = LabelPrivateClassifier(epsilon=epsilon, trust="curator", random_state=0).fit(data.X, data.y)
     assert model.score(data.X, data.y) > 0.9  # seeded; a linear model on all true labels has 0.96
     assert model.guarantee_.epsilon() <= math.nextafter(epsilon, math.inf)  # the sum of two parts, rounded up
     assert model.guarantee_.trust == Trust.CURATOR
-    silent = epsilon <= 1.0
-    assert model.shares_ == (() if silent else (0.4, 0.3, 0.3))
-    assert (model.distil_, model.rounds_, model.correction_) == (True, 2, "em")
-    assert model.prior_.startswith("StagedClusterPrior(" if epsilon == 1.0 else "ClusterPrior(")
+    assert model.shares_ == (() if histograms else (1.0,))
+    assert (model.distil_, model.rounds_, model.correction_) == (True, 2 if histograms else 3, "em")
+    assert model.prior_.startswith("StagedClusterPrior(" if histograms == 2 else "ClusterPrior(")
     # Each label is counted once per histogram, and drawn once unless histograms have the whole budget.
-    assert door.measured == [6000] * (2 if epsilon == 1.0 else 1)
-    assert sum(door.drawn) == (0 if silent else 6000)
+    assert door.measured == [6000] * (histograms or 1)
+    assert sum(door.drawn) == (0 if histograms else 6000)
+
+
+@pytest.mark.parametrize(("epsilon", "stages", "least"), [(0.1, 1, 0.3), (1.0, 2, 0.93)])
+def test_auto_trusts_no_one(problem_of, door, epsilon, stages, least):
+    data = problem_of(6000, seed=3)
+    model = LabelPrivateClassifier(epsilon=epsilon, classes=range(3), random_state=0).fit(data.X, data.y)
+    assert model.score(data.X, data.y) > least  # seeded; chance is 1/3
+    assert (model.guarantee_.epsilon(), model.guarantee_.trust) == (epsilon, Trust.NO_ONE)
+    assert len(model.stages_) == stages
+    assert (model.distil_, model.rounds_, model.correction_) == (False, 0, "forward")
+    assert (door.measured, sum(door.drawn)) == ([], 6000)
 
 
 def test_without_stages_no_label_leaves_the_door(problem, door, tmp_path):
@@ -117,10 +168,11 @@ def test_without_stages_no_label_leaves_the_door(problem, door, tmp_path):
 
 
 @pytest.mark.parametrize("estimator", [SoftmaxRegression(), RandomForestClassifier(n_estimators=10, random_state=0)])
-@pytest.mark.parametrize("epsilon", [0.25, 1.5])
-def test_the_receiver_of_a_recipe_ends_with_the_owners_model(problem, tmp_path, estimator, epsilon):
-    settings = {"estimator": estimator, "stages": "auto", "prior": "auto"}
-    owner = LabelPrivateClassifier(epsilon=epsilon, random_state=0, **settings).fit(problem.X, problem.y)
+@pytest.mark.parametrize(("epsilon", "trust"), [(0.25, "curator"), (8.0, "curator"), (8.0, "no one")])
+def test_the_receiver_of_a_recipe_ends_with_the_owners_model(problem, tmp_path, estimator, epsilon, trust):
+    settings = {"estimator": estimator}
+    settings_of_owner = {"trust": trust, "classes": range(3), "epsilon": epsilon, "random_state": 0, **settings}
+    owner = LabelPrivateClassifier(**settings_of_owner).fit(problem.X, problem.y)
     owner.release_.save(tmp_path / "release")
     receiver = LabelPrivateClassifier(**settings).fit_release(problem.X, load_release(tmp_path / "release"))
     assert np.array_equal(receiver.predict_proba(problem.X), owner.predict_proba(problem.X))
@@ -137,7 +189,7 @@ def test_a_receiver_of_no_labels_needs_no_settings(problem, tmp_path):
 
 
 def test_posteriors_are_bayes_rule_with_the_model_as_prior(problem):
-    model = LabelPrivateClassifier(stages=2, random_state=0).fit(problem.X, problem.y)
+    model = LabelPrivateClassifier(stages=2, mechanism=RRWithPrior(1.0), random_state=0).fit(problem.X, problem.y)
     release = model.release_
 
     class Part:
@@ -167,7 +219,7 @@ class Watch:
         monkeypatch.setattr(stage_loop, "fit_soft", watched)
 
 
-def test_each_fit_has_its_parameters_and_sees_everyone(problem, monkeypatch):
+def test_each_fit_has_its_parameters(problem, monkeypatch):
     watch = Watch(monkeypatch)
     LabelPrivateClassifier(
         SoftmaxRegression(),
@@ -179,9 +231,10 @@ def test_each_fit_has_its_parameters_and_sees_everyone(problem, monkeypatch):
         final_params={"max_iter": 7},
         random_state=0,
     ).fit(problem.X, problem.y)
-    assert [rows for rows, _, _ in watch.fits] == [600] * 5  # distil, two stages, two rounds
-    assert [params["l2"] for _, params, _ in watch.fits] == [0.1, 0.2, 0.3, 0.3, 0.3]
-    assert [params["max_iter"] for _, params, _ in watch.fits] == [SoftmaxRegression().max_iter] * 4 + [7]
+    # Distil, a round of EM on the first stage's rows, and two rounds on all; both stages begin with a fit on the likelihood.
+    assert [rows for rows, _, _ in watch.fits] == [600, 480, 600, 600]
+    assert [params["l2"] for _, params, _ in watch.fits] == [0.1, 0.2, 0.3, 0.3]
+    assert [params["max_iter"] for _, params, _ in watch.fits] == [SoftmaxRegression().max_iter] * 3 + [7]
 
 
 def test_rounds_go_on_where_the_stages_end(problem, monkeypatch):
@@ -218,7 +271,7 @@ def test_a_whole_numbered_seed_moves_on_from_fit_to_fit(problem, monkeypatch):
     forest = RandomForestClassifier(n_estimators=3, random_state=5)
     told = {"prior": ClusterPrior(n_clusters=5), "distil": True, "correction": "em"}
     LabelPrivateClassifier(forest, stages=1, random_state=0, **told).fit(problem.X, problem.y)
-    assert [params["random_state"] for _, params, _ in watch.fits] == [5, 6, 7, 8]
+    assert [params["random_state"] for _, params, _ in watch.fits] == [5, 7, 8, 9]  # 6: posteriors of what was drawn
 
 
 class Views(SoftmaxRegression):
@@ -238,7 +291,7 @@ class Views(SoftmaxRegression):
 
 def test_views_pass_where_the_estimator_takes_them(problem):
     X = np.stack([problem.X + 0.1, problem.X - 0.1], axis=1)
-    settings = {"stages": "auto", "prior": "auto", "correction": "em", "random_state": 0}
+    settings = {"trust": "curator", "correction": "em", "random_state": 0}
     viewed = LabelPrivateClassifier(Views(), **settings).fit(X, problem.y)
     plain = LabelPrivateClassifier(SoftmaxRegression(), **settings).fit(X.mean(axis=1), problem.y)
     assert np.array_equal(viewed.release_.codes, plain.release_.codes)

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from labeldp.channel import CandidateChannel
+from labeldp import RRWithPrior
+from labeldp.channel import CandidateChannel, SetChannel
 from labeldp.learn import LabelPrivateClassifier, SoftmaxRegression
 from labeldp.learn import stages as stage_loop
 from labeldp.learn.stages import assign_stages, stage_shares
@@ -38,7 +39,8 @@ def test_the_split_is_random_and_of_the_right_sizes():
 
 
 def test_stages_are_reported_as_they_were_run(problem):
-    model = LabelPrivateClassifier(epsilon=2.0, stages=(0.5, 0.3, 0.2), random_state=0).fit(problem.X, problem.y)
+    paper = {"mechanism": RRWithPrior(2.0), "stages": (0.5, 0.3, 0.2)}
+    model = LabelPrivateClassifier(epsilon=2.0, random_state=0, **paper).fit(problem.X, problem.y)
     assert [stage.number for stage in model.stages_] == [1, 2, 3]
     assert [stage.n_examples for stage in model.stages_] == [300, 180, 120]
     assert math.isclose(sum(stage.share for stage in model.stages_), 1.0)
@@ -54,7 +56,8 @@ def test_stages_are_reported_as_they_were_run(problem):
 def test_expected_accuracy_is_the_accuracy_when_the_prior_is_true(problem_of):
     """Stage 1 is exact (RR): its correct labels are binomial. A normal bound at 1e-7 each side, n = 20000."""
     data = problem_of(20_000, seed=4)
-    model = LabelPrivateClassifier(epsilon=1.0, stages=2, random_state=0, temperature=1.0).fit(data.X, data.y)
+    paper = {"mechanism": RRWithPrior(1.0), "stages": 2, "temperature": 1.0}
+    model = LabelPrivateClassifier(epsilon=1.0, random_state=0, **paper).fit(data.X, data.y)
     right = model.release_.labels == data.y
     for number, stage in enumerate(model.stages_):
         mine = right[model.release_.stage == number]
@@ -120,7 +123,8 @@ def test_without_the_filter_nothing_is_dropped(problem):
 
 def test_a_temperature_below_one_narrows_the_candidates(problem):
     def average(temperature):
-        model = LabelPrivateClassifier(stages=2, temperature=temperature, random_state=0)
+        paper = {"mechanism": RRWithPrior(1.0), "stages": 2, "temperature": temperature}
+        model = LabelPrivateClassifier(random_state=0, **paper)
         return model.fit(problem.X, problem.y).stages_[1].average_k
 
     assert average(0.2) < average(1.0) <= average(20.0)
@@ -130,8 +134,28 @@ def test_a_second_stage_beats_randomized_response(problem_of):
     """On labels, at epsilon 1: what multi-stage training is for. Sampling error as in the accuracy test."""
     data = problem_of(5000, seed=6)
     plain, staged = (
-        LabelPrivateClassifier(stages=stages, random_state=0).fit(data.X, data.y).release_ for stages in (1, 3)
+        LabelPrivateClassifier(stages=stages, mechanism=RRWithPrior(1.0), random_state=0).fit(data.X, data.y).release_
+        for stages in (1, 3)
     )
     late = staged.stage > 0
     slack = scipy.stats.norm.isf(1e-7) * math.sqrt(0.25 / late.sum() + 0.25 / 5000)
     assert np.mean(staged.labels[late] == data.y[late]) > np.mean(plain.labels == data.y) + slack
+
+
+def test_stages_of_sets_are_reported_and_joined(problem):
+    """Arcs of the first stage and blocks of the second are one release of sets, and a receiver reports the same."""
+    model = LabelPrivateClassifier(epsilon=1.0, stages=(0.5, 0.5), random_state=0).fit(problem.X, problem.y)
+    release = model.release_
+    assert isinstance(release.channel, SetChannel)
+    named = release.channel.members(release.codes)
+    e = math.e
+    assert model.stages_[0].expected_accuracy == pytest.approx(e / (e + 2), rel=1e-9)  # one of three labels, as in RR
+    for number, stage in enumerate(model.stages_):
+        assert stage.average_k == named[release.stage == number].sum(axis=1).mean()
+    receiver = LabelPrivateClassifier().fit_release(problem.X, release)
+    assert receiver.stages_ == model.stages_
+    # Six standard errors of a mean of 300 coins: 1e-9.
+    for number, stage in enumerate(model.stages_):
+        mine = release.stage == number
+        hit = named[mine, problem.y[mine]].mean()
+        assert abs(hit - stage.expected_accuracy) < 6 * math.sqrt(0.25 / mine.sum())

@@ -41,8 +41,8 @@ from labeldp.priors import PriorTable
 SPREAD = 1.0
 #: Newton's steps, each by at most one: more change nothing that noise would not.
 STEPS = 20
-#: Part of a Newton step that is taken: entries of an offset are moved at once, and share their sum.
-DAMPING = 0.7
+#: Part of a step that is taken: entries of an offset are moved at once, and what one gains others lose.
+DAMPING = 0.5
 #: An epsilon below this is what is left by rounding.
 LEAST_EPSILON = 1e-6
 
@@ -57,14 +57,18 @@ class Bags:
 
     def move(self, beliefs: Floats) -> Floats:
         """Return beliefs (n, K) moved by the likeliest offset of each bag."""
-        offsets = np.zeros_like(self.counts, dtype=np.float64)
+        return self._shift(beliefs, self.offsets(beliefs))
+
+    def offsets(self, beliefs: Floats) -> Floats:
+        """Return the likeliest offset theta_c of each bag (C, K), by steps of Newton's method with a diagonal curvature."""
+        offsets = np.zeros(self.counts.shape)
         for _ in range(STEPS):
             moved = self._shift(beliefs, offsets)
-            sums, slopes = self._add(moved), self._add(moved * (1.0 - moved))
-            uphill = offsets / SPREAD**2 + slopes * (sums - self.counts) / self.variance
-            step = uphill / (1.0 / SPREAD**2 + slopes**2 / self.variance)
-            offsets = offsets - DAMPING * np.clip(step, -1.0, 1.0)
-        return self._shift(beliefs, offsets)
+            over = ((self._add(moved) - self.counts) / self.variance)[self.index]
+            uphill = self._add(moved * (over - (moved * over).sum(axis=1, keepdims=True))) + offsets / SPREAD**2
+            curvature = self._add(moved * (1.0 - moved)) ** 2 / self.variance + 1.0 / SPREAD**2
+            offsets -= DAMPING * np.clip(uphill / curvature, -1.0, 1.0)
+        return offsets
 
     def _shift(self, beliefs: Floats, offsets: Floats) -> Floats:
         moved: Floats = beliefs * np.exp(offsets)[self.index]

@@ -319,7 +319,10 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
         """Refuse what needs someone's trust where no one is to be trusted."""
         if self.trust == NO_ONE and promise.trust:
             got = Described(f"settings that trust {promise.trust.words}")
-            fix = 'Use trust="curator", or a prior and a mechanism that count no labels.'
+            fix = (
+                "Give the public list `classes`, without which someone has to read them off all labels, and leave out priors and "
+                'mechanisms that count labels; or use trust="curator".'
+            )
             raise invalid(OWNER, "trust", "cover what the prior and the mechanism need", got=got, fix=fix)
 
     def _open_journal(

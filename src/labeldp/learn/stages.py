@@ -285,13 +285,15 @@ def _train_stage(training: Training, X: Any, settings: Settings, public: Weights
     if settings.correction == "crossfit":
         training.model = _fit_crossfit(kept, take_rows(X, rows), settings, weights, number=number, final=final)
         return dropped
-    correction, estimator = settings.correction, None
+    correction = settings.correction
     if correction == "em":
         correction = "forward" if hasattr(settings.estimator, "fit_likelihood") else "posterior"
         estimator = _make_estimator(training, settings, number, final=final)
+    else:
+        estimator = _next_estimator(training.model, settings, number=number, final=final)
     codes, channel = _join_parts(kept)
     training.model = fit_released(
-        estimator or _next_estimator(training.model, settings, number=number, final=final),
+        estimator,
         take_rows(X, rows),
         codes=codes,
         channel=channel,
