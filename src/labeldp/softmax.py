@@ -47,7 +47,7 @@ True
 Design notes. Parameters are theta (K, d + 1), the last column the intercepts, in float64; products with X are in the precision
 of X. A two-valued column is known by its moments: variance <= (high - mean)(mean - low) for any column, with equality if and
 only if no value lies between (Bhatia and Davis 2000). Logits are kept as (K, n): sums over a few classes then run along contiguous rows, several times faster than along
-short ones. A whole matrix is one batch, so both ways are one code.
+short ones. A whole matrix is one batch, so both ways are one code; with many classes it is cut, so that memory is bounded.
 """
 
 from __future__ import annotations
@@ -110,12 +110,21 @@ class _SomeRows(RowBatches):
                 yield found, matrix[inside]
 
 
-def read_batches(X: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield positions and matrices: those of `RowBatches`, or a whole matrix as one batch."""
-    if isinstance(X, RowBatches):
-        yield from X.batches()
-    else:
-        yield slice(None), X
+#: Logits that are in memory at a time (64 MiB of float32): with many classes a batch is cut into smaller ones.
+CELLS = 1 << 24
+
+
+def read_batches(X: Any, n_classes: int = 1) -> Iterator[tuple[Any, Any]]:
+    """Yield positions and matrices: the batches of `RowBatches`, or a whole matrix, of at most `CELLS` logits each."""
+    most = max(1, CELLS // n_classes)
+    for positions, matrix in X.batches() if isinstance(X, RowBatches) else [(slice(None), X)]:
+        n = matrix.shape[0]
+        if n <= most:
+            yield positions, matrix
+            continue
+        everything = np.arange(len(X) if isinstance(X, RowBatches) else n)[positions]
+        for low in range(0, n, most):
+            yield everything[low : low + most], matrix[low : low + most]
 
 
 # ------------------------------------------------------------------------------------------------ units of the columns
@@ -328,23 +337,32 @@ def minimise(
     return theta, int(found.nit)
 
 
-def sum_targets(X: Any, targets: Any, *, intercept: bool = True) -> Floats:
-    """Return the sums of q x' beside those of q, (K, d + 1); `targets` (n, K) may be sparse. Without intercept, 0 for them."""
+def sum_targets(X: Any, targets: Any, *, n_classes: int | None = None, intercept: bool = True) -> Floats:
+    """Return the sums of q x' beside those of q, (K, d + 1). Without intercept, 0 for them.
+
+    `targets` (n, K) may be sparse, or a function that makes those of the rows at some positions; then `n_classes` says K.
+    """
+    count = targets.shape[1] if n_classes is None else n_classes
     whole: Floats | None = None
-    for positions, matrix in read_batches(X):
-        part = targets if isinstance(positions, slice) and positions == slice(None) else targets[positions]
-        linear = np.empty((targets.shape[1], X.shape[1] + 1))
+    for positions, matrix in read_batches(X, count):
+        part = targets(positions) if callable(targets) else _take(targets, positions)
+        linear = np.empty((count, X.shape[1] + 1))
         linear[:, :-1] = _transposed_product(part, matrix)
         linear[:, -1] = np.asarray(part.sum(axis=0, dtype=np.float64)).reshape(-1) if intercept else 0.0
         whole = linear if whole is None else whole + linear
-    return np.zeros((targets.shape[1], X.shape[1] + 1)) if whole is None else whole
+    return np.zeros((count, X.shape[1] + 1)) if whole is None else whole
+
+
+def _take(rows: Any, positions: Any) -> Any:
+    """Return some rows; all of them are not copied."""
+    return rows if isinstance(positions, slice) and positions == slice(None) else rows[positions]
 
 
 def sum_soft(X: Any, theta: Floats, weights: Floats, *, offsets: Floats | None = None) -> Sums:
     """Return the sums over rows of weight * log sum_k exp(z_k + offset_k) and of its gradient; `offsets` are (K, 1 or n)."""
 
     def sums() -> Iterator[Sums]:
-        for positions, matrix in read_batches(X):
+        for positions, matrix in read_batches(X, len(theta)):
             scales = weights[positions]
             logits = compute_logits(matrix, theta)
             if offsets is not None:
@@ -356,13 +374,19 @@ def sum_soft(X: Any, theta: Floats, weights: Floats, *, offsets: Floats | None =
     return add_sums(sums(), theta)
 
 
-def sum_forward(X: Any, theta: Floats, logarithms: Floats, *, weights: Floats | None = None) -> Sums:
-    """Return the sums over rows of -weight * log sum_k p_k l_k and of its gradient, `logarithms` (K, n) those of l."""
+def sum_forward(
+    X: Any, theta: Floats, logarithms: Floats | Callable[[Any], Floats], *, weights: Floats | None = None
+) -> Sums:
+    """Return the sums over rows of -weight * log sum_k p_k l_k and of its gradient.
+
+    `logarithms` are those of l, (K, n), or a function that makes those of the rows at some positions.
+    """
 
     def sums() -> Iterator[Sums]:
-        for positions, matrix in read_batches(X):
+        for positions, matrix in read_batches(X, len(theta)):
             logits = compute_logits(matrix, theta)
-            explained, reached = normalise_columns(logits + logarithms[:, positions])
+            known = logarithms(positions) if callable(logarithms) else logarithms[:, positions]
+            explained, reached = normalise_columns(logits + known)
             mass, height = normalise_columns(logits)
             mass -= explained
             losses = height - reached

@@ -12,12 +12,13 @@ accuracy follow in O(K) per example.
 Kinds with one interface (`FiniteChannel`): `Channel` (a few rows, shared or by group), `CandidateChannel` (a
 candidate set per example), `MatrixChannel` (any K x M matrix per group), and those whose answers are sets of labels,
 `ArcChannel`, `BlockChannel` and `SetChannel`. `join_channels` makes one channel of
-several groups of examples, `build_channel` makes one from stored arrays. `safe_odds` and `odds_to_keep` are for
+several groups of examples, `build_channel` makes one from stored arrays, and `Evidence` is what released answers say of labels, a few rows at a time. `safe_odds` and `odds_to_keep` are for
 mechanisms that build their own: keep probabilities that stay within a promised epsilon after rounding.
 """
 
 from labeldp.channel.arcs import ArcChannel, join_answers
 from labeldp.channel.blocks import BlockChannel
+from labeldp.channel.evidence import Evidence, LazyRows
 from labeldp.channel.finite import FiniteChannel, build_channel, join_channels
 from labeldp.channel.labels import CandidateChannel, Channel, odds_to_keep, safe_odds
 from labeldp.channel.matrix import MatrixChannel
@@ -28,7 +29,9 @@ __all__ = [
     "BlockChannel",
     "CandidateChannel",
     "Channel",
+    "Evidence",
     "FiniteChannel",
+    "LazyRows",
     "MatrixChannel",
     "SetAnswers",
     "SetChannel",

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from labeldp.arrays import Bools, Floats, Int64s, Ints, Places, UInt8s, Words
+from labeldp.channel.evidence import LazyRows, make_rows
 from labeldp.channel.finite import FULL_RANGE, FiniteChannel, Rows, spans
 from labeldp.channel.sets import FEW, Integers, Positions, SetChannel, block_integers, block_shapes, score_mass
 from labeldp.validate import check_integer
@@ -33,8 +34,8 @@ class BlockChannel(SetChannel):
     ----------
     odds : float
         e^epsilon - 1.
-    prior : array of shape (R, K)
-        Rows of probabilities, checked by the caller.
+    prior : array of shape (R, K), or LazyRows
+        Rows of probabilities, checked by the caller. Lazy rows have an example each.
     index : array of shape (n,), optional
         The row of each example. None: example r has row r, or all have the one row if `shared`.
     shared : bool
@@ -54,7 +55,7 @@ class BlockChannel(SetChannel):
         self,
         *,
         odds: float,
-        prior: Floats,
+        prior: Any,
         index: Ints | None = None,
         shared: bool = False,
         seed: int = 0,
@@ -72,7 +73,7 @@ class BlockChannel(SetChannel):
         _ = self.integers
 
     @property
-    def prior(self) -> Floats:
+    def prior(self) -> Any:
         """The rows of the prior, as given."""
         return self._prior
 
@@ -97,7 +98,7 @@ class BlockChannel(SetChannel):
             return self._at(positions, self._index[rows], self._prior)
         return self._at(positions, None, self._prior if self._shared else self._prior[rows])
 
-    def _at(self, positions: Positions, index: Ints | None, prior: Floats) -> BlockChannel:
+    def _at(self, positions: Positions, index: Ints | None, prior: Any) -> BlockChannel:
         part = object.__new__(type(self))
         part.__dict__.update(self.__dict__)
         part._rows, part._index, part._prior = positions, index, prior
@@ -114,7 +115,9 @@ class BlockChannel(SetChannel):
         out = self.empty_codes(len(codes))
         table = np.array([[one.inside, one.outside, FULL_RANGE - 1 - one.rest] for one in self.integers], np.uint64)
         loop = kernels.draw_few_blocks if self._n_classes <= FEW else kernels.draw_cells
-        loop(codes, words, *self._arguments(0, len(codes)), table, out)
+        lazy = isinstance(self._prior, LazyRows)  # made a few rows at a time, and forgotten
+        for low, high in spans(len(codes), width=self._n_classes) if lazy else [(0, len(codes))]:
+            loop(codes[low:high], words[low:high], *self._arguments(low, high), table, out[low:high])
         return out
 
     def prepare(self) -> None:
@@ -133,7 +136,7 @@ class BlockChannel(SetChannel):
         elif self._shared:
             prior, index = self._prior, np.zeros(high - low, np.int64)
         else:
-            prior, index = self._prior[low:high], np.empty(0, np.int64)
+            prior, index = make_rows(self._prior, slice(low, high)), np.empty(0, np.int64)
         chance = np.array([self._seed, self._explore], np.uint64)
         return self._rows.span(low, high), prior, index, chance, self._mix, *self._plan
 
@@ -168,7 +171,7 @@ class BlockChannel(SetChannel):
 
     def own_prior(self, low: int, high: int) -> Floats:
         """Return the mixed prior of rows low .. high - 1."""
-        rows = self._prior[low:high]
+        rows = make_rows(self._prior, slice(low, high))
         if self._index is not None:
             rows = self._prior[self._index[low:high]]
         elif self._shared:

@@ -27,6 +27,7 @@ from sklearn.utils.validation import _num_samples, check_is_fitted, validate_dat
 from labeldp.arrays import Floats
 from labeldp.errors import Described, invalid
 from labeldp.guarantee import Guarantee
+from labeldp.learn.beliefs import check_whole_arrays, predict_labels
 from labeldp.learn.checkpoint import PRIOR, Checkpoint, Journal
 from labeldp.learn.corrections import check_rows, check_weighable, predict_classes, split_pipeline
 from labeldp.learn.recipe import NO_ONE, Recipe, recipe
@@ -227,6 +228,7 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
         transformer, settings = check_settings(self, labels.classes, parts.promise.epsilon(), silent=not plan.shares)
         if weights is not None:
             check_weighable(settings.estimator, settings.correction, distil=settings.distil)
+        check_whole_arrays(settings.estimator, settings.correction, n_rows=len(labels), n_classes=labels.n_classes)
         asked = self.mechanism if plan.shares and self.mechanism is not None else default_response(settings)
         response = check_response(
             asked,
@@ -281,6 +283,7 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
         transformer, settings = check_settings(self, release.classes, release.guarantee.epsilon(), silent=silent)
         if weights is not None:
             check_weighable(settings.estimator, settings.correction, distil=settings.distil)
+        check_whole_arrays(settings.estimator, settings.correction, n_rows=len(release), n_classes=release.n_classes)
         features = self._fit_transformer(transformer, settings, X)
         stages = np.zeros(len(release), np.uint8) if release.stage is None else release.stage
         stage = None if silent else stages
@@ -379,7 +382,8 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
         """Return the likeliest class of each row."""
-        best = self.predict_proba(X).argmax(axis=1)
+        check_is_fitted(self, "estimator_")
+        best = predict_labels(self.estimator_, self._features(X), tuple(self.classes_.tolist()))
         labels: npt.NDArray[Any] = self.classes_[best]
         return labels
 

@@ -47,7 +47,8 @@ from sklearn.utils import _safe_indexing, get_tags, indexable
 from sklearn.utils.validation import _num_samples, has_fit_parameter, validate_data
 
 from labeldp.arrays import Floats, Places
-from labeldp.channel import FiniteChannel
+from labeldp.channel import Evidence, FiniteChannel
+from labeldp.channel.evidence import keep_small
 from labeldp.errors import Described, invalid
 from labeldp.learn.softmax import SoftmaxRegression
 from labeldp.priors import model_probabilities
@@ -117,7 +118,7 @@ def fit_released(
     *,
     codes: npt.NDArray[Any],
     channel: FiniteChannel,
-    prior: Floats,
+    prior: Any,
     correction: str,
     classes: Sequence[Any],
     weights: Floats | None = None,
@@ -152,18 +153,32 @@ def fit_released(
     if correction == "unbiased":
         return estimator.fit_targets(X, channel.unbiased_targets(codes), classes=labels, **extra)
     if correction == "forward":
-        return estimator.fit_likelihood(X, channel.likelihood(codes), classes=labels, **extra)
-    return fit_soft(estimator, X, channel.posterior(prior, codes), classes, weights=weights)
+        return estimator.fit_likelihood(X, likelihood_for(estimator, codes, channel), classes=labels, **extra)
+    targets = channel.posterior(np.asarray(prior), codes)
+    return fit_soft(estimator, X, targets, classes, weights=weights)
+
+
+def likelihood_for(estimator: BaseEstimator, codes: npt.NDArray[Any], channel: FiniteChannel) -> Any:
+    """Return the likelihood of released outputs: lazy rows for our own estimators where it is large, else an array (n, K)."""
+    evidence = Evidence(codes, channel)
+    found = keep_small(evidence)
+    return found if takes_lazy_rows(estimator) else np.asarray(found)
+
+
+def takes_lazy_rows(estimator: BaseEstimator) -> bool:
+    """Whether the estimator's `fit_likelihood` and `fit_targets` take `LazyRows`: those of labeldp say so."""
+    return bool(getattr(estimator, "takes_lazy_rows", False))
 
 
 def fit_soft(
-    estimator: BaseEstimator, X: Any, targets: Floats, classes: Sequence[Any], *, weights: Floats | None = None
+    estimator: BaseEstimator, X: Any, targets: Any, classes: Sequence[Any], *, weights: Floats | None = None
 ) -> BaseEstimator:
-    """Fit the estimator on soft targets (n, K), by its own method or by weighted copies, and return it."""
+    """Fit the estimator on soft targets (n, K), an array or lazy rows, by its own method or by weighted copies, and return it."""
     if hasattr(estimator, "fit_targets"):
         extra = {} if weights is None else {"sample_weight": weights}
+        targets = targets if takes_lazy_rows(estimator) else np.asarray(targets)
         return estimator.fit_targets(X, targets, classes=np.asarray(classes), **extra)
-    return fit_copies(estimator, X, *draw_copies(estimator, targets, weights=weights), classes=classes)
+    return fit_copies(estimator, X, *draw_copies(estimator, np.asarray(targets), weights=weights), classes=classes)
 
 
 # ------------------------------------------------------------------------------------------- soft targets as copies of rows

@@ -8,7 +8,9 @@
 
 The losses, their gradients and the solver are those of `labeldp.softmax`. Rows of a soft target sum to one and may be
 negative: the channel's unbiased targets are, and the loss stays convex. A likelihood says how probable what was observed is
-under each label; the forward loss then needs no guess of the label at all.
+under each label; the forward loss then needs no guess of the label at all. Both may be `labeldp.channel.LazyRows`, of which
+some rows at a time are made: with many classes an (n, K) array would not fit into memory. The answer is the same up to
+the order of sums.
 
 Features may be dense, sparse, or `labeldp.softmax.RowBatches`: rows that are read in batches in each step of the solver,
 so that only one batch is in memory. The answer is the same up to the order of sums: both end where no entry of the
@@ -22,7 +24,7 @@ are none of them narrow (pixels, shares, categories) share a unit already and st
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -34,6 +36,8 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from labeldp.arrays import Floats
+from labeldp.channel import LazyRows
+from labeldp.channel.evidence import keep_small, make_rows
 from labeldp.errors import Described, invalid
 from labeldp.softmax import (
     ColumnMoments,
@@ -41,6 +45,7 @@ from labeldp.softmax import (
     RowBatches,
     SoftmaxObjective,
     minimise,
+    read_batches,
     softmax,
     sum_forward,
     sum_soft,
@@ -77,6 +82,8 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         the way of the solver. For features whose scales mean something, such as principal components.
     """
 
+    #: `fit_targets` and `fit_likelihood` take `labeldp.channel.LazyRows`.
+    takes_lazy_rows = True
     standardise: bool = True  # models of version 0.1 were saved without it
 
     def __init__(
@@ -109,7 +116,8 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         weights = _check_weights(sample_weight, X)
         X, columns = self._measure_columns(X, weights)
         one_hot = scipy.sparse.csr_matrix((weights, (np.arange(len(codes)), codes)), shape=(len(codes), len(classes)))
-        return self._minimise(X, classes, self._soft_objective(X, one_hot, weights, columns, total=weights.sum()))
+        sizes = {"total": weights.sum(), "n_classes": len(classes)}
+        return self._minimise(X, classes, self._soft_objective(X, one_hot, weights, columns, **sizes))
 
     def fit_targets(
         self, X: Any, targets: Any, *, classes: Sequence[Any], sample_weight: Any = None
@@ -118,10 +126,16 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         X = self._check_features(X)
         weights = _check_weights(sample_weight, X)
         X, columns = self._measure_columns(X, None if sample_weight is None else weights)
-        matrix = _check_targets(_check_rows("targets", targets, X, len(classes))).astype(X.dtype, copy=False)
-        if sample_weight is not None:
-            matrix = matrix * weights[:, None]
-        objective = self._soft_objective(X, matrix, weights, columns, total=weights.sum(dtype=np.float64))
+
+        checked = _check_rows("targets", targets, X, len(classes), check=_check_targets)
+
+        def take_targets(positions: Any) -> Floats:
+            matrix: Floats = make_rows(checked, positions).astype(X.dtype, copy=False)
+            return matrix if sample_weight is None else matrix * weights[positions, None]
+
+        parts = take_targets if isinstance(checked, LazyRows) else take_targets(slice(None))
+        total = weights.sum(dtype=np.float64)
+        objective = self._soft_objective(X, parts, weights, columns, total=total, n_classes=len(classes))
         return self._minimise(X, np.asarray(classes), objective)
 
     def fit_likelihood(
@@ -131,12 +145,16 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         X = self._check_features(X)
         weights = None if sample_weight is None else _check_weights(sample_weight, X)
         X, columns = self._measure_columns(X, weights)
-        matrix = _check_likelihood(_check_rows("likelihood", likelihood, X, len(classes)))
-        with np.errstate(divide="ignore"):  # a label that is ruled out has log 0 = -inf, and exp of it is 0 again
-            logarithms = np.ascontiguousarray(np.log(matrix).T, dtype=X.dtype)
+        checked = _check_rows("likelihood", likelihood, X, len(classes), check=_check_likelihood)
+
+        def take_logarithms(positions: Any) -> Floats:
+            with np.errstate(divide="ignore"):  # a label that is ruled out has log 0 = -inf, and exp of it is 0 again
+                return np.ascontiguousarray(np.log(make_rows(checked, positions)).T, dtype=X.dtype)
+
+        logarithms = take_logarithms if isinstance(checked, LazyRows) else take_logarithms(slice(None))
         objective = SoftmaxObjective(
             curved=partial(sum_forward, X, logarithms=logarithms, weights=weights),
-            linear=np.zeros((len(logarithms), X.shape[1] + 1)),
+            linear=np.zeros((len(classes), X.shape[1] + 1)),
             total=float(X.shape[0]) if weights is None else float(weights.sum(dtype=np.float64)),
             l2=self.l2,
             intercept=self.fit_intercept,
@@ -165,12 +183,12 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         return X, columns
 
     def _soft_objective(
-        self, X: Any, targets: Any, weights: Floats, columns: Columns | None, *, total: float
+        self, X: Any, targets: Any, weights: Floats, columns: Columns | None, *, total: float, n_classes: int
     ) -> SoftmaxObjective:
-        """Return the loss of soft targets, dense or sparse, that are multiplied by the weights already."""
+        """Return the loss of soft targets, an array or a function of positions, that are multiplied by the weights already."""
         return SoftmaxObjective(
             curved=partial(sum_soft, X, weights=weights),
-            linear=sum_targets(X, targets, intercept=self.fit_intercept),
+            linear=sum_targets(X, targets, n_classes=n_classes, intercept=self.fit_intercept),
             total=float(total),
             l2=self.l2,
             intercept=self.fit_intercept,
@@ -228,8 +246,13 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         return softmax(self._logits(X))
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
-        """Return the likeliest class of each row."""
-        best = self._logits(X).argmax(axis=1)
+        """Return the likeliest class of each row; logits of all rows are never in memory at once."""
+        check_is_fitted(self)
+        if not isinstance(X, RowBatches):
+            X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
+        best = np.empty(X.shape[0], np.intp)
+        for positions, matrix in read_batches(X, len(self.classes_)):
+            best[positions] = (matrix @ self.coef_.T + self.intercept_).argmax(axis=1)
         labels: npt.NDArray[Any] = self.classes_[best]
         return labels
 
@@ -253,32 +276,45 @@ def _check_weights(sample_weight: Any, X: Any) -> Floats:
     return answer
 
 
-def _check_rows(name: str, values: Any, X: Any, n_classes: int) -> Floats:
-    matrix = np.asarray(values)
-    if matrix.dtype.kind not in "fiu" or matrix.shape != (X.shape[0], n_classes):
+def _check_rows(name: str, values: Any, X: Any, n_classes: int, *, check: Callable[..., Floats]) -> Any:
+    """Return checked rows: an array, or lazy rows where they are many, which are made once here to be looked at."""
+    if isinstance(values, LazyRows) and values.shape == (X.shape[0], n_classes):
+        values = keep_small(values)
+        if isinstance(values, LazyRows):
+            start = 0
+            for batch in values:
+                check(_check_finite(name, batch), first=start)
+                start += len(batch)
+            return values
+    matrix = values if isinstance(values, LazyRows) else np.asarray(values)
+    if isinstance(matrix, LazyRows) or matrix.dtype.kind not in "fiu" or matrix.shape != (X.shape[0], n_classes):
         got = Described(f"an array of shape {matrix.shape}")
         raise invalid("SoftmaxRegression", name, f"have shape ({X.shape[0]}, {n_classes})", got=got)
+    return check(_check_finite(name, matrix))
+
+
+def _check_finite(name: str, matrix: Floats) -> Floats:
     if not np.isfinite(matrix).all():
         raise invalid("SoftmaxRegression", name, "be finite", got=Described("NaN or infinity"))
     return matrix
 
 
-def _check_targets(targets: Floats) -> Floats:
+def _check_targets(targets: Floats, first: int = 0) -> Floats:
     """Refuse rows that do not sum to one; rounding grows with the largest entry of a signed row."""
     sums = targets.sum(axis=1, dtype=np.float64)
     wrong = np.abs(sums - 1.0) > 1e-4 * np.maximum(1.0, np.abs(targets).max(axis=1))  # float32 targets are welcome
     if wrong.any():
         row = int(np.argmax(wrong))
-        got = Described(f"a sum of {sums[row]:.9g} in row {row}")
+        got = Described(f"a sum of {sums[row]:.9g} in row {first + row}")
         raise invalid("SoftmaxRegression", "targets", "have rows that sum to 1", got=got)
     return targets
 
 
-def _check_likelihood(likelihood: Floats) -> Floats:
+def _check_likelihood(likelihood: Floats, first: int = 0) -> Floats:
     """Refuse a row that no label explains, and negative chances."""
     wrong = (likelihood < 0).any(axis=1) | (likelihood.max(axis=1) <= 0)
     if wrong.any():
-        got = Described(f"row {int(np.argmax(wrong))}")
+        got = Described(f"row {first + int(np.argmax(wrong))}")
         fix = "What was observed has a chance under some label."
         raise invalid("SoftmaxRegression", "likelihood", "be >= 0 and not all zero in a row", got=got, fix=fix)
     return likelihood

@@ -41,10 +41,12 @@ import numpy.typing as npt
 from sklearn.base import BaseEstimator, clone
 
 from labeldp.arrays import Codes, Floats
-from labeldp.channel import CandidateChannel, FiniteChannel, SetAnswers, join_answers
+from labeldp.channel import CandidateChannel, Evidence, FiniteChannel, SetAnswers, join_answers
+from labeldp.channel.evidence import LazyRows, is_flat, join_rows, keep_small
 from labeldp.errors import Described, PrivacyError, invalid
 from labeldp.guarantee import Guarantee, Unit
 from labeldp.learn.bags import Bags, read_bags
+from labeldp.learn.beliefs import ModelBeliefs, Posteriors, mix_uniform
 from labeldp.learn.corrections import (
     CORRECTIONS,
     choose_correction,
@@ -59,7 +61,7 @@ from labeldp.learn.crossfit import ROUNDS as ROUNDS_OF_CROSSFIT
 from labeldp.learn.crossfit import calibrate_start, fit_crossfit
 from labeldp.learn.softmax import SoftmaxRegression
 from labeldp.mechanisms import InformativeResponse, MeasuringMechanism, Mechanism, RRWithPrior
-from labeldp.priors import PriorTable, tempered
+from labeldp.priors import PriorTable
 from labeldp.random import NoiseKey
 from labeldp.release import Release, SensitiveLabels, privatize
 from labeldp.release.stages import StageDoor, run_stages
@@ -68,8 +70,6 @@ from labeldp.validate import check_choice, check_integer, check_positive, code_d
 OWNER = "LabelPrivateClassifier"
 #: A prior is mixed with this much of the uniform one, so that it never rules a label out for good.
 PRIOR_FLOOR = 0.02
-#: A model that rules a label out altogether could contradict what was released; it never quite does.
-LEAST_BELIEF = 1e-12
 #: Share of the first stage and temperature of its model's prior, at these epsilons. The values are ours. The paper gives one
 #: share, 65% at epsilon 2 (Ghazi et al. 2021, supplement D), and says that a little above 50% and temperatures of at most 1 do
 #: well (E).
@@ -86,7 +86,7 @@ ENTRIES = 1 << 24
 SELF_TEMPERATURE = 1.0 / 1.5
 
 #: (stage number, rows of the data set, their prior) -> codes and channel of those rows
-Draw = Callable[[int, npt.NDArray[np.intp], Floats], tuple[Codes, FiniteChannel]]
+Draw = Callable[[int, npt.NDArray[np.intp], Any], tuple[Codes, FiniteChannel]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,7 +110,7 @@ class Belief(NamedTuple):
     """What shapes the release of one stage: its rows of the data set, and their prior."""
 
     rows: npt.NDArray[np.intp]
-    prior: Floats
+    prior: Any
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,7 +123,7 @@ class Part:
     rows: npt.NDArray[np.intp]
     codes: Codes
     channel: FiniteChannel
-    prior: Floats
+    prior: Any
 
     def take(self, keep: npt.NDArray[np.intp]) -> Part:
         """Return some of the examples."""
@@ -217,9 +217,9 @@ def draw_labels(labels: SensitiveLabels, mechanism: Mechanism, door: StageDoor[R
     `InformativeResponse` is not told that nothing is known: without a prior its answers are as small as labels.
     """
 
-    def draw(number: int, rows: npt.NDArray[np.intp], prior: Floats) -> tuple[Codes, FiniteChannel]:
+    def draw(number: int, rows: npt.NDArray[np.intp], prior: Any) -> tuple[Codes, FiniteChannel]:
         told = round_priors(prior, most=mechanism.most_priors) if mechanism.uses_prior else None
-        if isinstance(mechanism, InformativeResponse) and bool((prior == prior[0, 0]).all()):
+        if isinstance(mechanism, InformativeResponse) and is_flat(prior):
             told = None
         release = door.draw(number, lambda key: privatize(labels.take(rows), mechanism, prior=told, rng=key))
         return release.codes, release.channel
@@ -230,7 +230,7 @@ def draw_labels(labels: SensitiveLabels, mechanism: Mechanism, door: StageDoor[R
 def replay_release(release: Release) -> Draw:
     """Return the receiver's way to get a stage: out of the release."""
 
-    def draw(_number: int, rows: npt.NDArray[np.intp], _prior: Floats) -> tuple[Codes, FiniteChannel]:
+    def draw(_number: int, rows: npt.NDArray[np.intp], _prior: Any) -> tuple[Codes, FiniteChannel]:
         return release.codes[rows], release.channel.take(rows)
 
     return draw
@@ -259,7 +259,7 @@ class Weights:
         self,
         estimator: BaseEstimator,
         X: Any,
-        targets: Floats,
+        targets: Any,
         classes: Sequence[Any],
         *,
         rows: npt.NDArray[np.intp] | None = None,
@@ -297,7 +297,7 @@ def _train_stage(training: Training, X: Any, settings: Settings, public: Weights
         take_rows(X, rows),
         codes=codes,
         channel=channel,
-        prior=np.concatenate([part.prior for part in kept]),
+        prior=join_rows([part.prior for part in kept]),
         correction=correction,
         classes=settings.classes,
         weights=weights,
@@ -313,12 +313,13 @@ def _fit_crossfit(
     Priors of stages are of different kinds (nothing, a histogram, a model, sharpened), so each part calibrates its own.
     """
     likelihoods = [part.channel.likelihood(part.codes) for part in parts]
-    told = any(bool((part.prior != part.prior[0]).any()) for part in parts)
+    priors = [np.asarray(part.prior) for part in parts]  # crossfit needs whole arrays: `check_whole_arrays`
+    told = any(bool((prior != prior[0]).any()) for prior in priors)
     ends = np.cumsum([len(part.rows) for part in parts])[:-1]
     shares = [None] * len(parts) if weights is None else np.split(weights, ends)
     starts = [
-        calibrate_start(likely, part.prior, weights=share)
-        for likely, part, share in zip(likelihoods, parts, shares, strict=True)
+        calibrate_start(likely, prior, weights=share)
+        for likely, prior, share in zip(likelihoods, priors, shares, strict=True)
     ]
     labels = all(part.channel.outputs_are_labels for part in parts)
     return fit_crossfit(
@@ -352,22 +353,19 @@ def _fit_posteriors(
     final: bool = False,
 ) -> None:
     """Fit a new estimator on the model's posteriors for all examples, or for some `rows`; `number` counts stages and rounds."""
-    beliefs = predict_classes(training.model, X, settings.classes)
     parts = training.parts
-    targets = posteriors(beliefs, parts) if parts else tempered(beliefs, settings.temperature)
-    if bags is not None:
-        targets = bags.move(targets)
+    sharper = None if parts else settings.temperature
+    beliefs = ModelBeliefs(training.model, X, classes=settings.classes, temperature=sharper).kept()
+    targets = posteriors(beliefs, parts) if parts else beliefs
+    if bags is not None:  # counts of all labels of all clusters are a whole array, so these are too
+        targets = bags.move(np.asarray(targets))
     estimator = _make_estimator(training, settings, number, final=final)
     training.model = public.fit_soft(estimator, X, targets, settings.classes, rows=rows)
 
 
-def posteriors(beliefs: Floats, parts: Sequence[Part]) -> Floats:
+def posteriors(beliefs: Any, parts: Sequence[Part]) -> Any:
     """Return q of the module: beliefs (n, K) times the likelihood of what each part's rows released, normalised."""
-    joint = np.maximum(beliefs, LEAST_BELIEF)
-    for part in parts:
-        joint[part.rows] *= part.channel.likelihood(part.codes)
-    joint /= joint.sum(axis=1, keepdims=True)
-    return joint
+    return keep_small(Posteriors(beliefs, [(part.rows, Evidence(part.codes, part.channel)) for part in parts]))
 
 
 def _make_estimator(training: Training, settings: Settings, number: int, *, final: bool = False) -> BaseEstimator:
@@ -416,7 +414,7 @@ def _report_stage(number: int, part: Part, n: int, dropped: int) -> Stage:
     """Return what is said of a stage: public facts of its channel and its prior."""
     channel = part.channel
     average = float(np.mean(channel.sizes)) if isinstance(channel, CandidateChannel) else float(channel.n_outputs)
-    accuracy = float(np.mean(channel.expected_accuracy(part.prior))) if channel.outputs_are_labels else math.nan
+    accuracy = _expect_accuracy(channel, part.prior) if channel.outputs_are_labels else math.nan
     if isinstance(channel, SetAnswers):
         shapes = channel.shapes_of(part.codes)
         average = sum(_count_named(part.take(span)) for span in _spans_of(part)) / len(part.rows)
@@ -443,17 +441,29 @@ def _count_named(part: Part) -> int:
     return int(part.channel.members(part.codes).sum())
 
 
+def _expect_accuracy(channel: FiniteChannel, prior: Any) -> float:
+    """Return the mean over rows of the chance that a label is released as it is."""
+    if not isinstance(prior, LazyRows):
+        return float(np.mean(channel.expected_accuracy(prior)))
+    sums, start = 0.0, 0
+    for batch in prior:
+        part = channel.take(slice(start, start + len(batch)))
+        sums, start = sums + float(np.sum(part.expected_accuracy(batch))), start + len(batch)
+    return sums / start
+
+
 # ------------------------------------------------------------------------------------------------ priors of a stage
 
 
 def mix_with_uniform(prior: Floats) -> Floats:
     """Return the prior mixed with a little of the uniform one (`PRIOR_FLOOR`)."""
-    answer: Floats = (1 - PRIOR_FLOOR) * prior + PRIOR_FLOOR / prior.shape[1]
-    return answer
+    return mix_uniform(prior, PRIOR_FLOOR)
 
 
-def _model_prior(model: Any, X: Any, settings: Settings) -> Floats:
-    return mix_with_uniform(tempered(predict_classes(model, X, settings.classes), settings.temperature))
+def _model_prior(model: Any, X: Any, settings: Settings) -> Any:
+    """Return the model's beliefs as a prior: an array, or lazy rows where classes are many."""
+    sharp = settings.temperature
+    return ModelBeliefs(model, X, classes=settings.classes, temperature=sharp, floor=PRIOR_FLOOR).kept()
 
 
 def round_priors(prior: Floats, *, most: int | None) -> Floats:

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from labeldp.arrays import Floats
-from labeldp.channel import ArcChannel, BlockChannel, SetAnswers, safe_odds
+from labeldp.channel import ArcChannel, BlockChannel, LazyRows, SetAnswers, safe_odds
 from labeldp.channel.finite import check_row_index
 from labeldp.channel.sets import MOST_CLASSES, arc_size, score_mass
 from labeldp.errors import Described, invalid
@@ -120,7 +120,10 @@ class InformativeResponse(Mechanism):
         return Guarantee.pure(self.epsilon)
 
     def channel(self, prior: Any = None, *, groups: Any = None, n_classes: int | None = None) -> SetAnswers:
-        """Return arcs for all rows, or blocks by the prior of each row; a prior in batches is kept whole."""
+        """Return arcs for all rows, or blocks by the prior of each row.
+
+        A prior in batches is kept whole. `LazyRows` are not: their rows are made to be checked, and again to draw.
+        """
         if n_classes is not None and self.n_classes not in (None, n_classes):
             raise invalid(OWNER, "n_classes", f"be {self.n_classes}, as the mechanism says", got=n_classes)
         size = self.n_classes if self.n_classes is not None else n_classes
@@ -129,20 +132,29 @@ class InformativeResponse(Mechanism):
             if groups is not None:
                 raise invalid(OWNER, "groups", "be left out without a prior", got=Described("some"))
             return self._arcs(odds, _check_size(size))
+        repeated, rows = 0, prior
         if is_streamed(prior):
             if groups is not None:
                 raise invalid(OWNER, "groups", "be left out when the prior comes in batches", got=Described("both"))
-            rows = np.concatenate(list(read_batches(OWNER, prior, size)))
+            if not isinstance(prior, LazyRows):
+                rows = np.concatenate(list(read_batches(OWNER, prior, size)))
         else:
-            rows = as_float_matrix(OWNER, "prior", np.atleast_2d(np.asarray(prior)))
+            given = np.atleast_2d(np.asarray(prior))
+            if groups is None and len(given) > 1 and given.strides[0] == 0:  # one row in memory that stands for all
+                repeated, given = len(given), given[:1]
+            rows = as_float_matrix(OWNER, "prior", given)
         _check_size(check_width(OWNER, rows.shape[1], size))
-        _check_rows(rows)
+        start = 0
+        for batch in rows if isinstance(rows, LazyRows) else (rows,):
+            _check_rows(batch, start)
+            start += len(batch)
         if np.ndim(prior) == 1 and groups is not None and not is_streamed(prior):
             raise invalid(OWNER, "prior", "have a row per group", got=Described("one row"), fix="Leave out `groups`.")
         index = None if groups is None else check_row_index(OWNER, "groups", groups, len(rows))
         if math.isinf(odds):  # nothing is hidden, whatever is believed
             return self._arcs(odds, rows.shape[1])
         shared = index is not None or (np.ndim(prior) == 1 and not is_streamed(prior))
+        index = np.zeros(repeated, np.int64) if repeated else index
         return BlockChannel(odds=odds, prior=rows, index=index, shared=shared, seed=self.seed, mix=MIX, explore=EXPLORE)
 
     def _arcs(self, odds: float, n_classes: int) -> ArcChannel:
@@ -155,8 +167,8 @@ def _check_size(n_classes: Any) -> int:
     return check_integer(OWNER, "n_classes", size, least=2, most=MOST_CLASSES, fix="Merge some classes.")
 
 
-def _check_rows(prior: Floats) -> None:
-    """Refuse a prior with a row that is no probability vector, and name the first one."""
+def _check_rows(prior: Floats, start: int = 0) -> None:
+    """Refuse a prior with a row that is no probability vector, and name the first one; rows count from `start`."""
     from labeldp.channel import kernels
 
     bad: list[int] = []
@@ -169,7 +181,7 @@ def _check_rows(prior: Floats) -> None:
 
     over_spans(work, len(prior), step=max(64, ENTRIES // prior.shape[1]))
     if bad:
-        raise bad_row(OWNER, "prior", min(bad), prior[min(bad)])
+        raise bad_row(OWNER, "prior", start + min(bad), prior[min(bad)])
 
 
 # ------------------------------------------------------------------------------------------------- what an answer is worth

@@ -43,7 +43,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 
 from labeldp.arrays import Bools, Floats, Int64s, Ints, Places, UInt8s, UInt32s
-from labeldp.channel import CandidateChannel, Channel, FiniteChannel, odds_to_keep, safe_odds
+from labeldp.channel import CandidateChannel, Channel, FiniteChannel, LazyRows, odds_to_keep, safe_odds
 from labeldp.channel.finite import check_row_index
 from labeldp.errors import Described, invalid
 from labeldp.guarantee import Guarantee
@@ -439,8 +439,8 @@ def check_n_classes(owner: str, n_classes: Any) -> int:
 
 
 def is_streamed(prior: Any) -> bool:
-    """Whether a prior comes in batches: an iterator, or a list or tuple of matrices."""
-    if isinstance(prior, Iterator):
+    """Whether a prior comes in batches: an iterator, lazy rows, or a list or tuple of matrices."""
+    if isinstance(prior, (Iterator, LazyRows)):
         return True
     return isinstance(prior, (list, tuple)) and len(prior) > 0 and np.ndim(prior[0]) == 2
 

@@ -101,7 +101,7 @@ def fingerprint(run: Run, task: Task, *, seed: int) -> str:
     digest = hashlib.blake2b(digest_size=16)
     settings = {"training": task.training.to_json(), "seed": seed, "kind": task.evidence.kind, "version": VERSION}
     digest.update(json.dumps(settings, sort_keys=True).encode())
-    digest.update(np.ascontiguousarray(task.evidence.values.numpy()).data)
+    task.evidence.update_digest(digest)
     for name, array in sorted(get_arrays(run.module).items()):
         digest.update(f"{name}{array.shape}{array.dtype}".encode())
         digest.update(np.ascontiguousarray(array).data)

@@ -46,6 +46,7 @@ from sklearn.utils.validation import _assert_all_finite, _check_sample_weight, c
 from torch import Tensor, nn
 
 from labeldp.arrays import Array, Float32s, Floats
+from labeldp.channel import LazyRows
 from labeldp.errors import Described, LabelDPError, ReleaseError, invalid
 from labeldp.nn.checkpoint import (
     DAMAGE,
@@ -73,6 +74,8 @@ from labeldp.validate import check_integer, check_real
 
 #: Examples that are predicted together: rows of features are small, images are not.
 ROWS_TOGETHER, IMAGES_TOGETHER = 4096, 256
+#: Probabilities that are predicted together: 64 MiB of float64.
+CELLS_TOGETHER = 1 << 23
 
 
 class NetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
@@ -127,6 +130,8 @@ class NetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sc
     leaves the one before as it was. A last batch of one example joins another, since BatchNorm needs two.
     """
 
+    #: `fit_targets` and `fit_likelihood` take `labeldp.channel.LazyRows`.
+    takes_lazy_rows = True
     _scale: Scale
     _sample_shape: tuple[int, ...]
     _sizes: tuple[int, ...]
@@ -196,18 +201,24 @@ class NetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sc
         return self._fit(X, classes, "weighted", torch.from_numpy(both))
 
     def fit_targets(self, X: Any, targets: Any, *, classes: Sequence[Any]) -> NetClassifier:
-        """Fit on soft targets (n, K), columns in the order of `classes`: rows sum to one; entries may be negative."""
+        """Fit on soft targets (n, K), columns in the order of `classes`: rows sum to one; entries may be negative.
+
+        With many classes they may be `labeldp.channel.LazyRows`: those of a batch are made in its step, and forgotten.
+        """
         X = check_examples(self, X, reset=True)
         matrix = check_targets(targets, n=len(X), n_classes=len(classes))
-        return self._fit(X, np.asarray(classes), "soft", torch.from_numpy(matrix.astype(np.float32)))
+        return self._fit(X, np.asarray(classes), "soft", as_values(matrix))
 
     def fit_likelihood(self, X: Any, likelihood: Any, *, classes: Sequence[Any]) -> NetClassifier:
-        """Fit the forward loss: `likelihood` (n, K) is Pr[what was observed | label k], k in the order of `classes`."""
+        """Fit the forward loss: `likelihood` (n, K) is Pr[what was observed | label k], k in the order of `classes`.
+
+        With many classes it may be `labeldp.channel.Evidence`: likelihoods of a batch are made in its step, and forgotten.
+        """
         X = check_examples(self, X, reset=True)
         matrix = check_likelihood(likelihood, n=len(X), n_classes=len(classes))
-        return self._fit(X, np.asarray(classes), "forward", torch.from_numpy(matrix.astype(np.float32)))
+        return self._fit(X, np.asarray(classes), "forward", as_values(matrix))
 
-    def _fit(self, X: Any, classes: Array, kind: str, values: Tensor) -> NetClassifier:
+    def _fit(self, X: Any, classes: Array, kind: str, values: Tensor | LazyRows) -> NetClassifier:
         """Train on checked examples and evidence; a fit that fails leaves the one before as it was."""
         check_module(self.module)
         device, training = check_device(self.device), self._resolve_training()
@@ -301,13 +312,16 @@ class NetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sc
 
     def predict_proba(self, X: Any) -> Floats:
         """Return class probabilities (n, K), in the order of `classes_`, averaged over the views of an example."""
-        inputs = self._check_inputs(X)
-        return self._average_views(inputs, lambda batch: self.module_(batch).double().softmax(dim=1))
+        return self._average_views(self._check_inputs(X), self._predict_batch)
 
     def predict(self, X: Any) -> Array:
-        """Return the likeliest class of each example."""
-        best = self.predict_proba(X).argmax(axis=1)
+        """Return the likeliest class of each example; probabilities of all of them are never in memory at once."""
+        best = self._average_views(self._check_inputs(X), self._predict_batch, lambda rows: rows.argmax(axis=1))
         return np.asarray(self.classes_[best])
+
+    def _predict_batch(self, batch: Tensor) -> Tensor:
+        answer: Tensor = self.module_(batch).double().softmax(dim=1)
+        return answer
 
     def hidden_features(self, X: Any) -> Float32s:
         """Return what feeds the last linear layer, float32 (n, width), averaged over the views of an example."""
@@ -325,15 +339,16 @@ class NetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sc
         finally:
             hook.remove()
 
-    def _average_views(self, inputs: Inputs, answer: Any) -> Array:
-        """Return the mean over views of `answer` (a function of a batch), batch by batch."""
+    def _average_views(self, inputs: Inputs, answer: Any, finish: Any = np.asarray) -> Array:
+        """Return the mean over views of `answer` (a function of a batch), batch by batch; `finish` is done to each mean."""
         together = ROWS_TOGETHER if len(inputs.sample_shape) == 1 else IMAGES_TOGETHER
+        together = max(1, min(together, CELLS_TOGETHER // len(self.classes_)))
         self.module_.eval()
         parts = []
         with torch.inference_mode():
             for rows in torch.split(torch.arange(len(inputs)), together):
                 views = [answer(inputs.batch(rows, view=view)) for view in range(inputs.n_views)]
-                parts.append(torch.stack(views).mean(dim=0).cpu().numpy())
+                parts.append(finish(torch.stack(views).mean(dim=0).cpu().numpy()))
         return np.concatenate(parts)
 
     # State
@@ -351,6 +366,11 @@ class NetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sc
         tags = super().__sklearn_tags__()
         tags.input_tags.three_d_array = True
         return tags
+
+
+def as_values(matrix: Any) -> Tensor | LazyRows:
+    """Return checked targets or likelihoods as a tensor; lazy ones stay lazy."""
+    return matrix if isinstance(matrix, LazyRows) else torch.from_numpy(matrix.astype(np.float32))
 
 
 # ------------------------------------------------------------------------------------------------------------- progress

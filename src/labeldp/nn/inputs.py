@@ -36,6 +36,8 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from labeldp.arrays import Array, Float32s, Floats
+from labeldp.channel import LazyRows
+from labeldp.channel.evidence import keep_small
 from labeldp.errors import Described, invalid
 
 #: Rows that means and spread are taken over, evenly spaced: more would change the third digit and cost seconds.
@@ -253,9 +255,14 @@ def _check_indices(rows: Floats) -> None:
         raise invalid("NetClassifier", "X", "hold user and item numbers 0, 1, 2, ...", got=got)
 
 
-def check_targets(targets: Any, *, n: int, n_classes: int) -> Floats:
-    """Return soft targets (n, K) whose rows sum to one; entries may be negative. Refuse anything else."""
+def check_targets(targets: Any, *, n: int, n_classes: int) -> Any:
+    """Return soft targets (n, K) whose rows sum to one; entries may be negative. Refuse anything else.
+
+    Lazy rows that are too many for an array are returned as they are: `check_batch` looks at those of a batch.
+    """
     matrix = _check_matrix("targets", targets, n=n, n_classes=n_classes)
+    if isinstance(matrix, LazyRows):
+        return matrix
     sums = matrix.sum(axis=1, dtype=np.float64)
     # float32 targets are welcome, and rounding grows with the largest entry of a signed row.
     wrong = np.abs(sums - 1.0) > 1e-4 * np.maximum(1.0, np.abs(matrix).max(axis=1))
@@ -266,12 +273,14 @@ def check_targets(targets: Any, *, n: int, n_classes: int) -> Floats:
     return matrix
 
 
-def check_likelihood(likelihood: Any, *, n: int, n_classes: int) -> Floats:
+def check_likelihood(likelihood: Any, *, n: int, n_classes: int) -> Any:
     """Return the chances (n, K) of what was observed under each label.
 
-    Negative chances are refused, and a row of zeros: no label explains what was observed there.
+    Negative chances are refused, and a row of zeros: no label explains what was observed there. Lazy rows as above.
     """
     matrix = _check_matrix("likelihood", likelihood, n=n, n_classes=n_classes)
+    if isinstance(matrix, LazyRows):
+        return matrix
     wrong = (matrix < 0).any(axis=1) | (matrix.max(axis=1) <= 0)
     if wrong.any():
         got = Described(f"row {int(np.argmax(wrong))}")
@@ -280,10 +289,24 @@ def check_likelihood(likelihood: Any, *, n: int, n_classes: int) -> Floats:
     return matrix
 
 
-def _check_matrix(name: str, values: Any, *, n: int, n_classes: int) -> Floats:
-    """Return a finite matrix with a row per example and a column per class."""
+def check_batch(kind: str, values: Floats) -> Float32s:
+    """Return lazy targets ("soft") or likelihoods ("forward") that were made for a batch, checked like those of an array."""
+    check = check_targets if kind == "soft" else check_likelihood
+    checked: Floats = check(values, n=len(values), n_classes=values.shape[1])
+    return checked.astype(np.float32)
+
+
+def _check_matrix(name: str, values: Any, *, n: int, n_classes: int) -> Any:
+    """Return a finite matrix with a row per example and a column per class, or lazy rows that are too many for one."""
     if n_classes < 2:
         raise invalid("NetClassifier", "classes", "be two or more", got=Described(f"{n_classes}"))
+    if isinstance(values, LazyRows):
+        if values.shape != (n, n_classes):
+            got = Described(f"rows of shape {values.shape}")
+            raise invalid("NetClassifier", name, f"have shape ({n}, {n_classes})", got=got)
+        values = keep_small(values)
+        if isinstance(values, LazyRows):
+            return values
     matrix = np.asarray(values)
     if matrix.dtype.kind not in "fiu" or matrix.shape != (n, n_classes):
         got = Described(f"an array of shape {matrix.shape}")

@@ -31,17 +31,20 @@ two generator states and some arrays.
 from __future__ import annotations
 
 import copy
+import hashlib
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
+from labeldp.channel import LazyRows
 from labeldp.errors import Described, LabelDPError, invalid
-from labeldp.nn.inputs import Inputs
+from labeldp.nn.inputs import Inputs, check_batch
 from labeldp.nn.presets import Training
 
 #: (steps done, steps in all, loss of the last step)
@@ -80,11 +83,27 @@ class Evidence:
     | "weighted" | the code and the weight of the example, as floats |
     | "soft" | a target for each class; the row sums to one, entries may be negative |
     | "forward" | Pr[what was observed given label k], for each class k |
+
+    With many classes the last two may be `LazyRows`: the rows of a batch are made when its loss is asked for.
     """
 
     kind: str
-    values: Tensor
+    values: Tensor | LazyRows
     n_classes: int
+
+    def take(self, rows: Tensor) -> Tensor:
+        """Return the evidence of the examples of a batch."""
+        if isinstance(self.values, LazyRows):
+            return torch.from_numpy(check_batch(self.kind, self.values.make(rows.numpy())))
+        return self.values.index_select(0, rows)
+
+    def update_digest(self, digest: hashlib.blake2b) -> None:
+        """Add the evidence of all examples to the fingerprint of a run."""
+        if isinstance(self.values, LazyRows):
+            for batch in self.values:
+                digest.update(check_batch(self.kind, batch).data)
+        else:
+            digest.update(np.ascontiguousarray(self.values.numpy()).data)
 
     def loss(self, logits: Tensor, rows: Tensor, *, keep: float = 1.0) -> tuple[Tensor, Tensor]:
         """Return the mean loss of a batch and its gradient in the logits.
@@ -93,7 +112,7 @@ class Evidence:
         and that of the one before it in the batch with weight 1 - `keep`: the second half of mixup.
         """
         function = LOSSES[self.kind]
-        batch = self.values.index_select(0, rows).to(logits.device)
+        batch = self.take(rows).to(logits.device)
         value, gradient = function(logits, batch)
         if keep >= 1.0:
             return value, gradient

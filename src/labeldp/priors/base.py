@@ -378,8 +378,11 @@ class PriorTable:
             raise invalid("PriorTable", "index", "name a row of the beliefs for each example", got=self.index)
 
     def probabilities(self, examples: Any = slice(None)) -> Floats:
-        """Return the (m, K) prior of some examples."""
-        chosen: Floats = self.rows[self.index[examples]]
+        """Return the (m, K) prior of some examples; where one row serves all, it is in memory once (and read-only)."""
+        index = self.index[examples]
+        if len(self.rows) == 1:
+            return np.broadcast_to(self.rows, (len(index), self.rows.shape[1]))
+        chosen: Floats = self.rows[index]
         return chosen
 
     @property
