@@ -8,8 +8,10 @@ transformers that sees no label, numbers stay as they are (scaled for LogisticRe
 
 >>> Tables.name, len(MEASURES)
 ('tables', 6)
->>> [release.name for release in RELEASES]
-['labels', 'candidate sets', 'cluster prior', 'two stages', 'optimal response']
+>>> [release.name for release in RELEASES][:5]
+['labels', 'candidate sets', 'two stages', 'optimal response', 'cluster prior']
+>>> [release.name for release in RELEASES][5:]
+['cluster prior of scaled columns', 'informative answers', 'informative answers, public prior', 'informative answers, cluster prior']
 
 Settings are the classifiers' defaults, with leaves of 20 rows for the forest. The one number of the rule that was chosen by labels,
 the exponent of its second slope, was chosen on rows of Adult's training part alone; test parts were not looked at before this.
@@ -39,7 +41,7 @@ from labeldp.arrays import Floats, Int64s
 from labeldp.data import load
 from labeldp.errors import missing_extra
 from labeldp.learn import LabelPrivateClassifier, SoftmaxRegression
-from labeldp.mechanisms import OptimalResponse
+from labeldp.mechanisms import InformativeResponse, OptimalResponse, RandomizedResponse, RRWithPrior
 from labeldp.priors import ClusterPrior, PublicPrior
 from labeldp.report import Lines, Plot, Series
 from studies.study import Measurement, Study, StudyRow
@@ -88,7 +90,10 @@ ESTIMATORS: dict[str, Callable[[], Any]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class ReleaseKind:
-    """A way to release: its name, what to tell LabelPrivateClassifier, whom it trusts, and where it is run."""
+    """A way to release: its name, what to tell LabelPrivateClassifier, whom it trusts, and where it is run.
+
+    Mechanisms are named here, so that a row means the same whatever the classifier's default is.
+    """
 
     name: str
     make: Callable[[Any], dict[str, Any]]
@@ -96,32 +101,71 @@ class ReleaseKind:
     data_sets: tuple[str, ...] = DATA_SETS
     epsilons: tuple[float, ...] = EPSILONS
     estimators: tuple[str, ...] = tuple(ESTIMATORS)
+    #: Whether columns of numbers are scaled for every estimator.
+    scaled: bool = False
 
 
 #: The estimators and budgets of the other kinds of release.
 FEW, MIDDLE = ("LightGBM", "LogisticRegression"), (1.0, 2.0)
 RELEASES = (
-    ReleaseKind(name="labels", make=lambda _: {}),
+    ReleaseKind(name="labels", make=lambda _: {"mechanism": RandomizedResponse(1.0)}),
     ReleaseKind(
         name="candidate sets",
-        make=lambda part: {"prior": PublicPrior(part.public_model)},
+        make=lambda part: {"prior": PublicPrior(part.public_model), "mechanism": RRWithPrior(1.0)},
         data_sets=("adult", "diabetes-readmission"),
         epsilons=MIDDLE,
         estimators=FEW,
     ),
     ReleaseKind(
+        name="two stages",
+        make=lambda _: {"stages": 2, "mechanism": RRWithPrior(1.0)},
+        data_sets=("adult",),
+        epsilons=MIDDLE,
+        estimators=FEW,
+    ),
+    ReleaseKind(
+        name="optimal response",
+        make=lambda _: {"mechanism": OptimalResponse(1.0)},
+        data_sets=("diabetes-readmission",),
+        epsilons=MIDDLE,
+        estimators=FEW,
+    ),
+    ReleaseKind(
         name="cluster prior",
-        make=lambda _: {"prior": ClusterPrior()},
+        make=lambda _: {"prior": ClusterPrior(), "mechanism": RRWithPrior(1.0)},
         trust="a curator",
         data_sets=("adult",),
         epsilons=MIDDLE,
         estimators=FEW,
     ),
-    ReleaseKind(name="two stages", make=lambda _: {"stages": 2}, data_sets=("adult",), epsilons=MIDDLE, estimators=FEW),
     ReleaseKind(
-        name="optimal response",
-        make=lambda _: {"mechanism": OptimalResponse(1.0)},
+        name="cluster prior of scaled columns",
+        make=lambda _: {"prior": ClusterPrior(), "mechanism": RRWithPrior(1.0)},
+        trust="a curator",
+        data_sets=("adult",),
+        epsilons=MIDDLE,
+        estimators=("LightGBM",),
+        scaled=True,
+    ),
+    ReleaseKind(
+        name="informative answers",  # of two classes they are randomized response
+        make=lambda _: {"mechanism": InformativeResponse(1.0)},
         data_sets=("diabetes-readmission",),
+        epsilons=MIDDLE,
+        estimators=FEW,
+    ),
+    ReleaseKind(
+        name="informative answers, public prior",
+        make=lambda part: {"prior": PublicPrior(part.public_model), "mechanism": InformativeResponse(1.0)},
+        data_sets=("adult", "diabetes-readmission"),
+        epsilons=MIDDLE,
+        estimators=FEW,
+    ),
+    ReleaseKind(
+        name="informative answers, cluster prior",
+        make=lambda _: {"prior": ClusterPrior(), "mechanism": InformativeResponse(1.0)},
+        trust="a curator",
+        data_sets=("adult",),
         epsilons=MIDDLE,
         estimators=FEW,
     ),
@@ -138,13 +182,18 @@ class Case:
     epsilon: float
 
     @property
+    def scaled(self) -> bool:
+        """Whether columns of numbers are scaled: a linear model's solver needs it, and k-means."""
+        return self.release.scaled or self.estimator == "LogisticRegression"
+
+    @property
     def name(self) -> str:
         """All four."""
         return f"{self.data_set}, {self.estimator}, {self.release.name}, epsilon {self.epsilon:g}"
 
 
 class Tables(Study[Case]):
-    """Six classifiers, three tables, four budgets, and four other kinds of release."""
+    """Six classifiers, three tables, four budgets, and eight other kinds of release."""
 
     name: ClassVar[str] = "tables"
     title: ClassVar[str] = "Ordinary classifiers on ordinary tables: are the probabilities true?"
@@ -160,7 +209,7 @@ class Tables(Study[Case]):
         return {}
 
     @cached_property
-    def open_models(self) -> dict[tuple[str, str, int], tuple[tuple[float, ...], float]]:
+    def open_models(self) -> dict[tuple[str, str, bool, int], tuple[tuple[float, ...], float]]:
         """What was measured without privacy, and the CPU seconds of that plain fit."""
         return {}
 
@@ -194,8 +243,8 @@ class Tables(Study[Case]):
         assert self.warm
         if case.data_set not in self.tables:
             self.tables[case.data_set] = Prepared(case.data_set, quick=self.quick, directory=self.directory)
-        part = self.tables[case.data_set].draw(seed, scaled=case.estimator == "LogisticRegression")
-        key = (case.data_set, case.estimator, seed)
+        part = self.tables[case.data_set].draw(seed, scaled=case.scaled)
+        key = (case.data_set, case.estimator, case.scaled, seed)
         if key not in self.open_models:
             model, seconds = time_fit(ESTIMATORS[case.estimator](), part.X, part.y)
             self.open_models[key] = (*score(model.predict_proba(part.X_test), part.y_test), 1.0), seconds
