@@ -115,11 +115,23 @@ def test_a_prior_stands_where_the_release_says_nothing_of_it():
     p = generator.beta(0.7, 2.0, 2_000)
     prior = np.column_stack([1 - p, p])
     silent = np.ones((2_000, 2))  # one candidate: the answer is the prior's guess whatever the label is
-    assert calibrate_start(silent, prior) == pytest.approx(prior, abs=1e-3)  # probabilities are kept from 0 by that much
+    assert calibrate_start(silent, prior) == pytest.approx(
+        prior, abs=1e-3
+    )  # probabilities are kept from 0 by that much
     # Forty rows that speak, all against the prior: the slope falls, and not to 0.
     silent[:40] = np.where((p[:40] > 0.5)[:, None], [0.7, 0.3], [0.3, 0.7])
     odds, moved = (np.log(told[:, 1] / told[:, 0])[p > 0.01] for told in (prior, calibrate_start(silent, prior)))
     assert 0.5 < moved.std() / odds.std() < 1.0
+
+
+def test_a_release_that_says_nothing_leaves_the_prior_to_the_model():
+    generator = np.random.default_rng(4)
+    x = generator.integers(0, 4, 4_000)
+    prior = np.array([0.05, 0.3, 0.6, 0.9])[x]
+    start = calibrate_start(np.ones((4_000, 2)), np.column_stack([1 - prior, prior]))
+    model = fit_crossfit(TREE, x[:, None], np.ones((4_000, 2)), classes=[0, 1], start=start)
+    # Two rounds, each of which draws at most 1.5 copies a row from soft targets of 4,000 rows.
+    assert model.predict_proba([[0], [1], [2], [3]])[:, 1] == pytest.approx([0.05, 0.3, 0.6, 0.9], abs=0.05)
 
 
 def test_base_rates_of_rows_that_share_a_key():
