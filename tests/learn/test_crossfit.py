@@ -40,26 +40,28 @@ def respond(y, *, epsilon, n_classes, generator):
 # --------------------------------------------------------------------------------------------------- the calibration map
 
 
-def brute_force(z, likelihood, rates, towards):
+def brute_force(z, likelihood, towards, ridge):
     """The best slope and intercepts by a global search over a box: the last intercept is free, by the ridge."""
     zeta = z - z.mean(axis=1, keepdims=True)
     centre = zeta.mean(axis=0)
     spread = (zeta - centre).std() or 1.0
     zeta = (zeta - centre) / spread
-    home = np.log(rates)
+    home = towards.intercepts + towards.slope * centre
 
     def lost(t):
         p = softmax(t[0] * zeta + t[1:], axis=1)
-        ridge = 0.5 * ((t[0] - towards * spread) ** 2 + ((t[1:] - home) ** 2).sum())
-        return -np.log((p * likelihood).sum(axis=1)).sum() + ridge
+        away = ridge / 2 * ((t[0] - towards.slope * spread) ** 2 + ((t[1:] - home) ** 2).sum())
+        return -np.log((p * likelihood).sum(axis=1)).sum() + away
 
     box = [(0.0, 6.0), *((h - 4.0, h + 4.0) for h in home)]
     found = differential_evolution(lost, box, seed=0, tol=1e-12, atol=1e-12, maxiter=3000, polish=True)
     return lost, found.x, found.fun, (zeta, spread, centre)
 
 
-@pytest.mark.parametrize(("n_classes", "epsilon", "towards"), [(2, 1.0, 0.0), (2, 3.0, 1.0), (3, 2.0, 0.0)])
-def test_the_map_is_the_best_there_is(n_classes, epsilon, towards):
+@pytest.mark.parametrize(
+    ("n_classes", "epsilon", "slope", "ridge"), [(2, 1.0, 0.0, 1.0), (2, 3.0, 1.0, 20.0), (3, 2.0, 0.0, 1.0)]
+)
+def test_the_map_is_the_best_there_is(n_classes, epsilon, slope, ridge):
     generator = np.random.default_rng(n_classes)
     z = np.log(generator.dirichlet(np.ones(n_classes), 60))
     truth = softmax(1.7 * z + np.arange(n_classes), axis=1)
@@ -67,8 +69,9 @@ def test_the_map_is_the_best_there_is(n_classes, epsilon, towards):
     _, likelihood = respond(y, epsilon=epsilon, n_classes=n_classes, generator=generator)
     rates = np.maximum(base_rates(likelihood), 1e-2)
     rates /= rates.sum()
-    ours = fit_map(z, likelihood, rates=rates, towards=towards)
-    lost, best, value, (_, spread, centre) = brute_force(z, likelihood, rates, towards)
+    towards = recentre(ForwardMap(slope=slope, intercepts=np.zeros(n_classes)), z, rates)
+    ours = fit_map(z, likelihood, towards=towards, ridge=ridge)
+    lost, best, value, (_, spread, centre) = brute_force(z, likelihood, towards, ridge)
     mine = np.concatenate([[ours.slope * spread], ours.intercepts + ours.slope * centre])
     # The solver stops at a gradient of 1e-7 per row; curvature is at least the ridge, 1/60 per row.
     assert lost(mine) <= value + 1e-6
@@ -105,6 +108,37 @@ def test_a_prior_that_is_too_sure_is_flattened_and_a_right_one_stays():
     for told in (right, sure):
         assert np.abs(calibrate_start(likelihood, told)[:, 1] - p).mean() < 0.03
     assert calibrate_start(likelihood, np.full((40_000, 2), 0.5))[:, 1] == pytest.approx(y.mean(), abs=0.04)
+
+
+def test_a_prior_stands_where_the_release_says_nothing_of_it():
+    generator = np.random.default_rng(3)
+    p = generator.beta(0.7, 2.0, 2_000)
+    prior = np.column_stack([1 - p, p])
+    silent = np.ones((2_000, 2))  # one candidate: the answer is the prior's guess whatever the label is
+    assert calibrate_start(silent, prior) == pytest.approx(
+        prior, abs=1e-3
+    )  # probabilities are kept from 0 by that much
+    # Forty rows that speak, all against the prior: the slope falls, and not to 0.
+    silent[:40] = np.where((p[:40] > 0.5)[:, None], [0.7, 0.3], [0.3, 0.7])
+    odds, moved = (np.log(told[:, 1] / told[:, 0])[p > 0.01] for told in (prior, calibrate_start(silent, prior)))
+    assert 0.5 < moved.std() / odds.std() < 1.0
+
+
+def test_a_release_that_says_nothing_leaves_the_prior_to_the_model():
+    generator = np.random.default_rng(4)
+    x = generator.integers(0, 4, 4_000)
+    prior = np.array([0.05, 0.3, 0.6, 0.9])[x]
+    start = calibrate_start(np.ones((4_000, 2)), np.column_stack([1 - prior, prior]))
+    model = fit_crossfit(TREE, x[:, None], np.ones((4_000, 2)), classes=[0, 1], start=start)
+    # Two rounds, each of which draws at most 1.5 copies a row from soft targets of 4,000 rows.
+    assert model.predict_proba([[0], [1], [2], [3]])[:, 1] == pytest.approx([0.05, 0.3, 0.6, 0.9], abs=0.05)
+
+
+def test_base_rates_of_rows_that_share_a_key():
+    # sqrt(2) a + sqrt(3) b is the same for both kinds, but for rounding: kinds are told apart by whole rows.
+    kinds = np.array([[np.sqrt(3.0), 0.0], [0.0, np.sqrt(2.0)]]) / 2
+    likelihood = np.repeat(kinds, [30, 10], axis=0)
+    assert base_rates(likelihood) == pytest.approx([0.75, 0.25], abs=1e-7)
 
 
 # ----------------------------------------------------------------------------------------------------------- copies of rows

@@ -18,7 +18,7 @@ from labeldp import Ledger, RandomizedResponse, privatize
 from labeldp.errors import LabelDPError
 from labeldp.learn import LabelPrivateClassifier, OutputPerturbation, PrivateSearchCV, SoftmaxRegression
 from labeldp.learn.corrections import draw_copies
-from labeldp.learn.crossfit import base_rates, fit_map, recentre
+from labeldp.learn.crossfit import base_rates, fit_map, flat_map, recentre
 from labeldp.learn.search import tabulate
 from labeldp.priors import ClusterPrior
 
@@ -118,8 +118,8 @@ def test_base_rates_maps_and_centres_take_whole_weights_as_copies(problem, relea
     np.testing.assert_allclose(rates, base_rates(likelihood[many]), atol=1e-7)
     z = np.log(np.random.default_rng(0).dirichlet(np.ones(3), len(counts)))
     kept = counts > 0
-    weighted = fit_map(z[kept], likelihood[kept], rates=rates, weights=counts[kept].astype(float))
-    copied = fit_map(z[many], likelihood[many], rates=rates)
+    weighted = fit_map(z[kept], likelihood[kept], towards=flat_map(rates), weights=counts[kept].astype(float))
+    copied = fit_map(z[many], likelihood[many], towards=flat_map(rates))
     # The ridge is a row among 450 or among 900.
     assert abs(weighted.slope - copied.slope) < 0.01
     centred = recentre(copied, z[kept], rates, weights=counts[kept].astype(float))

@@ -7,8 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from labeldp.mechanisms import InformativeResponse, RandomizedResponse
 from studies import StudyRow, read_result
 from studies import tables as subject
+
+PUBLIC = {"X_public": np.eye(4), "y_public": np.array([0, 1, 0, 1]), "n_classes": 2}
 
 
 def test_measures_of_known_probabilities():
@@ -43,7 +46,8 @@ def test_findings_are_read_off_the_rows():
     ]
     told = subject.compare(rows, "adult")
     assert "smaller log loss in 1 of 1 pairs (behind: nowhere)" in told
-    assert "off by at most 1.5 points (before: 20.0); it costs 5.0 plain fits on average, 5.0 at most" in told
+    assert "off by at most 1.5 points (before: 20.0); it costs 5.0 plain fits on average (5.0 without" in told
+    assert "and 5.0 at most (LightGBM at 1, before: 2.0)" in told
     assert subject.compare(rows, "credit-default") == "credit-default: not run."
 
 
@@ -55,6 +59,18 @@ def test_one_small_case(monkeypatch):
     assert len(found) == 4 * len(subject.MEASURES)
     assert {one.trust for one in found} == {"everyone", "no one"}
     assert max(one.epsilon for one in found if one.trust == "no one") == pytest.approx(2.0)
+
+
+def test_every_release_names_its_mechanism_and_scaled_columns_are_asked_for():
+    kinds = {release.name: release for release in subject.RELEASES}
+    part = subject.Part(**dict.fromkeys(("X", "y", "X_test", "y_test"), None), **PUBLIC)
+    made = {name: release.make(part)["mechanism"] for name, release in kinds.items()}
+    assert made["labels"] == RandomizedResponse(1.0)
+    assert {name for name, mechanism in made.items() if isinstance(mechanism, InformativeResponse)} == {
+        name for name in kinds if name.startswith("informative answers")
+    }
+    for name, scaled in (("cluster prior", False), ("cluster prior of scaled columns", True)):
+        assert subject.Case(data_set="adult", estimator="LightGBM", release=kinds[name], epsilon=1.0).scaled == scaled
 
 
 def test_committed_results_are_ahead_of_what_was_before(repository: Path):

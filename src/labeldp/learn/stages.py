@@ -320,6 +320,7 @@ def _fit_crossfit(
     starts = [
         calibrate_start(likely, prior, weights=share)
         for likely, prior, share in zip(likelihoods, priors, shares, strict=True)
+        if told
     ]
     labels = all(part.channel.outputs_are_labels for part in parts)
     return fit_crossfit(
@@ -327,7 +328,7 @@ def _fit_crossfit(
         X,
         np.concatenate(likelihoods),
         classes=settings.classes,
-        start=np.concatenate(starts) if told else None,
+        start=np.concatenate(starts) if starts else None,
         codes=np.concatenate([part.codes for part in parts]).astype(np.intp) if labels else None,
         rounds=ROUNDS_OF_CROSSFIT + (settings.rounds if final else 0),
         weights=weights,

@@ -81,8 +81,10 @@ class ClusterPrior(Prior):
 
     Edge cases
     ----------
-    In memory k-means sees all rows; on a table it is fitted to a sample of the numeric columns, standardised. A column's
-    name has no cost before `prepare`: how many groups there are is not known then, unless `epsilon` is given.
+    In memory k-means sees all rows, and columns as they are: one with large numbers decides alone. Scale them before, for
+    instance by a StandardScaler in the pipeline that `LabelPrivateClassifier` trains. On a table k-means is fitted to a
+    sample of the numeric columns, standardised. A column's name has no cost before `prepare`: how many groups there are is
+    not known then, unless `epsilon` is given.
     """
 
     n_clusters: int | None = None
