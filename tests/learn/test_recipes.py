@@ -46,7 +46,7 @@ def test_the_rule_without_a_curator(epsilon, n, classes, shares, trust):
 
 
 @pytest.mark.parametrize(("n", "classes"), FIRST)
-@pytest.mark.parametrize(("times", "histograms"), [(0.5, 1), (1.99, 1), (2.01, 2), (3.99, 2), (4.01, 0), (100.0, 0)])
+@pytest.mark.parametrize(("times", "histograms"), [(0.5, 1), (1.99, 1), (2.01, 2), (2.99, 2), (3.01, 0), (100.0, 0)])
 def test_the_rule_with_a_curator(n, classes, times, histograms):
     first = FIRST[n, classes]
     epsilon = times * first

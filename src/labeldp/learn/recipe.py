@@ -25,9 +25,9 @@ histogram is worth most for its first dozen clusters a class, which cost
     e_1 = 22 ln K 12 K / n.
 
     e <  2 e_1       one histogram takes all of e, and no label is answered (stages = 0);
-    e <  4 e_1       two histograms of e / 2 take all of it, the second on clusters of what a model learned from the
+    e <  3 e_1       two histograms of e / 2 take all of it, the second on clusters of what a model learned from the
                      first (`StagedClusterPrior`; estimators with `fit_targets`);
-    e >= 4 e_1       one histogram takes e_1, and every label is answered at e - e_1, with the model that was distilled from the
+    e >= 3 e_1       one histogram takes e_1, and every label is answered at e - e_1, with the model that was distilled from the
                      histogram as prior.
 
 So the more rows there are, the less of the budget is counted: e_1 is 0.1 for 60,000 examples of ten classes, and 0.76 for 8,000.
@@ -58,7 +58,7 @@ SHARES = (0.25, 0.75)
 LEAST_NATS = 10.0
 #: Clusters a class of a histogram that is worth its budget, and the multiples of that from which on there are two, or answers.
 CLUSTERS_PER_CLASS = 12
-TWO_HISTOGRAMS, ANSWERS = 2.0, 4.0
+TWO_HISTOGRAMS, ANSWERS = 2.0, 3.0
 #: Principal components that are clustered, steps of k-means over all rows, and noise scales taken off a noisy count.
 HISTOGRAM = {"n_components": 128, "full_steps": 12, "shrink": 0.5}
 
