@@ -4,8 +4,8 @@
 ['mnist, 2000 rows, one draw, epsilon=1', 'mnist, 2000 rows, two stages, epsilon=1']
 
 Subsets of the training images of MNIST and Fashion-MNIST, the features of the image studies, one network. The ways are those of
-`labeldp.learn.recipe`: with no one trusted, one draw of answers or two stages; with a curator, one histogram, two, or a
-histogram and answers. A way is asked for by `stages` and `prior`. "auto" is one of its ways, the one that the recipe names, with the
+`labeldp.learn.recipe`: with no one trusted, one draw of answers or two stages; with a curator, a histogram alone, or
+a histogram and answers. A way is asked for by `stages` and `prior`. "auto" is one of its ways, the one that the recipe names, with the
 same noise: its number is that of the way, which is not fitted twice.
 
 Two sentences are checked: accuracy does not fall by more than noise when epsilon grows, and "auto" is at most a point below the
@@ -26,7 +26,7 @@ import numpy as np
 from labeldp.data import load
 from labeldp.learn import LabelPrivateClassifier
 from labeldp.learn.recipe import CLUSTERS_PER_CLASS, HISTOGRAM, SHARES, recipe
-from labeldp.priors import ClusterPrior, Prior, StagedClusterPrior, UniformPrior
+from labeldp.priors import ClusterPrior, Prior, UniformPrior
 from labeldp.priors.staged import EVIDENCE, cluster_count
 from labeldp.report import Lines, Plot, Series
 from studies.images import CLASSES, Images, learn_features, make_network
@@ -37,8 +37,8 @@ SIZES = (2_000, 8_000, 60_000)
 EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 AUTO = {"auto, no one": "no one", "auto, curator": "curator"}
 ONE, TWO = "one draw", "two stages"
-HIST, HISTS, BOTH = "one histogram", "two histograms", "histogram and answers"
-WAYS = {"auto, no one": (ONE, TWO), "auto, curator": (HIST, HISTS, BOTH)}
+HIST, BOTH = "histogram alone", "histogram and answers"
+WAYS = {"auto, no one": (ONE, TWO), "auto, curator": (HIST, BOTH)}
 #: Larger subsets have fewer seeds: a fit takes a minute, and the spread is small.
 SEEDS = {2_000: 3, 8_000: 3, 60_000: 1}
 #: What counts as noise between two means, in points: two standard errors of a difference, at least half a point of test images.
@@ -171,7 +171,7 @@ def make_way(case: Case, *, seed: int) -> LabelPrivateClassifier:
         final_params={"hidden": 512, "epochs": max(12, steps)},
         classes=CLASSES,
         random_state=seed,
-        **choose_way(case, network),
+        **choose_way(case),
     )
 
 
@@ -186,25 +186,21 @@ def find_way(case: Case) -> str:
     )
     if isinstance(plan.prior, UniformPrior):
         return ONE if len(plan.shares) == 1 else TWO
-    if plan.shares:
-        return BOTH
-    return HISTS if isinstance(plan.prior, StagedClusterPrior) else HIST
+    return BOTH if plan.shares else HIST
 
 
-def choose_way(case: Case, network: Any) -> dict[str, Any]:
+def choose_way(case: Case) -> dict[str, Any]:
     """Return the settings of a way."""
     if case.setting in AUTO:
         return {"trust": AUTO[case.setting]}
     if case.setting in {ONE, TWO}:
         return {"stages": 1 if case.setting == ONE else SHARES, "prior": None}
-    return {"stages": 1 if case.setting == BOTH else 0, "prior": make_prior(case, network)}
+    return {"stages": 1 if case.setting == BOTH else 0, "prior": make_prior(case)}
 
 
-def make_prior(case: Case, network: Any) -> Prior:
-    """Return the histograms of a way: as the recipe would make them if it chose this way."""
+def make_prior(case: Case) -> Prior:
+    """Return the histogram of a way: as the recipe would make it if it chose this way."""
     sizes = {"n_examples": case.rows, "n_classes": len(CLASSES)}
-    if case.setting == HISTS:
-        return StagedClusterPrior(network, histograms=2, whole_budget=True, **HISTOGRAM)
     if case.setting == HIST:
         return ClusterPrior(n_clusters=max(2, cluster_count(case.epsilon, **sizes)), whole_budget=True, **HISTOGRAM)
     wanted = EVIDENCE * math.log(len(CLASSES)) * CLUSTERS_PER_CLASS * len(CLASSES) / case.rows
