@@ -39,6 +39,7 @@ from labeldp.learn import (
     SoftmaxRegression,
     SufficientStatistics,
 )
+from labeldp.mechanisms import RRWithPrior
 from labeldp.priors import ClusterPrior
 from labeldp.report import Lines, Plot, Series
 from studies.study import Measurement, Study, StudyRow
@@ -230,6 +231,7 @@ def _make_response(correction: str, stages: int) -> Callable[[float, int], Any]:
             SoftmaxRegression(),
             epsilon=epsilon,
             stages=stages,
+            mechanism=RRWithPrior(epsilon),
             correction=correction,
             classes=CLASSES,
             random_state=seed,

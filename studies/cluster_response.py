@@ -359,6 +359,7 @@ def _fit_stages(given: Task, treatment: Treatment, epsilon: float, seed: int) ->
         make_model(),
         epsilon=epsilon,
         stages=2,
+        mechanism=RRWithPrior(epsilon),
         correction=treatment.correction,
         classes=range(given.n_classes),
         random_state=seed,

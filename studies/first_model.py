@@ -24,6 +24,7 @@ import numpy as np
 from labeldp.arrays import Int64s
 from labeldp.data import Dataset, load
 from labeldp.learn import LabelPrivateClassifier, SoftmaxRegression
+from labeldp.mechanisms import RRWithPrior
 from labeldp.priors import ClusterPrior, cluster_features
 from labeldp.report import Bars, Plot
 from studies.study import Measurement, Study, StudyRow, list_tables
@@ -180,6 +181,7 @@ def fit_private(images: Images, treatment: Treatment, seed: int) -> LabelPrivate
         epsilon=EPSILON,
         stages=treatment.stages,
         prior=ClusterPrior(groups=images.groups(seed)) if treatment.clusters else None,
+        mechanism=RRWithPrior(EPSILON),
         correction=treatment.correction,
         classes=range(images.n_classes),
         random_state=seed,

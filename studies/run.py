@@ -45,6 +45,7 @@ STUDIES = {
     "multilabel-pate": "multilabel_pate:MultiLabelPate",
     "prior-response": "prior_response:PriorResponse",
     "ratings": "ratings:Ratings",
+    "recipes": "recipes:Recipes",
     "stage-settings": "stage_settings:StageSettings",
     "tables": "tables:Tables",
     "top-k": "top_k:TopK",

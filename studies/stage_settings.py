@@ -140,7 +140,7 @@ class StageSettings(Study[Setting | Choice]):
         for mixup in MIXUPS:
             held_out = [_estimate_fold(images, release, fold == number, mixup, seed) for number in range(FOLDS)]
             estimates[f"{mixup:g}"] = 100.0 * fmean(held_out)
-            whole = LabelPrivateClassifier(make_network(seed, mixup=mixup)).fit_release(images.X, release)
+            whole = make_learner(seed, mixup=mixup).fit_release(images.X, release)
             tests[f"{mixup:g}"] = _accuracy(whole, images)
         chosen = max(estimates, key=lambda name: estimates[name])
         row = partial(Measurement, table=case.name, epsilon=case.epsilon, trust="no one")
@@ -185,8 +185,13 @@ def _accuracy(model: Any, images: Images) -> float:
 def _estimate_fold(images: Images, release: Any, held: Any, mixup: float, seed: int) -> float:
     """Return the estimated accuracy on one fold of a model trained on the others."""
     others = np.flatnonzero(~held)
-    model = LabelPrivateClassifier(make_network(seed, mixup=mixup)).fit_release(images.X[others], release.take(others))
+    model = make_learner(seed, mixup=mixup).fit_release(images.X[others], release.take(others))
     return noisy_accuracy(model, images.X, release, rows=np.flatnonzero(held)).accuracy
+
+
+def make_learner(seed: int, *, mixup: float) -> LabelPrivateClassifier:
+    """Return the network on a release, by the forward loss alone: mixup is chosen by one fit."""
+    return LabelPrivateClassifier(make_network(seed, mixup=mixup), correction="forward")
 
 
 def _range_sentence(rows: Sequence[StudyRow]) -> str:

@@ -34,6 +34,7 @@ from threadpoolctl import threadpool_limits
 from labeldp.data import Dataset, load
 from labeldp.guarantee import advantage_bound, best_guess
 from labeldp.learn import LabelPrivateClassifier, SoftmaxRegression
+from labeldp.mechanisms import RRWithPrior
 from labeldp.priors import ClusterPrior
 from labeldp.priors.cluster import cluster
 from labeldp.report import Facts, Lines, Section, Series, Table, page, write_page
@@ -124,7 +125,8 @@ def methods(epsilon: float, n_classes: int, groups: Any) -> dict[str, LabelPriva
     """Return the three ways to train at one epsilon, all of the same linear model, with the correction that fits what was released."""
 
     def private(*, stages: int = 1, prior: ClusterPrior | None = None) -> LabelPrivateClassifier:
-        return LabelPrivateClassifier(model(), epsilon=epsilon, stages=stages, prior=prior, classes=range(n_classes))
+        paper = {"stages": stages, "prior": prior, "mechanism": RRWithPrior(epsilon)}
+        return LabelPrivateClassifier(model(), epsilon=epsilon, classes=range(n_classes), **paper)
 
     return {
         "randomized response": private(),

@@ -51,14 +51,14 @@ class Mortal(SoftmaxRegression):
         return super().fit_targets(X, targets, classes=classes)
 
 LabelPrivateClassifier(
-    Mortal(), epsilon=1.0, stages="auto", prior=ClusterPrior(n_clusters=6), random_state=4,
+    Mortal(), epsilon=1.0, stages=(0.4, 0.3, 0.3), prior=ClusterPrior(n_clusters=6), random_state=4,
     ledger=Ledger(root / "budget.ledger", budget=1.0), checkpoint=root / "run",
 ).fit(np.load(root / "X.npy"), np.load(root / "y.npy"))
 """
 
 
 def test_killed_in_stage_two_and_resumed(problem, tmp_path, door):
-    """The process is killed in fit 3, that of stage 2 (1 distils). The run that goes on draws stage 3 only."""
+    """The process is killed in fit 3, the EM round of stage 2 (1 distils). The run that goes on draws stage 3 only."""
     np.save(tmp_path / "X.npy", problem.X)
     np.save(tmp_path / "y.npy", problem.y)
     # One thread as here: the order of a sum, and so its last bit, is the number of threads'.
@@ -70,7 +70,7 @@ def test_killed_in_stage_two_and_resumed(problem, tmp_path, door):
     assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
     # 600 measured for the histogram; stages of 240 and 180 were drawn when it died.
     assert (tmp_path / "door.txt").read_text().split("\n")[:-1] == ["measured 600", "drawn 240", "drawn 180"]
-    settings = {"epsilon": 1.0, "stages": "auto", "prior": ClusterPrior(n_clusters=6), "random_state": 4}
+    settings = {"epsilon": 1.0, "stages": (0.4, 0.3, 0.3), "prior": ClusterPrior(n_clusters=6), "random_state": 4}
     ledger = Ledger(tmp_path / "budget.ledger")
     resumed = LabelPrivateClassifier(SoftmaxRegression(), ledger=ledger, checkpoint=tmp_path / "run", **settings)
     resumed.fit(problem.X, problem.y)

@@ -9,7 +9,7 @@ import pytest
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.exceptions import NotFittedError
 
-from labeldp import ClusterPrior, Ledger, ModelPrior, PublicPrior, UniformPrior
+from labeldp import ClusterPrior, Ledger, ModelPrior, PublicPrior, RRWithPrior, UniformPrior
 from labeldp.errors import BudgetError, LabelDPError, PrivacyError
 from labeldp.guarantee import SEEDED, Guarantee, Trust, did_not_see
 from labeldp.learn import LabelPrivateClassifier, SoftmaxRegression
@@ -265,11 +265,10 @@ def test_without_a_seed_two_fits_draw_other_noise(problem):
 
 def test_labels_are_not_kept(problem):
     secret = np.array(["secret-a", "secret-b", "secret-c"])[problem.y]
-    model = LabelPrivateClassifier(epsilon=0.0, random_state=0, prior=PublicPrior([0.2, 0.5, 0.3])).fit(
-        problem.X, secret
-    )
+    told = {"prior": PublicPrior([0.2, 0.5, 0.3]), "mechanism": RRWithPrior(1.0), "random_state": 0}
+    model = LabelPrivateClassifier(epsilon=0.0, **told).fit(problem.X, secret)
     # At epsilon 0 the whole fitted state is a function of features and prior: other labels must leave it unchanged.
-    other = LabelPrivateClassifier(epsilon=0.0, random_state=0, prior=PublicPrior([0.2, 0.5, 0.3]))
+    other = LabelPrivateClassifier(epsilon=0.0, **told)
     other.fit(problem.X, secret[::-1])
     assert np.array_equal(model.release_.codes, other.release_.codes)
     assert np.array_equal(model.estimator_.coef_, other.estimator_.coef_)

@@ -46,22 +46,16 @@ def test_the_rule_without_a_curator(epsilon, n, classes, shares, trust):
 
 
 @pytest.mark.parametrize(("n", "classes"), FIRST)
-@pytest.mark.parametrize(("times", "histograms"), [(0.5, 1), (1.99, 1), (2.01, 2), (3.99, 2), (4.01, 0), (100.0, 0)])
-def test_the_rule_with_a_curator(n, classes, times, histograms):
+@pytest.mark.parametrize(("times", "alone"), [(0.5, True), (1.99, True), (2.01, False), (100.0, False)])
+def test_the_rule_with_a_curator(n, classes, times, alone):
     first = FIRST[n, classes]
     epsilon = times * first
-    plan = recipe(epsilon, n_examples=n, n_classes=classes, trust="curator")
-    sizes = {"n_examples": n, "n_classes": classes}
-    assert plan.shares == (() if histograms else (1.0,))
-    if histograms == 2:
-        assert plan.prior.histograms == 2
-    else:
+    for estimator in (None, RandomForestClassifier()):
+        plan = recipe(epsilon, n_examples=n, n_classes=classes, trust="curator", estimator=estimator)
+        assert plan.shares == (() if alone else (1.0,))
         assert isinstance(plan.prior, ClusterPrior)
-    spent = plan.prior.cost(epsilon, **sizes)
-    assert spent == epsilon if histograms else spent == pytest.approx(first, rel=1e-3)  # the digits of FIRST
-    # One that cannot be fitted between histograms has one of them.
-    plan = recipe(epsilon, **sizes, trust="curator", estimator=RandomForestClassifier())
-    assert isinstance(plan.prior, ClusterPrior)
+        spent = plan.prior.cost(epsilon, n_examples=n, n_classes=classes)
+        assert spent == epsilon if alone else spent == pytest.approx(first, rel=1e-3)  # the digits of FIRST
 
 
 @pytest.mark.parametrize("epsilon", [0.0, math.inf, 1.0])
@@ -124,19 +118,18 @@ def test_bad_settings_are_refused_before_anything_is_charged(problem, tmp_path, 
     assert ledger.spent() is None
 
 
-@pytest.mark.parametrize(("epsilon", "histograms"), [(0.2, 1), (0.4, 2), (3.0, 0)])
-def test_auto_with_a_curator_learns_and_says_what_it_came_to(problem_of, door, epsilon, histograms):
+@pytest.mark.parametrize(("epsilon", "alone"), [(0.2, True), (3.0, False)])
+def test_auto_with_a_curator_learns_and_says_what_it_came_to(problem_of, door, epsilon, alone):
     data = problem_of(6000, seed=3)
     model = LabelPrivateClassifier(epsilon=epsilon, trust="curator", random_state=0).fit(data.X, data.y)
     assert model.score(data.X, data.y) > 0.9  # seeded; a linear model on all true labels has 0.96
     assert model.guarantee_.epsilon() <= math.nextafter(epsilon, math.inf)  # the sum of two parts, rounded up
     assert model.guarantee_.trust == Trust.CURATOR
-    assert model.shares_ == (() if histograms else (1.0,))
-    assert (model.distil_, model.rounds_, model.correction_) == (True, 2 if histograms else 3, "em")
-    assert model.prior_.startswith("StagedClusterPrior(" if histograms == 2 else "ClusterPrior(")
-    # Each label is counted once per histogram, and drawn once unless histograms have the whole budget.
-    assert door.measured == [6000] * (histograms or 1)
-    assert sum(door.drawn) == (0 if histograms else 6000)
+    assert model.shares_ == (() if alone else (1.0,))
+    assert (model.distil_, model.rounds_, model.correction_) == (True, 2 if alone else 3, "em")
+    assert model.prior_.startswith("ClusterPrior(")
+    # Each label is counted once, and drawn once unless the histogram has the whole budget.
+    assert (door.measured, sum(door.drawn)) == ([6000], 0 if alone else 6000)
 
 
 @pytest.mark.parametrize(("epsilon", "stages", "least"), [(0.1, 1, 0.3), (1.0, 2, 0.93)])

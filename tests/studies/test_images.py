@@ -24,9 +24,8 @@ def make_images(n: int = 600, seed: int = 0) -> images.Images:
 CASES = [
     images.Case(setting="LP-1ST", epsilon=8.0),
     images.Case(setting="LP-2ST", epsilon=8.0),
-    images.Case(setting=images.RECIPE, epsilon=8.0),
-    images.Case(setting=images.STATISTICS, epsilon=1.0, delta=1e-5),
-    images.Case(setting=images.PURE_STATISTICS, epsilon=4.0),
+    images.Case(setting="auto, no one", epsilon=8.0),
+    images.Case(setting="auto, curator", epsilon=8.0),
     images.Case(setting=images.STAGED, epsilon=4.0, delta=1e-5),
     images.Case(setting=images.NON_PRIVATE, epsilon=math.inf),
 ]
@@ -41,7 +40,7 @@ def test_every_case_keeps_its_promise_and_learns(case, monkeypatch):
     assert found.epsilon <= case.epsilon
     # Chance is 10%; the classes are ten standard deviations apart.
     assert found.value > 60.0
-    trusted = {"LP-1ST": "no one", "LP-2ST": "no one", images.NON_PRIVATE: "everyone"}
+    trusted = {"LP-1ST": "no one", "LP-2ST": "no one", "auto, no one": "no one", images.NON_PRIVATE: "everyone"}
     assert found.trust == trusted.get(case.setting, "a curator")
 
 
@@ -51,9 +50,9 @@ def test_the_words_follow_the_rows():
 
     study = images.MNIST()
     study.images = make_images(20)
-    rows = [row("LP-1ST", 80.0), row("LP-2ST", 82.0), row(images.RECIPE, 90.0, "a curator")]
+    rows = [row("LP-1ST", 80.0), row("LP-2ST", 82.0), row("auto, curator", 90.0, "a curator")]
     said = " ".join(study.findings(rows))
-    assert "recipe, pure 90.50" in said
+    assert "auto, curator 90.50" in said
     assert "+2.00 at 1" in said
 
 

@@ -68,6 +68,13 @@ class Correction(str, Enum):
     none = "none"
 
 
+class TrustChoice(str, Enum):
+    """Whom the owners of labels trust."""
+
+    no_one = "no-one"
+    curator = "curator"
+
+
 class PriorChoice(str, Enum):
     """What the first stage knows."""
 
@@ -127,9 +134,20 @@ def train(
     epsilon: Annotated[
         float | None, typer.Option("--epsilon", "-e", help="The privacy of each label.", rich_help_panel=OWNER)
     ] = None,
+    trust: Annotated[
+        TrustChoice | None,
+        typer.Option(
+            "--trust", help="Whom the labels' owners trust; no-one unless --prior says more.", rich_help_panel=OWNER
+        ),
+    ] = None,
     stages: Annotated[
-        int, typer.Option("--stages", help="1, or more: each stage's model informs the next.", rich_help_panel=OWNER)
-    ] = 1,
+        int | None,
+        typer.Option(
+            "--stages",
+            help="1, or more: each stage's model informs the next. Chosen if left out.",
+            rich_help_panel=OWNER,
+        ),
+    ] = None,
     prior: Annotated[
         PriorChoice, typer.Option("--prior", help="What the first stage knows.", rich_help_panel=OWNER)
     ] = PriorChoice.none,
@@ -159,7 +177,7 @@ def train(
     From a release directory no label and no budget is needed. From a table, its labels are privatized inside at
     --epsilon; with --save-release others can train the same model from that directory alone. The model takes raw
     tables: it scales numbers and encodes text itself. Softmax regression reads a long table in batches; the other
-    estimators, --prior cluster and --search need it in memory. LightGBM, XGBoost and CatBoost must be installed.
+    estimators, --trust curator, --prior cluster and --search need it in memory. LightGBM, XGBoost and CatBoost must be installed.
 
     --search trains every candidate on released labels of two thirds of the rows, three times, and scores it by how likely
     it makes the released labels of the third. That reads the one release and costs nothing more; the model carries the
@@ -175,7 +193,7 @@ def train(
 
       labeldp train people.csv -l income -e 1 --stages 2 --to model.skops --ledger spent.sqlite --budget 2
 
-      labeldp train people.csv -l income -e 1 --prior cluster --save-release release --to model.skops
+      labeldp train people.csv -l income -e 0.2 --trust curator --save-release release --to model.skops
 
       labeldp train release --to model.skops --estimator lightgbm --search
 
@@ -209,9 +227,12 @@ def train(
                 ledger=open_ledger(ledger, budget),
             )
             chosen = _choose_prior(prior, clusters)
-            model, used = _from_table(
-                owner, shape, stages=stages, prior=chosen, seed=seed, keep=save_release, search=told
-            )
+            plan = {
+                "trust": None if trust is None else trust.value.replace("-", " "),
+                "stages": "auto" if stages is None else stages,
+                "prior": "auto" if chosen is None else chosen,
+            }
+            model, used = _from_table(owner, shape, plan, seed=seed, keep=save_release, search=told)
         used["preparation"], used["text"] = _describe_preparation(model)
         save_model(model, to, facts=used)
     facts = {"model": str(to), **used, "guarantee": promise_facts(model.guarantee_), "seeded": model.release_.seeded}
@@ -314,9 +335,8 @@ def _from_release(
 def _from_table(
     owner: _Owner,
     shape: dict[str, str],
+    plan: dict[str, Any],
     *,
-    stages: int,
-    prior: Any,
     seed: int | None,
     keep: Path | None,
     search: _Search | None,
@@ -328,6 +348,7 @@ def _from_table(
 
     source = owner.table
     source.require(owner.label)
+    counts = plan["prior"] != "auto" or plan["trust"] == "curator"
     labelled = read_labelled(
         source,
         label=owner.label,
@@ -337,12 +358,12 @@ def _from_table(
         row_ids=owner.row_ids,
         label_set=name_label_set(owner.label_set, source.path, owner.label),
         ledger=owner.ledger,
-        batch_rows=None if prior is not None else _batch_rows(source, shape["estimator"], searching=search is not None),
+        batch_rows=None if counts else _batch_rows(source, shape["estimator"], searching=search is not None),
     )
     if keep is not None:
         check_saving(keep, classes=labelled.labels.classes, columns=labelled.features.column_names, owner="train")
     columns = labelled.features.column_names
-    model = table_classifier(**shape, epsilon=owner.epsilon, columns=columns, stages=stages, prior=prior)
+    model = table_classifier(**shape, epsilon=owner.epsilon, columns=columns, **plan)
     paid = {"random_state": seed, "ledger": owner.ledger}
     learner = model.set_params(**paid) if search is None else search.around(model, epsilon=owner.epsilon, **paid)
     try:

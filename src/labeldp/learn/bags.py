@@ -56,11 +56,7 @@ class Bags:
     variance: float
 
     def move(self, beliefs: Floats) -> Floats:
-        """Return beliefs (n, K) moved by the likeliest offset of each bag."""
-        return self._shift(beliefs, self.offsets(beliefs))
-
-    def offsets(self, beliefs: Floats) -> Floats:
-        """Return the likeliest offset theta_c of each bag (C, K), by steps of Newton's method with a diagonal curvature."""
+        """Return beliefs (n, K) moved by the likeliest offset of each bag: steps of Newton's method, the curvature diagonal."""
         offsets = np.zeros(self.counts.shape)
         for _ in range(STEPS):
             moved = self._shift(beliefs, offsets)
@@ -68,7 +64,7 @@ class Bags:
             uphill = self._add(moved * (over - (moved * over).sum(axis=1, keepdims=True))) + offsets / SPREAD**2
             curvature = self._add(moved * (1.0 - moved)) ** 2 / self.variance + 1.0 / SPREAD**2
             offsets -= DAMPING * np.clip(uphill / curvature, -1.0, 1.0)
-        return offsets
+        return self._shift(beliefs, offsets)
 
     def _shift(self, beliefs: Floats, offsets: Floats) -> Floats:
         moved: Floats = beliefs * np.exp(offsets)[self.index]

@@ -24,11 +24,9 @@ histogram is worth most for its first dozen clusters a class, which cost
 
     e_1 = 22 ln K 12 K / n.
 
-    e <  2 e_1       one histogram takes all of e, and no label is answered (stages = 0);
-    e <  4 e_1       two histograms of e / 2 take all of it, the second on clusters of what a model learned from the
-                     first (`StagedClusterPrior`; estimators with `fit_targets`);
-    e >= 4 e_1       one histogram takes e_1, and every label is answered at e - e_1, with the model that was distilled from the
-                     histogram as prior.
+    e <  2 e_1       the histogram takes all of e, and no label is answered (stages = 0);
+    e >= 2 e_1       the histogram takes e_1, and every label is answered at e - e_1, with the model that was distilled from the
+                     histogram as prior. Its counts stay evidence in training (`labeldp.learn.bags`).
 
 So the more rows there are, the less of the budget is counted: e_1 is 0.1 for 60,000 examples of ten classes, and 0.76 for 8,000.
 Where the data cannot carry two clusters she has nothing to do.
@@ -47,7 +45,7 @@ from labeldp.errors import invalid
 from labeldp.learn.softmax import SoftmaxRegression
 from labeldp.learn.stages import stage_shares
 from labeldp.mechanisms.informative import most_information
-from labeldp.priors import ClusterPrior, Prior, StagedClusterPrior, UniformPrior
+from labeldp.priors import ClusterPrior, Prior, UniformPrior
 from labeldp.priors.staged import EVIDENCE, cluster_count
 from labeldp.validate import check_choice
 
@@ -56,9 +54,9 @@ NO_ONE, CURATOR = "no one", "curator"
 #: Two stages without a curator, and the nats per class that the first has to teach.
 SHARES = (0.25, 0.75)
 LEAST_NATS = 10.0
-#: Clusters a class of a histogram that is worth its budget, and the multiples of that from which on there are two, or answers.
+#: Clusters a class of a histogram that is worth its budget, and the multiple of its cost from which on there are answers too.
 CLUSTERS_PER_CLASS = 12
-TWO_HISTOGRAMS, ANSWERS = 2.0, 4.0
+ANSWERS = 2.0
 #: Principal components that are clustered, steps of k-means over all rows, and noise scales taken off a noisy count.
 HISTOGRAM = {"n_components": 128, "full_steps": 12, "shrink": 0.5}
 
@@ -92,7 +90,7 @@ def recipe(
     stages, prior, trust
         As for `LabelPrivateClassifier`. What is not "auto" is taken as it is, and a prior of None is the uniform one.
     estimator : classifier, optional
-        What will be trained, by default SoftmaxRegression; two histograms need one with `fit_targets`.
+        What will be trained, by default SoftmaxRegression; two stages need one with `fit_likelihood`.
 
     Raises
     ------
@@ -110,7 +108,7 @@ def recipe(
     source = UniformPrior() if prior is None else prior
     if isinstance(prior, str):
         asked = None if isinstance(stages, str) else silent
-        source = _choose_histograms(epsilon, silent=asked, estimator=estimator, **sizes) if trust == CURATOR else None
+        source = _choose_histogram(epsilon, silent=asked, **sizes) if trust == CURATOR else None
         source = UniformPrior() if source is None else source
     if silent and isinstance(source, UniformPrior):
         fix = 'Without a label and without a prior there is nothing to learn from; use trust="curator", ClusterPrior(), or a stage.'
@@ -132,20 +130,14 @@ def _teaches(epsilon: float, *, n_examples: int, n_classes: int) -> bool:
     return SHARES[0] * n_examples * most_information(epsilon) >= LEAST_NATS * n_classes
 
 
-def _choose_histograms(
-    epsilon: float, *, silent: bool | None, estimator: Any, n_examples: int, n_classes: int
-) -> Prior | None:
-    """Return the histogram or histograms that this much data can carry, or None; `silent` where stages say it already."""
-    sizes = {"n_examples": n_examples, "n_classes": n_classes}
+def _choose_histogram(epsilon: float, *, silent: bool | None, n_examples: int, n_classes: int) -> Prior | None:
+    """Return the histogram that this much data can carry, or None; `silent` where stages say it already."""
     if not 0 < epsilon < math.inf:
         return None
-    clusters = CLUSTERS_PER_CLASS * n_classes
-    first = EVIDENCE * math.log(max(n_classes, 2)) * clusters / n_examples
+    first = EVIDENCE * math.log(max(n_classes, 2)) * CLUSTERS_PER_CLASS * n_classes / n_examples
     alone = epsilon < ANSWERS * first if silent is None else silent
     spent = epsilon if alone else min(first, epsilon / 2)
-    found = min(clusters, cluster_count(spent, **sizes)) if not alone else cluster_count(spent, **sizes)
-    if found < 2:
+    clusters = cluster_count(spent, n_examples=n_examples, n_classes=n_classes)
+    if clusters < 2:
         return None
-    if alone and epsilon >= TWO_HISTOGRAMS * first and hasattr(estimator, "fit_targets"):
-        return StagedClusterPrior(estimator, histograms=2, whole_budget=True, **HISTOGRAM)
-    return ClusterPrior(n_clusters=found, epsilon=None if alone else spent, whole_budget=alone, **HISTOGRAM)
+    return ClusterPrior(n_clusters=clusters, epsilon=None if alone else spent, whole_budget=alone, **HISTOGRAM)

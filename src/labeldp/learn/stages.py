@@ -17,7 +17,8 @@ with a fresh fit that maximises sum_i log sum_y p_i[y] L_i[y] over all that was 
 
 the E-step of EM for the labels, the fit being its M-step, which maximises a lower bound of the same sum: one before the next stage, and
 `rounds` of them after the last. Where a curator has counted labels of clusters, the counts are evidence in the E-step too
-(`labeldp.learn.bags`). EM that starts from sharp beliefs keeps them: hence forward first. Everything here reads what was released
+(`labeldp.learn.bags`), and the first E-step takes the forward model times the square root of the one that was distilled from the
+counts: what two models learned from independent noise. EM that starts from the sharp beliefs of one keeps them. Everything here reads what was released
 and nothing else: post-processing, free at any number of rounds. Without any evidence at all the beliefs would only repeat
 themselves: a round then sharpens them, q = p^(1/temperature).
 
@@ -46,7 +47,7 @@ from labeldp.channel.evidence import LazyRows, is_flat, join_rows, keep_small
 from labeldp.errors import Described, PrivacyError, invalid
 from labeldp.guarantee import Guarantee, Unit
 from labeldp.learn.bags import Bags, read_bags
-from labeldp.learn.beliefs import ModelBeliefs, Posteriors, mix_uniform
+from labeldp.learn.beliefs import LEAST_BELIEF, ModelBeliefs, Posteriors, mix_uniform
 from labeldp.learn.corrections import (
     CORRECTIONS,
     choose_correction,
@@ -80,6 +81,8 @@ TEMPERATURE = (0.6, 0.5, 0.5, 0.5)
 MOST_STAGES = 100
 #: Rounds after the last stage, where "auto" has any: some to settle, and a last, longer one. Self-training has one less.
 ROUNDS = 3
+#: What a model of counts alone says counts this much less than it is sure of, beside a model of the answers.
+COUNTS_TEMPERATURE = 2.0
 #: Labels of sets that are looked at in one step.
 ENTRIES = 1 << 24
 #: Without any released label a round sharpens its own beliefs, to q^1.5.
@@ -195,15 +198,17 @@ def train_in_stages(
         training.stages.append(_report_stage(number, training.parts[-1], len(table.index), dropped))
         return training
 
-    start = Training()
+    start, told = Training(), None
     if settings.distil:
         start.model = public.fit_soft(_make_estimator(start, settings, 0), X, table.probabilities(), settings.classes)
+        told = ModelBeliefs(start.model, X, classes=settings.classes, temperature=COUNTS_TEMPERATURE).kept()
     training = run_stages(count, start=start, believe=believe, release=release, learn=learn)
     bags = _counted_bags(table, training.parts, settings)
     for turn in range(0 if settings.correction == "crossfit" else settings.rounds):
         final = turn + 1 == settings.rounds
         number = count + settings.distil + turn
-        _fit_posteriors(training, X, settings, public, number=number, bags=bags, final=final)
+        beside = told if bags is not None and turn == 0 else None
+        _fit_posteriors(training, X, settings, public, number=number, bags=bags, told=beside, final=final)
     if _starts_warm(training.model):
         training.model.set_params(warm_start=settings.estimator.warm_start)  # as the user has it
     return training
@@ -350,6 +355,7 @@ def _fit_posteriors(
     *,
     number: int,
     bags: Bags | None = None,
+    told: Any = None,
     rows: npt.NDArray[np.intp] | None = None,
     final: bool = False,
 ) -> None:
@@ -357,6 +363,8 @@ def _fit_posteriors(
     parts = training.parts
     sharper = None if parts else settings.temperature
     beliefs = ModelBeliefs(training.model, X, classes=settings.classes, temperature=sharper).kept()
+    if told is not None:
+        beliefs = np.maximum(np.asarray(beliefs), LEAST_BELIEF) * np.asarray(told)
     targets = posteriors(beliefs, parts) if parts else beliefs
     if bags is not None:  # counts of all labels of all clusters are a whole array, so these are too
         targets = bags.move(np.asarray(targets))

@@ -59,7 +59,6 @@ from labeldp.errors import Described, invalid, nearest
 from labeldp.learn.boosters import make_classifier
 from labeldp.learn.classifier import LabelPrivateClassifier
 from labeldp.learn.softmax import SoftmaxRegression
-from labeldp.learn.stages import TEMPERATURE, interpolate_default
 from labeldp.priors import Prior
 from labeldp.release import SensitiveLabels
 from labeldp.release.budget import open_account
@@ -503,25 +502,23 @@ def table_classifier(
     *,
     epsilon: float,
     columns: Sequence[str],
-    stages: int = 1,
-    prior: Prior | None = None,
+    trust: str | None = None,
+    stages: int | str = "auto",
+    prior: Prior | str | None = "auto",
     correction: str = "auto",
     random_state: Any = None,
     ledger: Any = None,
     label_set: str = "labels",
 ) -> LabelPrivateClassifier:
-    """Return a classifier that takes raw tables: owner and receiver build it here, so that they train the same model.
-
-    The temperature is rounded: a receiver knows epsilon from a guarantee that rounds up in its last digit.
-    """
+    """Return a classifier that takes raw tables: owner and receiver build it here, so that they train the same model."""
     steps = [("table", TableEncoder(columns=list(columns))), ("classifier", named_estimator(estimator))]
     return LabelPrivateClassifier(
         Pipeline(steps),
         epsilon=epsilon,
+        trust=trust,
         stages=stages,
         prior=prior,
         correction=correction,
-        temperature=round(interpolate_default(TEMPERATURE, epsilon), 6),
         random_state=random_state,
         ledger=ledger,
         label_set=label_set,
