@@ -16,7 +16,7 @@ import pytest
 import labeldp.data
 from labeldp.data import Dataset, load, names
 from labeldp.data.dataset import MOST_CATEGORIES, choose_test_rows, encode_tables, expect, find_files, read_idx
-from labeldp.data.loaders import SHAPES
+from labeldp.data.loaders import SHAPES, clinc150
 from labeldp.errors import LabelDPError
 
 
@@ -103,6 +103,40 @@ def test_idx_images(name, shared_data):
     assert dataset.image_shape == (28, 28)
     # Both sets have 1,000 of each class in the test part, or nearly so (MNIST's rarest digit, 5, has 892).
     assert np.bincount(dataset.y_test, minlength=10).min() >= 892
+
+
+@pytest.mark.data
+def test_clinc150_is_texts_and_intents(shared_data):
+    directory = shared_data("clinc150").parent
+    dataset = load("clinc150", directory=directory)
+    assert (dataset.X_train.num_rows, dataset.X_test.num_rows, dataset.n_classes) == (15_000, 4_500, 150)
+    assert dataset.X_train.column_names == ["text"]
+    assert set(np.bincount(dataset.y_test).tolist()) == {30}
+    assert dataset.classes == tuple(sorted(dataset.classes))
+    apart = clinc150(directory, validation=True)
+    assert apart.X_test.num_rows == 3_000
+    assert set(apart.X_test["text"].to_pylist()).isdisjoint(dataset.X_test["text"].to_pylist())
+    with pytest.raises(LabelDPError, match="TextFeatures"):
+        dataset.matrix()
+    assert dataset.table().column_names == ["text", "intent"]
+
+
+def write_intents(folder, *, rows=15_000, header="text,intent"):
+    (folder / "clinc150").mkdir()
+    for name, count in (("train", rows), ("val", 3_000), ("test", 4_500)):
+        lines = [header, *(f"sentence {i},intent {i % 150}" for i in range(count))]
+        (folder / "clinc150" / f"{name}.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def test_clinc150_of_the_right_shape_is_read_and_any_other_refused(tmp_path):
+    write_intents(tmp_path)
+    assert load("clinc150", directory=tmp_path).classes[1] == "intent 1"
+    for number, changes in enumerate(({"rows": 14_999}, {"rows": 15_150}, {"header": "text,label"})):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        write_intents(folder, **changes)
+        with pytest.raises(LabelDPError, match="another file"):
+            load("clinc150", directory=folder)
 
 
 @pytest.mark.data

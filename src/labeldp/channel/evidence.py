@@ -148,9 +148,14 @@ def join_rows(parts: Sequence[Any]) -> Any:
     return np.concatenate(parts)
 
 
+def is_small(rows: LazyRows) -> bool:
+    """Whether all rows make a small array (`SMALL`)."""
+    return len(rows) * rows.shape[1] <= SMALL
+
+
 def keep_small(rows: LazyRows) -> Any:
-    """Return an array of all rows where that is small (`SMALL`), and else the lazy rows as they are."""
-    return rows.make(slice(None)) if len(rows) * rows.shape[1] <= SMALL else rows
+    """Return an array of all rows where that is small, and else the lazy rows as they are."""
+    return rows.make(slice(None)) if is_small(rows) else rows
 
 
 def is_flat(prior: Any) -> bool:

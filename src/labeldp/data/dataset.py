@@ -62,7 +62,7 @@ class Dataset:
 
     `X_train` and `X_test` are float32 arrays (images flat, in [0, 1], with `image_shape` to undo that) or
     `pyarrow.Table` for mixed tables, where `categorical` names the columns that are categories and `identifiers`
-    those that name a person or a row and are no features. `y_*` are int64 codes into `classes`; a multi-label set
+    those that name a person or a row and are no features, and `texts` those that are sentences. `y_*` are int64 codes into `classes`; a multi-label set
     has a uint8 indicator matrix with one column per class. `sensitive_label` says in words what the label tells.
     """
 
@@ -80,6 +80,7 @@ class Dataset:
     categorical: tuple[str, ...] = ()
     identifiers: tuple[str, ...] = ()
     image_shape: tuple[int, ...] | None = None
+    texts: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for part, X, y in (("train", self.X_train, self.y_train), ("test", self.X_test, self.y_test)):
@@ -129,6 +130,10 @@ class Dataset:
     @cached_property
     def _matrices(self) -> Matrices:
         """The answer of `matrix`, computed at its first call."""
+        if self.texts:
+            fix = f"Use labeldp.features.TextFeatures on `{self.texts[0]}`, or an encoder of your own."
+            got = Described("columns of texts")
+            raise invalid(f"Dataset {self.name}", "matrix", "be of numbers and categories", got=got, fix=fix)
         if not self.is_table:
             return scale_arrays(self.X_train, self.X_test)
         features = [name for name in self.feature_names if name not in self.identifiers]

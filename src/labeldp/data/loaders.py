@@ -7,7 +7,7 @@ labeldp.errors.LabelDPError: load: `name` must be a known data set, got 'adlut'.
 
 *Pictures* with a class each: digits (bundled with scikit-learn), MNIST, Fashion-MNIST, CIFAR-10. *Tables* about people,
 with text and numbers side by side: Adult (bundled), credit default, diabetes readmission. *Multi-label* sets: text tags,
-genes, scenes, moods. *Ratings*: MovieLens 1M. *Counts*: COVID-19 cases by state and day.
+genes, scenes, moods. *Texts*: CLINC150. *Ratings*: MovieLens 1M. *Counts*: COVID-19 cases by state and day.
 
 References: the multi-label sets and their train/test parts are those of Mulan (Tsoumakas et al., JMLR 12, 2011), as the
 package scikit-multilearn carried them. Harper and Konstan, "The MovieLens datasets: history and context", ACM TiiS 5(4),
@@ -439,6 +439,52 @@ def _read_indicators(name: str, y: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
     return y.astype(np.uint8)
 
 
+INTENT_FILES = ("train.csv.gz", "val.csv.gz", "test.csv.gz")
+
+
+def clinc150(directory: Directory = None, *, validation: bool = False) -> Dataset:
+    """Load CLINC150: what someone wants of an assistant, 15,000 + 4,500 sentences of 150 intents, in one column `text`.
+
+    With `validation` the second part are the 3,000 sentences that the authors set apart for choosing settings.
+    """
+    paths = find_files("clinc150", INTENT_FILES, directory=directory)
+    first, second = (
+        _read_intents(paths[i], rows) for i, rows in ((0, 15_000), (1, 3_000) if validation else (2, 4_500))
+    )
+    classes = tuple(sorted(set(first["intent"].to_pylist())))
+    expect(paths[0], "intents", want=150, got=len(classes))
+    return Dataset(
+        name="clinc150",
+        X_train=first.select(["text"]),
+        y_train=encode_classes(first["intent"], classes),
+        X_test=second.select(["text"]),
+        y_test=encode_classes(second["intent"], classes),
+        classes=classes,
+        feature_names=("text",),
+        label_name="intent",
+        sensitive_label="what a person wanted of an assistant",
+        licence="CC BY 3.0",
+        citation=(
+            "Larson, S. et al. (2019). An Evaluation Dataset for Intent Classification and Out-of-Scope Prediction. "
+            "EMNLP-IJCNLP 2019, 1311-1316. The sentences in scope, https://github.com/clinc/oos-eval. CC BY 3.0."
+        ),
+        texts=("text",),
+    )
+
+
+def _read_intents(path: Path, rows: int) -> Any:
+    """Return a table of `text` and `intent`; each intent has as many sentences as any other."""
+    with explain_damage(path, "a CSV of text and intent"):
+        types = {"text": pa.string(), "intent": pa.string()}
+        options = pa_csv.ConvertOptions(column_types=types)
+        table = pa_csv.read_csv(io.BytesIO(read_bytes(path)), convert_options=options)
+    expect(path, "the columns", want=["text", "intent"], got=table.column_names)
+    expect(path, "rows", want=rows, got=table.num_rows)
+    counts = set(pc.value_counts(table["intent"]).field(1).to_pylist())
+    expect(path, "sentences of an intent", want={rows // 150}, got=counts)
+    return table
+
+
 MOVIE_FILES = ("ratings.dat", "users.dat", "movies.dat")
 GENRES = (
     "Action", "Adventure", "Animation", "Children's", "Comedy", "Crime", "Documentary", "Drama", "Fantasy",
@@ -580,6 +626,7 @@ class StateCases:
 _LOADERS: dict[str, Callable[[Directory], Dataset]] = {
     "adult": adult,
     "cifar10": cifar10,
+    "clinc150": clinc150,
     "credit-default": credit_default,
     "diabetes-readmission": diabetes_readmission,
     "digits": digits,

@@ -4,7 +4,7 @@ r"""What a fitted model believes of rows, and what it believes once their answer
 >>> X = np.array([[-1.0], [0.0], [1.0]])
 >>> model = SoftmaxRegression().fit(X, [0, 1, 1])
 >>> ModelBeliefs(model, X, classes=(0, 1)).make([2, 0]).round(1).tolist()
-[[0.1, 0.9], [0.7, 0.3]]
+[[0.0, 1.0], [1.0, 0.0]]
 
 Both are `labeldp.channel.LazyRows` of shape (n, K). `ModelBeliefs` is p(y | x), tempered and mixed as a stage's prior is.
 `Posteriors` is the E-step of EM,
@@ -30,7 +30,7 @@ from sklearn.base import BaseEstimator
 
 from labeldp.arrays import Floats, Places
 from labeldp.channel import LazyRows
-from labeldp.channel.evidence import SMALL, check_memory, keep_small, make_rows
+from labeldp.channel.evidence import check_memory, is_small, keep_small, make_rows
 from labeldp.learn.corrections import predict_classes, take_rows
 from labeldp.priors import tempered
 
@@ -59,7 +59,7 @@ class ModelBeliefs(LazyRows):
 
     def kept(self) -> Any:
         """Return an array where that is small, and else lazy rows that a later fit of the model does not change."""
-        if len(self) * self.shape[1] > SMALL:
+        if not is_small(self):
             self._model = copy.deepcopy(self._model)
         return keep_small(self)
 
@@ -98,7 +98,7 @@ def mix_uniform(prior: Floats, floor: float) -> Floats:
 def predict_labels(model: Any, X: Any, classes: Sequence[Any]) -> Places:
     """Return the position of the likeliest class of each row; probabilities of all rows are never in memory at once."""
     beliefs = ModelBeliefs(model, X, classes=classes)
-    if len(beliefs) * len(classes) <= SMALL:
+    if is_small(beliefs):
         return beliefs.make(slice(None)).argmax(axis=1)
     return np.concatenate([batch.argmax(axis=1) for batch in beliefs])
 
