@@ -42,6 +42,7 @@ STUDIES = {
     "images-cifar10": "images:CIFAR10",
     "images-fashion-mnist": "images:FashionMNIST",
     "images-mnist": "images:MNIST",
+    "informative": "informative:Informative",
     "many-classes": "many_classes:ManyClasses",
     "multilabel-pate": "multilabel_pate:MultiLabelPate",
     "prior-response": "prior_response:PriorResponse",

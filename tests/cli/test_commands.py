@@ -124,7 +124,7 @@ def test_privatize_with_a_prior_trusts_a_curator(run_json, folder, prior):
 
 def test_privatize_with_a_saved_model(run_json, folder):
     run_json("train people.parquet -l income -e 3 --drop id --to m.skops")
-    facts = run_json("privatize test.csv -l income -e 1 --to out --model m.skops")
+    facts = run_json("privatize test.csv -l income -e 1 --to out --model m.skops --for labels")
     # A model that knows the label well makes more labels right than randomized response, 73.1 % at epsilon 1.
     assert facts["expected_accuracy"] > 0.75
 

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from sklearn.naive_bayes import GaussianNB
 from typer.testing import CliRunner
 
 import labeldp
@@ -148,6 +149,86 @@ def test_commands_privatize_inspect_report_and_train(table: Path, tmp_path: Path
     assert "Her answer names 3 of 10 classes" in release_page(out)
     model = run.invoke(app, ["train", str(out), "--to", str(tmp_path / "model.skops")])
     assert model.exit_code == 0, model.output
+
+
+@pytest.mark.parametrize("prior", [None, "array"])
+def test_sets_are_what_a_table_is_answered_with_for_training(
+    table: Path, prior: Any, inside: Any, tmp_path: Path, contents: Any
+) -> None:
+    """No mechanism is named: memory, local and dask give the same bytes, whatever the batches."""
+    given = {} if prior is None else {"prior": beliefs()}
+    expected = labeldp.privatize(labels(table), InformativeResponse(1.0), rng=SEED, **given)
+    settings = {"label": "label", "classes": range(K), "rng": SEED, "epsilon": 1.0, **given}
+    ways: list[dict[str, Any]] = [{"batch_rows": 37}, {"purpose": "training"}, {"engine": "dask", "client": inside}]
+    for number, how in enumerate(ways):
+        done = privatize_table(table, to=tmp_path / str(number), **settings, **how)
+        assert np.array_equal(done.load().codes, expected.codes)
+        assert done.expected_accuracy is None
+        wanted = "a set of 4 of 10 classes, with the true one in it 64.4% of the time"
+        assert done.answers == (wanted if prior is None else "a set of classes, by what the prior leaves open")
+        assert contents(tmp_path / str(number)) == contents(tmp_path / "0")
+        assert "label" not in pq.read_schema(tmp_path / str(number) / "labels.parquet").names
+    mechanism = labeldp.RandomizedResponse(1.0) if prior is None else labeldp.RRWithPrior(1.0)
+    one_label = privatize_table(table, to=tmp_path / "labels", **settings, purpose="labels")
+    assert np.array_equal(one_label.load().codes, labeldp.privatize(labels(table), mechanism, rng=SEED, **given).codes)
+    assert one_label.answers == "one label, the true one or another"
+
+
+@pytest.mark.parametrize(
+    "given", [{}, {"prior": [0.9, 0.1]}, {"cluster_column": "g"}, {"learner": GaussianNB()}], ids=str
+)
+def test_two_classes_are_answered_with_labels_by_randomized_response(given: dict[str, Any], tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    codes = rng.integers(0, 2, 500)
+    path = tmp_path / "two.parquet"
+    pq.write_table(pa.table({"x": rng.normal(size=500) + codes, "g": np.arange(500) % 2, "label": codes}), path)
+    done = privatize_table(path, label="label", to=tmp_path / "out", epsilon=1.0, rng=SEED, classes=(0, 1), **given)
+    spent = 1.0 - done.guarantee.parts[0].epsilon() if "cluster_column" in given else 1.0
+    plain = labeldp.privatize(SensitiveLabels(codes, n_classes=2), labeldp.RandomizedResponse(spent), rng=SEED)
+    assert done.answers == "one label, the true one or another"
+    assert pq.read_table(tmp_path / "out" / "labels.parquet")["label"].to_pylist() == done.load().labels.tolist()
+    if "cluster_column" not in given:  # what is left of epsilon moves thresholds by a hair there
+        assert np.array_equal(done.load().codes, plain.codes)
+    assert abs(done.expected_accuracy - plain.channel.matrix()[0, 0]) < 1e-6
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"purpose": "learning"}, "`purpose` must be 'training' or 'labels'"),
+        ({"purpose": "labels", "mechanism": InformativeResponse(1.0)}, "`purpose` must be left out where a mechanism"),
+        ({"epsilon": 1e-19}, "`epsilon` must be 0, or large enough for 64-bit words"),
+    ],
+    ids=str,
+)
+def test_what_is_refused_is_refused_before_the_charge(
+    options: dict[str, Any], told: str, table: Path, tmp_path: Path
+) -> None:
+    ledger = labeldp.Ledger(tmp_path / "ledger.sqlite", budget=2.0)
+    settings = {"label": "label", "classes": range(K), "epsilon": 1.0, "ledger": ledger, **options}
+    with pytest.raises(labeldp.LabelDPError, match=told):
+        privatize_table(table, to=tmp_path / "out", **settings)
+    assert not ledger.entries()
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_command_says_what_is_released_and_how_to_get_labels(table: Path, tmp_path: Path) -> None:
+    run, listed = CliRunner(), ",".join(map(str, range(K)))
+    start = ["privatize", str(table), "-l", "label", "-e", "1", "--classes", listed, "--to"]
+    made = run.invoke(app, [*start, str(tmp_path / "sets")])
+    assert made.exit_code == 0, made.output
+    assert "a set of 4 of 10 classes, with the true one in it 64.4% of the time" in " ".join(made.stdout.split())
+    assert "--for labels" in made.stdout
+    told = run.invoke(app, ["inspect", str(tmp_path / "sets")])
+    assert "column _labeldp_output, in the place of labels" in " ".join(told.stdout.split())
+    made = run.invoke(app, [*start, str(tmp_path / "labels"), "--for", "labels"])
+    assert made.exit_code == 0, made.output
+    assert "one label, the true one or another" in made.stdout
+    assert "--for labels" not in made.stdout
+    assert "stored in" not in run.invoke(app, ["inspect", str(tmp_path / "labels")]).stdout
+    refused = run.invoke(app, [*start, str(tmp_path / "no"), "--for", "labels", "--mechanism", "rr"])
+    assert refused.exit_code == 2
+    assert "`--for` must be left out with --mechanism" in " ".join(refused.stderr.split())
 
 
 def test_set_facts_of_blocks(table: Path) -> None:

@@ -33,7 +33,7 @@ SEED = 11
 
 
 def released(path: Path, to: str = "out", **options: Any) -> tuple[TableRelease, Release]:
-    settings: dict[str, Any] = {"label": "level", "epsilon": 1.5, "rng": SEED, **options}
+    settings: dict[str, Any] = {"label": "level", "epsilon": 1.5, "rng": SEED, "purpose": "labels", **options}
     done = privatize_table(path, to=path.parent / to, **settings)
     return done, load_release(done.directory)
 

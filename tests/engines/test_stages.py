@@ -18,6 +18,7 @@ import labeldp
 from labeldp.engines import open_released_table, privatize_table, train_released
 from labeldp.errors import LabelDPError
 from labeldp.learn import SoftmaxRegression
+from labeldp.mechanisms import UnbiasedReport
 from labeldp.priors.staged import FIRST_SHARE, stage_of, stage_salt
 from labeldp.random import NoiseKey, as_key
 from labeldp.release import SensitiveLabels, load_release, privatize
@@ -46,7 +47,8 @@ def raw(clear: Path) -> pa.Table:
 
 
 def call(clear: Path, to: str, **options: Any) -> Any:
-    return privatize_table(clear / "in", label="label", to=clear / to, epsilon=1.0, rng=SEED, **options)
+    settings: dict[str, Any] = {"label": "label", "epsilon": 1.0, "rng": SEED, "purpose": "labels", **options}
+    return privatize_table(clear / "in", to=clear / to, **settings)
 
 
 @pytest.fixture(scope="module")
@@ -94,6 +96,37 @@ class TestStages:
     ) -> None:
         done = call(clear, f"staged{batch_rows}", learner=GaussianNB(), batch_rows=batch_rows)
         assert contents(Path(str(done.directory))) == contents(staged)
+
+    def test_a_learner_reads_sets(self, clear: Path) -> None:
+        """The answers of the first stage are those of one call in memory without a prior; the others follow the learner.
+
+        Both stages know the true class is in an answer as often as their shapes say: 6,000 rows or more a stage, so 0.05 is
+        seven standard deviations of a share.
+        """
+        done = call(clear, "sets", learner=GaussianNB(), purpose="training", batch_rows=999)
+        assert "InformativeResponse" in done.mechanism
+        assert done.answers == "a set of classes, by what the prior leaves open"
+        release, truth = load_release(done.directory), raw(clear)["label"].to_numpy()
+        flat = np.full((N, 3), 1 / 3)
+        plain = privatize(SensitiveLabels(truth, n_classes=3), labeldp.InformativeResponse(1.0), prior=flat, rng=SEED)
+        first = release.stage == 0
+        np.testing.assert_array_equal(release.codes[first], plain.codes[first])
+        assert np.any(release.codes[~first] != plain.codes[~first])
+        named = release.channel.members(release.codes)[np.arange(N), truth]
+        shapes = release.channel.shapes_of(release.codes)
+        surely = shapes[:, 1] * release.channel.chances(shapes)[0]
+        for part in (first, ~first):
+            assert abs(named[part].mean() - surely[part].mean()) < 0.05
+        assert release.guarantee.epsilon() == 1.0
+
+    def test_a_learner_that_cannot_read_the_answers_is_refused_before_the_charge(
+        self, clear: Path, tmp_path: Path
+    ) -> None:
+        ledger = labeldp.Ledger(tmp_path / "ledger.sqlite", budget=2.0)
+        odd = labeldp.OptimalResponse(1.0, objective=UnbiasedReport(values=(0.0, 1.0, 2.0)))
+        with pytest.raises(LabelDPError, match=r"answer each row.s own beliefs in stages"):
+            call(clear, "no", learner=GaussianNB(), mechanism=odd, epsilon=None, purpose=None, ledger=ledger)
+        assert not ledger.entries()
 
     def test_a_learner_that_cannot_be_fed(self, clear: Path) -> None:
         with pytest.raises(LabelDPError, match=r"`learner` must have `partial_fit` and `predict_proba`"):

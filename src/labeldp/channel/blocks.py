@@ -24,7 +24,7 @@ from labeldp.channel.sets import FEW, Integers, Positions, SetChannel, block_int
 from labeldp.validate import check_integer
 
 #: A smaller shape is preferred to one that is better by less than this share.
-SLACK = 0.002
+SLACK = 0.003
 
 
 class BlockChannel(SetChannel):
@@ -236,6 +236,6 @@ def plan_blocks(odds: float, n_classes: int) -> tuple[Any, ...]:
         return shapes[:cells], norms[:cells], float(odds)
     # Odds of 0 make every block worthless, and any shape as good as another.
     table = score_mass((np.arange(kernels.TABLE + 1) / kernels.TABLE) ** 2, odds)
-    choice = np.zeros((kernels.BINS ** min(3, n_classes - 1), kernels.TAILS), np.int64)
+    choice = np.zeros((kernels.BINS ** min(3, n_classes - 1), kernels.TAILS), np.uint8)
     kernels.choose_shapes(n_classes, shapes, norms, table, SLACK, choice)
     return shapes, norms, table, choice

@@ -45,7 +45,7 @@ BINS = 16
 #: and then little, or falling by the same steps.
 TAILS = 4
 #: Entries of the table of a block's score, over the square root of its mass.
-TABLE = 4096
+TABLE = 1024
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX_ONE = np.uint64(0xBF58476D1CE4E5B9)
@@ -245,18 +245,16 @@ def _read_row(prior: Any, state: Any, explore: Any, mix: Any, masses: Any) -> No
 @numba.njit(inline="always")
 def _order_few(masses: Any, state: Any, units: Any, order: Any, keys: Any) -> None:
     """Write masses as integers, and the labels by falling mass; ties, to a millionth, by public chance."""
-    word = mix_word(state, _ZERO)
-    for k in range(masses.shape[0]):
+    word, n_classes = mix_word(state, _ZERO), masses.shape[0]
+    for k in range(n_classes):
         units[k] = max(np.int64(masses[k] * UNIT), 1)
         chance = np.int64((word >> np.uint64(4 * k)) & np.uint64(15))
-        key = ((units[k] >> 20) << 8) | (chance << 4) | k
-        t = k
-        while t > 0 and keys[t - 1] < key:
-            keys[t] = keys[t - 1]
-            t -= 1
-        keys[t] = key
-    for t in range(masses.shape[0]):
-        order[t] = keys[t] & 15
+        keys[k] = ((units[k] >> 20) << 8) | (chance << 4) | k
+    for k in range(n_classes):  # counting the larger keys, all of which differ, takes no branch
+        rank = 0
+        for j in range(n_classes):
+            rank += 1 if keys[j] > keys[k] else 0
+        order[rank] = k
 
 
 @numba.njit(inline="always")
@@ -345,16 +343,13 @@ def _arrange_few(
     """Fill the blocks of a row in the suggested shapes, keep those with most information, and return their shape."""
     _order_few(masses, state, units, order, keys)
     cell = _find_cell(masses, order)
-    at = choice[cell, 0]
+    at = np.int64(choice[cell, 0])
     _fill_blocks(units, order, shapes[at, 0], shapes[at, 1], keys, raised, masks)
     best = -1.0
     for tail in range(1, TAILS):
-        other = choice[cell, tail]
-        seen = other == choice[cell, 0]
-        for earlier in range(1, tail):
-            seen |= other == choice[cell, earlier]
-        if seen:
-            continue
+        other = np.int64(choice[cell, tail])
+        if other == choice[cell, 0]:
+            break  # `choose_shapes` writes those that differ first
         if best < 0.0:
             best = _score_blocks(keys, shapes[at, 0], table) / norms[at]
         _fill_blocks(units, order, shapes[other, 0], shapes[other, 1], keys, raised, trial)
@@ -370,8 +365,10 @@ def _arrange_few(
 def choose_shapes(
     n_classes: Any, shapes: Any, norms: Any, table: Any, slack: Any, out: Any
 ) -> None:  # pragma: no cover
-    """Write, for each cell and each way to go on, the first shape whose information is within `slack` of the best one's.
+    """Write, for each cell, shapes among which every way to go on has one whose information is within `slack` of the best one's.
 
+    That is one of an earlier way, or else the first: rows try every shape of their cell. Where they are fewer than the ways,
+    the first stands again behind them.
     A cell stands for priors with their three largest masses in the middle of its bins.
     """
     masses, order = np.empty(n_classes, np.float64), np.arange(n_classes)
@@ -379,6 +376,7 @@ def choose_shapes(
     keys, raised, values = np.empty(FEW + 1, np.int64), np.empty(FEW + 1, np.int64), np.empty(shapes.shape[0])
     digits = min(3, n_classes - 1)
     for cell in range(out.shape[0]):
+        different = 0
         for tail in range(TAILS):
             left, rest, share = 1.0, cell, 0.0
             for t in range(n_classes):
@@ -405,10 +403,17 @@ def choose_shapes(
                 _fill_blocks(units, order, shapes[s, 0], shapes[s, 1], keys, raised, masks)
                 values[s] = _score_blocks(keys, shapes[s, 0], table) / norms[s]
                 best = max(best, values[s])
+            enough, found = best * (1.0 - slack), -1
+            for earlier in range(different):  # a shape that is tried anyway costs nothing more
+                if values[out[cell, earlier]] >= enough:
+                    found = 0
             for s in range(shapes.shape[0]):
-                if values[s] >= best * (1.0 - slack):
-                    out[cell, tail] = s
-                    break
+                if found < 0 and values[s] >= enough:
+                    found = s
+                    out[cell, different] = s
+                    different += 1
+        for tail in range(different, TAILS):
+            out[cell, tail] = out[cell, 0]
 
 
 @compile_loop(**_JIT)

@@ -138,6 +138,7 @@ def _show(console: Console, facts: dict[str, Any], guarantee: Any) -> None:
         ("mechanism", facts["mechanism"]),
         ("prior", facts["prior"]),
         ("answers", facts["answers"]),
+        ("stored in", None if facts["answers"] is None else _stored_text(facts)),
         ("labels expected right", _expected_text(facts)),
         ("stages", None if stages is None or len(stages) < 2 else " + ".join(f"{n:,}" for n in stages) + " rows"),
         ("label set", facts["label_set"]),
@@ -156,6 +157,14 @@ def _expected_text(facts: dict[str, Any]) -> str | None:
     if facts["expected_accuracy"] is None:
         return None
     return f"{percent(facts['expected_accuracy'])}, under {facts['expected_under']}"
+
+
+def _stored_text(facts: dict[str, Any]) -> str:
+    """Say where sets are, and that they are no labels."""
+    from labeldp.release.columns import RESERVED
+
+    name = "output" if facts["label_column"] is None else f"{RESERVED}output"
+    return f"column {name}, in the place of labels; release.channel.members(release.codes) in Python lists each one"
 
 
 def _flip_table(facts: dict[str, Any]) -> Any:

@@ -80,6 +80,13 @@ MECHANISMS = {
 }
 
 
+class Purpose(str, Enum):
+    """What a release is for, where no mechanism is named."""
+
+    training = "training"
+    labels = "labels"
+
+
 class EngineChoice(str, Enum):
     """What carries the pieces of a table."""
 
@@ -150,11 +157,20 @@ def privatize(
     to: Annotated[str, typer.Option("--to", help="The release: a new directory.", metavar="DIRECTORY")],
     classes: Classes = None,
     rules: LabelRules = LabelRules(),
+    purpose: Annotated[
+        Purpose | None,
+        typer.Option(
+            "--for",
+            help="What is released: [bold]training[/bold] (the default), per row the set of classes that teaches a learner "
+            "most; or [bold]labels[/bold], one label per row for whoever needs labels.",
+            rich_help_panel=MECHANISM,
+        ),
+    ] = None,
     mechanism: Annotated[
         str | None,
         typer.Option(
             "--mechanism",
-            help=f"One of {', '.join(MECHANISMS)}, or your own, module:Name. By default rr, or rr-with-prior with a prior.",
+            help=f"Instead of --for: one of {', '.join(MECHANISMS)}, or your own, module:Name.",
             metavar="NAME",
             rich_help_panel=MECHANISM,
         ),
@@ -238,14 +254,18 @@ def privatize(
 ) -> None:
     """Release a table with its label column randomized.
 
-    The directory holds the table with the released labels in place of the true ones, how they were randomized, and the
-    promise. It appears whole or not at all, and is all that others need to train.
+    The directory holds the table with private answers in place of the labels, how they were randomized, and the promise. It
+    appears whole or not at all, and is all that others need to train. An answer is a set of classes, from which labeldp
+    trains better models than from labels as private; with two classes it is a label. Who reads the file as a table
+    of labels wants --for labels.
 
     [bold]Examples[/bold]
 
       labeldp privatize people.parquet --label income --epsilon 1 --to release
 
       labeldp privatize people.csv -l income -e 1 --to release --ledger spent.sqlite --budget 2
+
+      labeldp privatize letters.parquet -l topic -e 1 --to release --for labels
 
       labeldp privatize people.parquet -l income -e 1 --to release --clusters 50
 
@@ -263,6 +283,9 @@ def privatize(
     """
     from labeldp.engines import privatize_table
 
+    if purpose is not None and mechanism is not None:
+        fix = "The mechanism settles what is released: give one of the two."
+        raise invalid(OWNER, "--for", "be left out with --mechanism", got=purpose.value, fix=fix)
     consent.check_epsilon(epsilon)
     source = reading.open(table, settle=False)
     source = rules.apply(source, label)
@@ -281,6 +304,7 @@ def privatize(
             to=to,
             epsilon=epsilon,
             mechanism=chosen,
+            purpose=None if purpose is None else purpose.value,
             groups=groups,
             classes=choice.classes,
             prior_columns=split_names(prior_columns) or None,
@@ -396,9 +420,15 @@ def _show(console: Console, done: Any) -> None:
         ("rows", f"{done.rows:,}" + (f" ({done.dropped:,} without a label left out)" if done.dropped else "")),
         *promise_rows(done.guarantee),
         ("mechanism", done.mechanism),
+        ("each row has", done.answers + _labels_hint(done)),
         ("labels expected right", percent_or_none(done.expected_accuracy)),
         ("ledger entry", entry_text(entry_facts(done.ledger_entry))),
         ("next", f"labeldp inspect {done.directory}"),
     ]
     console.print(styled(("released", "bold green"), " ", (done.directory, "bold")), soft_wrap=True)
     console.print(facts_table(rows))
+
+
+def _labels_hint(done: Any) -> str:
+    """Say how to get labels where sets were released: whoever did not ask for sets may not know of them."""
+    return "; for one label per row: --for labels" if done.answers.startswith("a set") else ""

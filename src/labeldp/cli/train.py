@@ -438,10 +438,9 @@ def _show(console: Console, model: Any, facts: dict[str, Any]) -> None:
         *promise_rows(model.guarantee_),
     ]
     for stage in model.stages_:
-        right = percent_or_none(stage.expected_accuracy)
-        text = (
-            f"{stage.n_examples:,} rows, {stage.average_k:.1f} candidates on average, {right} of labels expected right"
-        )
+        text, right = f"{stage.n_examples:,} rows", percent_or_none(stage.expected_accuracy)
+        if right is not None:  # labels, not sets of them
+            text += f", {stage.average_k:.1f} candidates on average, {right} of labels expected right"
         rows.append((f"stage {stage.number}", text))
     rows += [("columns", line) for line in facts["preparation"]]
     rows += [("correction", model.correction_), ("release", facts.get("release"))]

@@ -15,8 +15,8 @@ The walk is that of `labeldp.privatize`, batch by batch:
 A kill at any moment leaves no release and perhaps a charge, or a whole release and its charge. Engines carry the pieces of
 the table to the same functions, so they give the same bytes.
 
-Design notes. Nothing here knows a prior or a mechanism by name, but for what a call means that names none: randomized response
-without a prior, `RRWithPrior` with one. A mechanism is asked for a channel in one of three ways (`answer_beliefs`): once for
+Design notes. Nothing here knows a prior or a mechanism by name, but for what a call means that names none
+(`choose_mechanism`): answers that teach most, or labels. A mechanism is asked for a channel in one of three ways (`answer_beliefs`): once for
 all rows, once with a row of beliefs per group, or batch by batch where each row has beliefs of its own. In the third case the
 channels of two batches must not have rows in common to write down. A mechanism whose channel has such rows (a matrix per
 distinct prior) is asked with the distinct beliefs of the whole table, found in a pass before the charge. A mechanism that
@@ -38,7 +38,8 @@ import numpy as np
 
 from labeldp.accounting import AccountName
 from labeldp.arrays import Float64s, Floats, Int64s
-from labeldp.channel import FiniteChannel
+from labeldp.channel import ArcChannel, FiniteChannel, SetAnswers
+from labeldp.channel.sets import MOST_CLASSES
 from labeldp.data.places import Place, UrlPath, place_of
 from labeldp.data.tables import TableSource, open_table
 from labeldp.engines.drawing import Response
@@ -47,7 +48,7 @@ from labeldp.engines.job import Job, Staging, find_key, run, staging_at
 from labeldp.engines.rows import BATCH_ROWS, MOST_CELLS, OWNER, TableExamples, check_ids, check_rows, protect_table
 from labeldp.errors import ColumnTypeError, Described, invalid
 from labeldp.guarantee import Guarantee
-from labeldp.mechanisms import MeasuringMechanism, Mechanism, RandomizedResponse, RRWithPrior
+from labeldp.mechanisms import InformativeResponse, MeasuringMechanism, Mechanism, RandomizedResponse, RRWithPrior
 from labeldp.mechanisms.response import find_distinct_rows
 from labeldp.priors import Beliefs, ClusterPrior, Grouping, LearnedPrior, Prior, PublicPrior, Reader
 from labeldp.priors.cluster import group_examples
@@ -60,6 +61,9 @@ from labeldp.release.saving import check_target
 from labeldp.release.unfinished import check_passphrase
 from labeldp.validate import check_epsilon, check_integer
 
+#: What a release may be for.
+TRAINING, LABELS = "training", "labels"
+
 
 def privatize_table(
     source: TableSource | str | os.PathLike[str],
@@ -68,6 +72,7 @@ def privatize_table(
     to: str | os.PathLike[str],
     epsilon: float | None = None,
     mechanism: Mechanism | None = None,
+    purpose: str | None = None,
     prior: Any = None,
     groups: Any = None,
     classes: Sequence[Any] | None = None,
@@ -109,8 +114,12 @@ def privatize_table(
         the whole budget.
     mechanism : Mechanism, optional
         Any mechanism, ours or yours: RRTopK(1.0, k=2), ClusterRR(1.0), OptimalResponse(1.0). Where a prior costs something,
-        the mechanism is used at the epsilon that is left (`Mechanism.with_epsilon`). Without one: randomized response
-        where there is no prior, RRWithPrior where there is one.
+        the mechanism is used at the epsilon that is left (`Mechanism.with_epsilon`). Without one, `purpose` chooses it.
+    purpose : "training" or "labels", optional
+        What the release is for, where no mechanism is named. For "training", the default, each row is answered with the set of
+        classes that teaches a learner most (`InformativeResponse`); with two classes such a set is a label, and the answer
+        is that of randomized response. For "labels" each row has one label, right as often as can be: RRWithPrior with
+        a prior, randomized response without. At the same epsilon both are as private.
     prior : Prior or array, optional
         What is believed about the labels: a `PublicPrior`, `ModelPrior`, `ClusterPrior`, `LearnedPrior`, or your own; or an
         array of class probabilities, (K,), (n, K), or (C, K) with `groups`.
@@ -182,8 +191,9 @@ def privatize_table(
     ----------
     Row i's noise is that of position i among the released rows: the labels are those of one `privatize` call in memory
     with the same key and channel. A failure after the charge says so; a new run draws new noise and is charged again.
-    Outputs that are not labels (OptimalResponse with UnbiasedReport) are written in a reserved column, and the label
+    Outputs that are not labels (sets; OptimalResponse with UnbiasedReport) are written in a reserved column, and the label
     column is left out; `load_release` reads them back. A mechanism that measures holds 8 bytes a row in memory.
+    More than 65,536 classes are answered with labels, whatever the purpose, since no set of so many is drawn.
     """
     if epsilon is not None:
         epsilon = check_epsilon(OWNER, epsilon)
@@ -199,7 +209,7 @@ def privatize_table(
         "learner": learner,
     }
     belief = choose_prior(prior, spelt, groups=groups, prior_epsilon=prior_epsilon)
-    _check_mechanism(mechanism, epsilon=epsilon)
+    _check_mechanism(mechanism, epsilon=epsilon, purpose=purpose)
     table = table.rewrite(label, strip=strip, merge=merge)
     if belief is not None or groups is not None:
         table = table.settle()  # what a prior reads must not turn out to be of another type when it has been paid for
@@ -209,7 +219,9 @@ def privatize_table(
         given = () if groups is None else ("grouping",)
         budget = Budget(owner=OWNER, labels=rows, ledger=ledger, seeded=key.seeded, given=given)
         examples = TableExamples(rows, carrier)
-        chosen = choose_mechanism(mechanism, epsilon=epsilon, n_classes=rows.n_classes, prior=belief)
+        chosen = choose_mechanism(
+            mechanism, epsilon=epsilon, n_classes=rows.n_classes, prior=belief, purpose=purpose or TRAINING
+        )
         plan = make_plan(chosen, belief, examples, budget, epsilon=epsilon, groups=groups)
         asked = AccountName(label) if label_set is None else label_set
         try:
@@ -242,6 +254,7 @@ def privatize_table(
         dropped=dropped,
         guarantee=plan.promise,
         mechanism=plan.words,
+        answers=describe_answers(plan.probe),
         seeded=key.seeded,
         label_set=str(rows.name),
         ledger_entry=entry,
@@ -253,6 +266,7 @@ def privatize_table(
 class TableRelease:
     """What `privatize_table` did. All of it is public but for what the owner knows of her own table: `dropped`.
 
+    `answers` says in words what a row of the release has in the place of its label.
     `expected_accuracy` is the share of released labels that are expected to be true if labels follow the prior (with
     no prior, if they are uniform): a forecast from public facts, never a comparison with the labels. It is as good as
     the prior: histograms that are mostly noise promise more than they keep. None where outputs are not labels.
@@ -265,6 +279,7 @@ class TableRelease:
     dropped: int
     guarantee: Guarantee
     mechanism: str
+    answers: str
     seeded: bool
     label_set: str
     ledger_entry: int | None
@@ -276,6 +291,22 @@ class TableRelease:
             fix = "Copy the directory to this machine, and call load_release there."
             raise invalid("TableRelease.load", "directory", "be on this machine", got=str(self.directory), fix=fix)
         return load_release(self.directory)
+
+
+def describe_answers(channel: FiniteChannel | None) -> str:
+    """Say what a row of a release has in the place of its label.
+
+    >>> describe_answers(InformativeResponse(1.0, n_classes=10).channel())
+    'a set of 4 of 10 classes, with the true one in it 64.4% of the time'
+    """
+    if channel is None or channel.outputs_are_labels:
+        return "one label, the true one or another"
+    if isinstance(channel, ArcChannel):
+        told = f"a set of {channel.size} of {channel.n_classes} classes"
+        return f"{told}, with the true one in it {channel.inclusion[0]:.1%} of the time"
+    if isinstance(channel, SetAnswers):
+        return "a set of classes, by what the prior leaves open"
+    return "a value that is no label"
 
 
 # ------------------------------------------------------------------------------------------------ which prior, which mechanism
@@ -308,7 +339,13 @@ def choose_prior(prior: Any, spelt: dict[str, Any], *, groups: Any, prior_epsilo
     return found
 
 
-def _check_mechanism(mechanism: Any, *, epsilon: float | None) -> None:
+def _check_mechanism(mechanism: Any, *, epsilon: float | None, purpose: Any) -> None:
+    if purpose not in (None, TRAINING, LABELS):
+        fix = "'training' releases what teaches a learner most, 'labels' one label per row."
+        raise invalid(OWNER, "purpose", "be 'training' or 'labels'", got=purpose, fix=fix)
+    if purpose is not None and mechanism is not None:
+        fix = "The mechanism settles what is released: name one of the two."
+        raise invalid(OWNER, "purpose", "be left out where a mechanism is named", got=purpose, fix=fix)
     if mechanism is None and epsilon is None:
         fix = "Say how private: epsilon=1.0, or a mechanism that says it."
         raise invalid(OWNER, "epsilon", "be given where no mechanism is", got=None, fix=fix)
@@ -318,11 +355,17 @@ def _check_mechanism(mechanism: Any, *, epsilon: float | None) -> None:
 
 
 def choose_mechanism(
-    mechanism: Mechanism | None, *, epsilon: float | None, n_classes: int, prior: Prior | None
+    mechanism: Mechanism | None, *, epsilon: float | None, n_classes: int, prior: Prior | None, purpose: str
 ) -> Mechanism:
-    """Return the mechanism that was asked for, or what a call means that names none."""
+    """Return the mechanism that was asked for, or the one for a purpose.
+
+    For training it is InformativeResponse. Of two classes its sets are labels, drawn as randomized response does, whatever
+    the prior; without one that mechanism is named, since everyone knows it.
+    """
     if mechanism is None:
         assert epsilon is not None
+        if purpose == TRAINING and (2 if prior is None else 1) < n_classes <= MOST_CLASSES:
+            return InformativeResponse(epsilon)
         return RandomizedResponse(epsilon, n_classes=n_classes) if prior is None else RRWithPrior(epsilon)
     stated = getattr(mechanism, "n_classes", None)
     if stated is not None and stated != n_classes:
@@ -338,7 +381,8 @@ def choose_mechanism(
 class Plan:
     """How a table will be answered: the mechanism at its epsilon, the prepared prior, and what is promised for both.
 
-    `words` name them for people. `response` is known before the charge where no label is needed for it.
+    `words` name them for people. `response` is known before the charge where no label is needed for it; `probe` is a channel
+    of the kind that will answer, None where that needs a count of labels.
     """
 
     mechanism: Mechanism
@@ -350,6 +394,7 @@ class Plan:
     promise: Guarantee
     groups: Groups | None
     response: Response | None = None
+    probe: FiniteChannel | None = None
 
     @property
     def words(self) -> str:
@@ -389,7 +434,7 @@ class Plan:
             )
         else:
             response = answer_beliefs(self.mechanism, beliefs, self.examples)
-        return replace(self, response=response) if free else self
+        return replace(self, response=response if free else None, probe=response.channel)
 
     def _believe(self, key: NoiseKey) -> Beliefs | None:
         if self.prior is None:
@@ -575,7 +620,7 @@ def _answer_each(mechanism: Mechanism, beliefs: Beliefs, examples: TableExamples
             channel=probe, promise=mechanism.guarantee, reader=beliefs.reader, mechanism=mechanism, stage=beliefs.stage
         )
     if beliefs.stage is not None:
-        fix = "Use RRWithPrior or RRTopK, whose channels differ from row to row."
+        fix = "Use InformativeResponse, RRWithPrior or RRTopK, whose channels differ from row to row."
         got = repr(mechanism)
         raise invalid(OWNER, "mechanism", "answer each row's own beliefs in stages", got=got, fix=fix)
     return _answer_groups(mechanism, share_rows(beliefs, examples), size)

@@ -90,7 +90,7 @@ class InformativeResponse(Mechanism):
 
     Edge cases
     ----------
-    K = 2 is randomized response, with any prior. epsilon = 0 answers with a random block, whatever the label. epsilon = inf returns
+    K = 2 is randomized response, with any prior: the answer is a label. epsilon = 0 answers with a random block, whatever the label. epsilon = inf returns
     every label, also one that the prior thinks impossible. An epsilon above 0 that is too small for 64-bit words (below about
     1e-17) is refused. A prior with all its mass on one label is mixed like any other, and asks whether it is that label.
     Where one row of a prior serves many examples (one for all, or one per group), a quarter of them, by public
@@ -151,7 +151,7 @@ class InformativeResponse(Mechanism):
         if np.ndim(prior) == 1 and groups is not None and not is_streamed(prior):
             raise invalid(OWNER, "prior", "have a row per group", got=Described("one row"), fix="Leave out `groups`.")
         index = None if groups is None else check_row_index(OWNER, "groups", groups, len(rows))
-        if math.isinf(odds):  # nothing is hidden, whatever is believed
+        if math.isinf(odds) or rows.shape[1] == 2:  # nothing is hidden, or a set is a label: whatever is believed
             return self._arcs(odds, rows.shape[1])
         shared = index is not None or (np.ndim(prior) == 1 and not is_streamed(prior))
         index = np.zeros(repeated, np.int64) if repeated else index

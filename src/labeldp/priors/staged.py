@@ -49,6 +49,7 @@ import numpy as np
 import numpy.typing as npt
 
 from labeldp.arrays import Float64s, Floats, Ints
+from labeldp.channel import SetAnswers
 from labeldp.errors import Described, PrivacyError, invalid
 from labeldp.guarantee import Guarantee, Trust
 from labeldp.mechanisms import Mechanism
@@ -331,23 +332,40 @@ class LearnedPrior(Prior):
         features = ready._features  # noqa: SLF001 - its own
         assert features is not None
         stage = _Stages(stage_salt(key), self.first_share)
-        read = _ReadSecond(self._train(examples, features, response, key, stage), features, stage, examples.classes)
+        model, inclusion = self._train(examples, features, response, key, stage)
+        read = _ReadSecond(model, inclusion, features, stage, examples.classes)
         reader = Reader(read=read, columns=features.columns, chunk=features.chunk)
         return Beliefs(reader=reader, seeded=key.seeded, description=self.description, stage=stage)
 
-    def _train(self, examples: Examples, features: Reader, response: Mechanism, key: NoiseKey, stage: _Stages) -> Any:
-        """Fit a copy of the learner on the released labels of the first stage, chunk after chunk."""
+    def _train(
+        self, examples: Examples, features: Reader, response: Mechanism, key: NoiseKey, stage: _Stages
+    ) -> tuple[Any, _Inclusion | None]:
+        """Fit a copy of the learner on the answers of the first stage, chunk after chunk.
+
+        A row whose answer is a set is learned once as each label of the set; what the learner then predicts is undone
+        by how often a set names the true label and others (`_Inclusion`).
+        """
         model, names = copy.deepcopy(self.learner), np.asarray(examples.classes)
+        inclusion: _Inclusion | None = None
 
         def answer(count: int) -> Any:
             return response.channel(np.full((count, len(names)), 1.0 / len(names)), n_classes=len(names))
 
         for matrix, rows, codes in examples.draw(features, answer, promise=response.guarantee, key=key):
-            first = stage(rows) == 0
-            if first.any():
+            first = np.flatnonzero(stage(rows) == 0)
+            channel = answer(len(codes)).place(rows.start, len(codes))
+            if isinstance(channel, SetAnswers) and not channel.outputs_are_labels:
+                part, observed = channel.take(first), codes[first]
+                named = part.members(observed)
+                inclusion = _Inclusion.of(part, observed, named, before=inclusion)
+                which, labels = np.nonzero(named)
+                learned, targets = matrix[first[which]], names[labels]
+            else:
+                learned, targets = matrix[first], names[codes[first]]
+            if len(targets):
                 with one_thread():
-                    model.partial_fit(matrix[first], names[codes[first]], classes=names)
-        return model
+                    model.partial_fit(learned, targets, classes=names)
+        return model, inclusion
 
 
 @dataclass(frozen=True)
@@ -362,10 +380,42 @@ class _Stages:
 
 
 @dataclass(frozen=True)
+class _Inclusion:
+    """Sums over answers that are sets: how many there are, the labels that they name, the chances of the true one.
+
+    With equally likely labels, a set of mean size m names the true label with chance p and each other one with
+    q = (m - p) / (K - 1). A learner of rows repeated for each label of their sets estimates s[k] = (q + (p - q) P(k)) / m.
+    """
+
+    rows: int
+    named: float
+    surely: float
+
+    @classmethod
+    def of(cls, channel: SetAnswers, observed: Any, named: Any, *, before: _Inclusion | None) -> _Inclusion:
+        """Return the sums with more answers."""
+        shapes = channel.shapes_of(observed)
+        surely = float((shapes[:, 1] * channel.chances(shapes)[0]).sum())
+        sums = cls(len(shapes), float(named.sum()), surely)
+        return sums if before is None else cls(*(getattr(before, name) + value for name, value in vars(sums).items()))
+
+    def undo(self, shares: Floats) -> Floats:
+        """Return P from s, with what comes out negative at zero; flat where sets tell nothing."""
+        n_classes = shares.shape[1]
+        size, p = self.named / max(self.rows, 1), self.surely / max(self.rows, 1)
+        found = np.maximum(shares * size - (size - p) / (n_classes - 1), 0.0)
+        total = found.sum(axis=1, keepdims=True)
+        flat = np.full_like(found, 1.0 / n_classes)
+        answer: Floats = np.divide(found, total, out=flat, where=total > 0)
+        return answer
+
+
+@dataclass(frozen=True)
 class _ReadSecond:
     """Reads uniform beliefs for rows of the first stage and a model's predictions for those of the second."""
 
     model: Any
+    inclusion: _Inclusion | None
     features: Reader
     stage: _Stages
     classes: tuple[Any, ...]
@@ -374,7 +424,8 @@ class _ReadSecond:
         matrix = self.features.read(batch, rows)
         beliefs = np.full((len(matrix), len(self.classes)), 1.0 / len(self.classes))
         later = self.stage(rows) == 1
-        beliefs[later] = chunk_probabilities(self.model, matrix, self.classes)[later]
+        learned = chunk_probabilities(self.model, matrix, self.classes)[later]
+        beliefs[later] = learned if self.inclusion is None else self.inclusion.undo(learned)
         return beliefs
 
 
