@@ -60,7 +60,7 @@ LEAST_NATS = 10.0
 CLUSTERS_PER_CLASS = 12
 ANSWERS, ANSWERS_ALONE = 2.0, 8.0
 #: Principal components that are clustered, steps of k-means over all rows, and noise scales taken off a noisy count.
-HISTOGRAM = {"n_components": 128, "full_steps": 12, "shrink": 0.5}
+HISTOGRAM: dict[str, Any] = {"n_components": 128, "full_steps": 12, "shrink": 0.5}
 
 
 @dataclass(frozen=True, kw_only=True)
