@@ -42,6 +42,7 @@ import pyarrow.parquet as pq
 from labeldp import Ledger
 from labeldp.errors import LabelDPError
 from labeldp.learn import LabelPrivateClassifier
+from labeldp.mechanisms import RRWithPrior
 from labeldp.priors import ClusterPrior
 from labeldp.release import load_release
 
@@ -65,6 +66,7 @@ def fit(root: Path, *, sealed: bool, epsilon: float = 1.0) -> Any:
         epsilon=epsilon,
         stages=2,
         prior=ClusterPrior(groups=np.arange(ROWS) % 5),
+        mechanism=RRWithPrior(epsilon),
         classes=range(CLASSES),
         ledger=Ledger(root / "budget.ledger"),
         checkpoint=place,

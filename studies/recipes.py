@@ -38,7 +38,7 @@ EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 AUTO = {"auto, no one": "no one", "auto, curator": "curator"}
 ONE, TWO = "one draw", "two stages"
 HIST, BOTH = "histogram alone", "histogram and answers"
-WAYS = {"auto, no one": (ONE, TWO), "auto, curator": (HIST, BOTH)}
+WAYS = {"auto, no one": (ONE, TWO), "auto, curator": (HIST, BOTH, ONE, TWO)}
 #: Larger subsets have fewer seeds: a fit takes a minute, and the spread is small.
 SEEDS = {2_000: 3, 8_000: 3, 60_000: 1}
 #: What counts as noise between two means, in points: two standard errors of a difference, at least half a point of test images.
@@ -97,8 +97,7 @@ class Recipes(Study[Case]):
             for data in (SETS[:1] if self.quick else SETS)
             for rows in sizes
             for epsilon in epsilons
-            for auto in AUTO
-            for setting in (*WAYS[auto], auto)
+            for setting in (ONE, TWO, HIST, BOTH, *AUTO)
             if rows < max(SIZES) or setting in AUTO  # of all rows, "auto" alone: a fit takes a minute
         ]
 

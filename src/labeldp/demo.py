@@ -125,7 +125,7 @@ def methods(epsilon: float, n_classes: int, groups: Any) -> dict[str, LabelPriva
     """Return the three ways to train at one epsilon, all of the same linear model, with the correction that fits what was released."""
 
     def private(*, stages: int = 1, prior: ClusterPrior | None = None) -> LabelPrivateClassifier:
-        paper = {"stages": stages, "prior": prior, "mechanism": RRWithPrior(epsilon)}
+        paper: dict[str, Any] = {"stages": stages, "prior": prior, "mechanism": RRWithPrior(epsilon)}
         return LabelPrivateClassifier(model(), epsilon=epsilon, classes=range(n_classes), **paper)
 
     return {

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from labeldp import BudgetError, Ledger, PrivacyError, ReleaseError, load_release
+from labeldp import BudgetError, Ledger, PrivacyError, ReleaseError, RRWithPrior, load_release
 from labeldp.errors import LabelDPError
 from labeldp.learn import LabelPrivateClassifier, SoftmaxRegression
 
@@ -59,7 +59,8 @@ class Fickle(SoftmaxRegression):
 
 
 def classifier(place: Any, **settings: Any) -> LabelPrivateClassifier:
-    chosen = {"epsilon": 1.0, "stages": 2, "classes": range(CLASSES), "checkpoint": place, **settings}
+    labels = {"mechanism": RRWithPrior(1.0)}  # so that codes can be compared with labels
+    chosen = {"epsilon": 1.0, "stages": 2, "classes": range(CLASSES), "checkpoint": place, **labels, **settings}
     return LabelPrivateClassifier(chosen.pop("estimator", SoftmaxRegression()), **chosen)
 
 

@@ -469,7 +469,8 @@ def test_a_release_that_tells_nothing_is_refused():
 
 def test_own_labels_are_warned_of_and_a_first_stage_is_preferred(problem_of):
     data = problem_of(2000, seed=3)
-    model = LabelPrivateClassifier(epsilon=2.0, stages=2, prior=None, random_state=0, classes=[0, 1, 2])
+    paper = {"mechanism": RRWithPrior(2.0), "stages": 2}
+    model = LabelPrivateClassifier(epsilon=2.0, random_state=0, classes=[0, 1, 2], **paper)
     model.fit(data.X, data.y)
     with pytest.warns(OptimisticScoreWarning, match="very release"):
         found = evaluate(model, data.X, model.release_)

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 
-from labeldp import ClusterPrior, ModelPrior, PublicPrior, UniformPrior
+from labeldp import ClusterPrior, ModelPrior, PublicPrior, RRWithPrior, UniformPrior
 from labeldp.errors import LabelDPError
 from labeldp.guarantee import Guarantee, Trust
 from labeldp.learn import LabelPrivateClassifier
@@ -92,7 +92,8 @@ def test_public_columns_are_found_by_name(frame):
 def test_public_columns_work_inside_the_classifier(frame):
     chances = np.full((12, 3), 0.1) + 0.7 * np.eye(3)[Y]
     features = frame({"age": np.arange(12.0), **{f"p{k}": chances[:, k] for k in range(3)}})
-    model = LabelPrivateClassifier(epsilon=0.5, prior=PublicPrior(["p0", "p1", "p2"]), random_state=0).fit(features, Y)
+    told = {"prior": PublicPrior(["p0", "p1", "p2"]), "mechanism": RRWithPrior(0.5)}
+    model = LabelPrivateClassifier(epsilon=0.5, random_state=0, **told).fit(features, Y)
     # At epsilon 0.5 a belief of 0.8 (mixed with 2% of uniform) leaves one candidate: e^0.5 / (e^0.5 + 1) < 0.8.
     assert np.array_equal(model.release_.labels, Y)
     assert model.stages_[0].average_k == 1.0

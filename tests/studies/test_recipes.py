@@ -17,6 +17,7 @@ from studies import StudyRow, recipes  # noqa: E402 - after the skip
         ("auto, no one", 8.0),
         ("auto, curator", 2.0),
         ("auto, curator", 8.0),
+        ("auto, curator", 30.0),
     ],
 )
 def test_auto_is_the_way_that_it_is_said_to_be(monkeypatch, setting, epsilon):

@@ -324,7 +324,7 @@ def _from_release(
     columns = feature_columns(source, label=None, leave_out=drop)
     size = _batch_rows(source, shape["estimator"], searching=search is not None)
     features = read_columns(source, columns) if size is None else TableRows(source, columns, batch_rows=size)
-    model = table_classifier(**shape, epsilon=release.guarantee.epsilon(), columns=columns)  # type: ignore[arg-type]
+    model = table_classifier(**shape, epsilon=release.guarantee.epsilon(), columns=columns)
     used = {"source": str(directory), "label": release.label_column, "rows": len(release), "features": columns}
     if search is None:
         return model.fit_release(features, release), used

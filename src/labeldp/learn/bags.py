@@ -18,8 +18,8 @@ up to them, as in proportional fitting (`labeldp.priors.staged.fit_shares`). In 
 
 >>> bags = Bags(index=np.zeros(100, int), counts=np.array([[80.0, 20.0]]), variance=800.0)
 >>> flat = np.full((100, 2), 0.5)
->>> bags.move(flat)[0].round(2).tolist()  # the counts have a noise of 28: half of the way is believed
-[0.65, 0.35]
+>>> bags.move(flat)[0].round(2).tolist()  # the counts have a noise of 28: two thirds of the way are believed
+[0.71, 0.29]
 >>> Bags(index=bags.index, counts=bags.counts, variance=1.0).move(flat)[0].round(2).tolist()
 [0.8, 0.2]
 
@@ -40,9 +40,7 @@ from labeldp.priors import PriorTable
 #: How far a model may be off for a whole bag, in logarithms of odds.
 SPREAD = 1.0
 #: Newton's steps, each by at most one: more change nothing that noise would not.
-STEPS = 20
-#: Part of a step that is taken: entries of an offset are moved at once, and what one gains others lose.
-DAMPING = 0.5
+STEPS = 25
 #: An epsilon below this is what is left by rounding.
 LEAST_EPSILON = 1e-6
 
@@ -62,8 +60,9 @@ class Bags:
             moved = self._shift(beliefs, offsets)
             over = ((self._add(moved) - self.counts) / self.variance)[self.index]
             uphill = self._add(moved * (over - (moved * over).sum(axis=1, keepdims=True))) + offsets / SPREAD**2
-            curvature = self._add(moved * (1.0 - moved)) ** 2 / self.variance + 1.0 / SPREAD**2
-            offsets -= DAMPING * np.clip(uphill / curvature, -1.0, 1.0)
+            # What one label gains others lose: the covariance of a bag's labels has no eigenvalue above twice its diagonal.
+            curvature = (2.0 * self._add(moved * (1.0 - moved))) ** 2 / self.variance + 1.0 / SPREAD**2
+            offsets -= np.clip(uphill / curvature, -1.0, 1.0)
         return self._shift(beliefs, offsets)
 
     def _shift(self, beliefs: Floats, offsets: Floats) -> Floats:

@@ -2,7 +2,7 @@ r"""The recipe: what "auto" stands for, from epsilon, the numbers of examples an
 
 >>> recipe(1.0, n_examples=60_000, n_classes=10)
 Recipe(shares=(0.25, 0.75), prior=UniformPrior())
->>> recipe(1.0, n_examples=60_000, n_classes=10, trust="curator")
+>>> recipe(0.5, n_examples=60_000, n_classes=10, trust="curator")
 Recipe(shares=(1.0,), prior=ClusterPrior(n_clusters=120, epsilon=0.10..., ...))
 >>> recipe(0.1, n_examples=60_000, n_classes=10, trust="curator")
 Recipe(shares=(), prior=ClusterPrior(n_clusters=118, ..., whole_budget=True, random_state=0))
@@ -25,11 +25,12 @@ histogram is worth most for its first dozen clusters a class, which cost
     e_1 = 22 ln K 12 K / n.
 
     e <  2 e_1       the histogram takes all of e, and no label is answered (stages = 0);
-    e >= 2 e_1       the histogram takes e_1, and every label is answered at e - e_1, with the model that was distilled from the
-                     histogram as prior. Its counts stay evidence in training (`labeldp.learn.bags`).
+    e <  8 e_1       the histogram takes e_1, and every label is answered at e - e_1, with the model that was distilled from the
+                     histogram as prior. Its counts stay evidence in training (`labeldp.learn.bags`);
+    e >= 8 e_1       answers alone teach as much: nothing is counted, and the curator is not needed.
 
 So the more rows there are, the less of the budget is counted: e_1 is 0.1 for 60,000 examples of ten classes, and 0.76 for 8,000.
-Where the data cannot carry two clusters she has nothing to do.
+Where the data cannot carry two clusters she has nothing to do either.
 
 What is not "auto" is taken as it is. Only numbers that are public decide: no label, and no feature. The constants were found by
 experiments on images with ten classes; the study `recipes` compares the rule with the ways that it chooses from.
@@ -54,11 +55,12 @@ NO_ONE, CURATOR = "no one", "curator"
 #: Two stages without a curator, and the nats per class that the first has to teach.
 SHARES = (0.25, 0.75)
 LEAST_NATS = 10.0
-#: Clusters a class of a histogram that is worth its budget, and the multiple of its cost from which on there are answers too.
+#: Clusters a class of a histogram that is worth its budget, and the multiples of its cost from which on there are answers too, and
+#: answers alone.
 CLUSTERS_PER_CLASS = 12
-ANSWERS = 2.0
+ANSWERS, ANSWERS_ALONE = 2.0, 8.0
 #: Principal components that are clustered, steps of k-means over all rows, and noise scales taken off a noisy count.
-HISTOGRAM = {"n_components": 128, "full_steps": 12, "shrink": 0.5}
+HISTOGRAM: dict[str, Any] = {"n_components": 128, "full_steps": 12, "shrink": 0.5}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,6 +137,8 @@ def _choose_histogram(epsilon: float, *, silent: bool | None, n_examples: int, n
     if not 0 < epsilon < math.inf:
         return None
     first = EVIDENCE * math.log(max(n_classes, 2)) * CLUSTERS_PER_CLASS * n_classes / n_examples
+    if silent is None and epsilon >= ANSWERS_ALONE * first:
+        return None
     alone = epsilon < ANSWERS * first if silent is None else silent
     spent = epsilon if alone else min(first, epsilon / 2)
     clusters = cluster_count(spent, n_examples=n_examples, n_classes=n_classes)

@@ -346,7 +346,9 @@ class PrivateSearchCV(ScoredClassifier, BaseEstimator):  # type: ignore[misc]  #
         plain.set_params(**{name: clone(value, safe=False) for name, value in params.items()})
         if self.by == NOISY_COUNT or isinstance(plain, LabelPrivateClassifier):
             return plain
-        return LabelPrivateClassifier(plain)
+        return LabelPrivateClassifier(
+            plain, stages=1
+        )  # no candidate's model may choose what the others are compared by
 
     def _check_weights(self, sample_weight: Any, n: int) -> Floats | None:
         """Return the weights, checked with the folds where these are known before there is a release."""
