@@ -98,9 +98,12 @@ def mix_uniform(prior: Floats, floor: float) -> Floats:
 def predict_labels(model: Any, X: Any, classes: Sequence[Any]) -> Places:
     """Return the position of the likeliest class of each row; probabilities of all rows are never in memory at once."""
     beliefs = ModelBeliefs(model, X, classes=classes)
+    best: Places
     if is_small(beliefs):
-        return beliefs.make(slice(None)).argmax(axis=1)
-    return np.concatenate([batch.argmax(axis=1) for batch in beliefs])
+        best = beliefs.make(slice(None)).argmax(axis=1)
+    else:
+        best = np.concatenate([batch.argmax(axis=1) for batch in beliefs])
+    return best
 
 
 def check_whole_arrays(estimator: BaseEstimator, correction: str, *, n_rows: int, n_classes: int) -> None:

@@ -76,6 +76,7 @@ SCHEMA = "schema.json"
 #: Our types that a model file may name, by their public names. Each is a plain container of arrays and settings.
 PUBLIC = frozenset(
     {
+        "labeldp.features.TextFeatures",
         "labeldp.learn.BoosterClassifier",
         "labeldp.learn.LPNormalSGD",
         "labeldp.learn.LPRRSGD",
