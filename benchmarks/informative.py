@@ -1,9 +1,10 @@
-"""InformativeResponse, measured: python benchmarks/informative.py [--md FILE] [--rows 2000000].
+"""InformativeResponse, measured: python benchmarks/informative.py [--md FILE] [--rows 10000000] [--table ROWS].
 
 Speed is processor time of one thread (LABELDP_THREADS=1 is set here), the best of several rounds that alternate with what is
 compared, so that a busy machine hits both alike; a neighbour on the same core still slows all of it down. Information is
 exact, against the linear program over all staircase channels, which no epsilon-private channel exceeds. Sizes are bytes of
-labels.parquet and channel.parquet together.
+labels.parquet and channel.parquet together. With --table nothing else is measured: a table of so many labels goes from disk to
+disk by `privatize_table`, for labels and for training.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import functools
 import math
 import os
 import platform
+import shutil
 import tempfile
 import time
 from collections.abc import Callable
@@ -22,11 +24,14 @@ from typing import Any
 os.environ["LABELDP_THREADS"] = "1"
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 from scipy.optimize import linprog
 
 import labeldp
 from labeldp.channel import safe_odds
 from labeldp.channel.sets import score_mass
+from labeldp.engines import privatize_table
 from labeldp.mechanisms import response_worth
 
 ROUNDS = 5
@@ -58,6 +63,12 @@ def measure_speed(n: int) -> list[str]:
     first, second = best_times(lambda: labeldp.privatize(labels, plain), lambda: labeldp.privatize(labels, sets))
     lines.append(f"| randomized response, K = 10 | {n:,} | {n / first / 1e6:.1f} | 1 |")
     lines.append(f"| sets, no prior, K = 10 | {n:,} | {n / second / 1e6:.1f} | {second / first:.2f} times its time |")
+    logits = rng.standard_normal((n // 10, 10)) * 2.0
+    prior = np.exp(logits - logits.max(axis=1, keepdims=True)).astype(np.float32)
+    prior /= prior.sum(axis=1, keepdims=True)
+    part = boxed(codes[: n // 10], 10)
+    (taken,) = best_times(lambda: labeldp.privatize(part, labeldp.RRWithPrior(1.0), prior=prior))
+    lines.append(f"| RRWithPrior, K = 10, epsilon 1 | {n // 10:,} | {n / 10 / taken / 1e6:.1f} | |")
     for k, rows, epsilon, sharpness in ((10, n // 10, 1.0, 2.0), (10, n // 10, 0.5, 2.0), (10, n // 10, 2.0, 2.0),
                                         (10, n // 10, 4.0, 2.0), (100, n // 100, 1.0, 2.0), (1000, n // 1000, 4.0, 2.0)):  # fmt: skip
         logits = rng.standard_normal((rows, k)) * sharpness
@@ -115,13 +126,45 @@ def measure_size(n: int) -> list[str]:
     return [told + f"{sizes[1] / sizes[0]:.3f} times as large ({8 * sizes[1] / n:.2f} bits a row)."]
 
 
+def measure_table(n: int) -> list[str]:
+    """Bytes and processor time of a release from disk to disk, by labels and by sets, at K = 10."""
+    found = {}
+    with tempfile.TemporaryDirectory() as folder:
+        source, rng = Path(folder) / "labels.parquet", np.random.default_rng(0)
+        with pq.ParquetWriter(source, pa.schema([("label", pa.int8())])) as writer:
+            for low in range(0, n, 1 << 20):
+                codes = rng.integers(0, 10, min(1 << 20, n - low), np.int8)
+                writer.write_table(pa.table({"label": codes}))
+        for purpose in ("labels", "training"):
+            to, begin = Path(folder) / purpose, time.process_time()
+            privatize_table(source, label="label", to=to, epsilon=1.0, classes=range(10), purpose=purpose)
+            taken = time.process_time() - begin
+            found[purpose] = sum(path.stat().st_size for path in to.rglob("*.parquet")), taken
+            shutil.rmtree(to)
+    (size, seconds), (sets, longer) = found["labels"], found["training"]
+    return [
+        f"{n:,} rows of 10 classes, epsilon 1, `privatize_table` from Parquet to Parquet:", "",
+        "| for | bytes | bits a row | processor seconds |", "|---|---|---|---|",
+        f"| labels | {size:,} | {8 * size / n:.2f} | {seconds:.0f} |",
+        f"| training (sets) | {sets:,} | {8 * sets / n:.2f} | {longer:.0f} |", "",
+        f"Sets are {sets / size:.3f} times as large, and take {longer / seconds:.2f} times the processor time.",
+    ]  # fmt: skip
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--md", type=Path)
     parser.add_argument("--rows", type=int, default=10_000_000)
+    parser.add_argument("--table", type=int, metavar="ROWS")
     options = parser.parse_args()
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else math.nan
     machine = f"{platform.machine()}, {os.cpu_count()} processors, Python {platform.python_version()}, {time.strftime('%Y-%m-%d')}"
+    if options.table is not None:
+        told = (
+            f"By `python benchmarks/informative.py --table {options.table}` on {machine}; load {load:.0f} as it began."
+        )
+        write(["# A large table of sets, measured", "", told, "", *measure_table(options.table), ""], options.md)
+        return
     lines = [
         "# InformativeResponse, measured", "",
         f"By `python benchmarks/informative.py --rows {options.rows}` on {machine}; load {load:.0f} while it ran.", "",
@@ -130,10 +173,14 @@ def main() -> None:
         "## Information, as a share of the best epsilon-private channel's", "",
         "30 priors, each mixed with a tenth of the uniform one, as the mechanism does; b <= 16.", "", *measure_information(), "",
     ]  # fmt: skip
+    write(lines, options.md)
+
+
+def write(lines: list[str], path: Path | None) -> None:
     text = "\n".join(lines)
     print(text)
-    if options.md is not None:
-        options.md.write_text(text, encoding="utf-8")
+    if path is not None:
+        path.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -70,7 +70,7 @@ def plan(
 
     The keep probability, the accuracy to expect of the released labels (plain randomized response, and with a prior),
     and the most that anyone can learn about one label; then, for training, the information of an answer and the clean
-    labels that it is worth, of randomized response and of sets of labels (--mechanism informative).
+    labels that it is worth, of randomized response and of sets of classes (what `privatize` releases unless --for labels).
 
     [bold]Examples[/bold]
 
