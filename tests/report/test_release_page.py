@@ -83,7 +83,8 @@ def test_the_red_banner_stands_on_seeded_releases_alone(saved, rng):
 
 def test_a_curator_stages_and_a_prior_are_named(tmp_path):
     X = np.random.default_rng(0).normal(size=(N, 2))
-    model = labeldp.LabelPrivateClassifier(epsilon=2.0, stages=2, prior=ClusterPrior(n_clusters=4))
+    paper = {"mechanism": labeldp.RRWithPrior(2.0), "stages": 2, "prior": ClusterPrior(n_clusters=4)}
+    model = labeldp.LabelPrivateClassifier(epsilon=2.0, **paper)
     model.fit(X, np.where(X[:, 0] > 0, "yes", "no"))
     model.release_.save(tmp_path / "r")
     text = words(release_page(tmp_path / "r"))

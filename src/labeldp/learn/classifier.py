@@ -104,7 +104,7 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
         Whether the estimator is first fitted on the prior's own beliefs, its predictions then being the prior of stage
         1. "auto": if there are no stages, or a prior that is "auto" knows something. Post-processing, free.
     rounds : int or "auto"
-        Fits after the last stage on the posteriors of all examples (EM; without stages, self-training). Free. "auto": 3 for
+        Fits after the last stage on the posteriors of all examples (EM; without stages, self-training). Free. "auto": 6 for
         em, 2 without stages, else 0. With crossfit, rounds beyond its own two.
     stage_params : list of dicts, optional
         Parameters of the estimator: for distilling the prior, if it is distilled, then for the fits of each stage and for each
