@@ -13,8 +13,9 @@ softmax regression on the forward loss:
 - sets in two stages: a quarter of the rows without a prior, the rest with blocks by the first model's beliefs.
 
 Settings. The l2 of each way at each epsilon is the best of a few (`TRIED`) on the 3,000 sentences that the authors of the
-data set set apart for that, with seed `CHOICE`, which the study does not use. No label of the test part was looked at. (The choice was made in pieces, some of them with 100
-steps of the solver or with a looser tolerance in the place of 50 steps; it was not repeated as a whole.)
+data set set apart for that, with seed `CHOICE`, which the study does not use. No label of the test part was looked at. (The
+choice was made in pieces, some of them with 100 steps of the solver or with a looser tolerance in the place of 50 steps; it was
+not repeated as a whole.)
 
 Data: Larson et al. 2019. References: Wang et al. 2016 and Ye, Barg 2018 (sets without a prior).
 """
