@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from typing import Any, ClassVar, NamedTuple
 
@@ -25,8 +25,9 @@ import numpy as np
 
 from labeldp.data import load
 from labeldp.features import PatchFeatures
-from labeldp.learn import LabelPrivateClassifier, SufficientStatistics
+from labeldp.learn import LabelPrivateClassifier, SufficientStatistics, recipe
 from labeldp.mechanisms import RRWithPrior
+from labeldp.priors import UniformPrior
 from labeldp.report import Lines, Plot, Series
 from studies.study import Arrays, Measurement, Study, StudyRow
 
@@ -109,6 +110,10 @@ class ImageStudy(Study[Case]):
 
     def run_case(self, case: Case, seed: int) -> Sequence[Measurement]:
         """Fit once and score on the test images; the promise is read off the fitted model, not off the case."""
+        twin = find_twin(case, n_examples=len(self.images.y))
+        if twin is not None:  # the same plan and the same seed: the same model
+            found = self.kept.get(f"{twin.name}, seed {seed}", lambda: [asdict(one) for one in self.run_case(twin, seed)])
+            return [replace(Measurement(**one), setting=case.setting) for one in found]
         start = time.process_time()
         model = fit_case(case, self.images.X, self.images.y, seed=seed)
         seconds = time.process_time() - start
@@ -210,6 +215,17 @@ def list_cases(data: str) -> tuple[Case, ...]:
         if epsilon <= 1 and data != "mnist":
             found.append(Case(setting=STAGED, epsilon=epsilon, delta=DELTA))
     return (*found, Case(setting=NON_PRIVATE, epsilon=math.inf))
+
+
+def find_twin(case: Case, *, n_examples: int) -> Case | None:
+    """Return the case of no one's trust whose plan a curator's is too, if "auto" leaves her nothing to do."""
+    if AUTO.get(case.setting) != "curator":
+        return None
+    sizes = {"n_examples": n_examples, "n_classes": len(CLASSES)}
+    estimator = make_network(0, mixup=1.0)
+    plans = [recipe(case.epsilon, trust=trust, estimator=estimator, **sizes) for trust in AUTO.values()]
+    alone = isinstance(plans[1].prior, UniformPrior) and plans[0].shares == plans[1].shares
+    return replace(case, setting=next(iter(AUTO))) if alone else None
 
 
 def printed_value(data: str, case: Case) -> float | None:

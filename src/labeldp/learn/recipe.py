@@ -13,7 +13,10 @@ Let n be the examples, K the classes and e the budget.
 without a prior, and the others with the model of that quarter as prior, which makes their answers tell more. That pays once
 the quarter has taught something: an answer has at most I(e) nats (`most_information`), and
 
-    n / 4 I(e) >= 10 K                                    two stages, (1/4, 3/4); else one.
+    n / 4 I(e) >= 4.3 K ln K                              two stages, (1/4, 3/4); else one.
+
+To tell K classes apart takes ln K nats an example, so that many classes need more: with 150 intents of 15,000 sentences at epsilon
+2, two stages would lose ten points (the study `many-classes`).
 
 With two classes a prior changes nothing, and with epsilon 0 or infinity there is nothing to choose: one stage. So it is for an
 estimator without `fit_likelihood`, whose fits on a quarter are calibrated by too few rows.
@@ -24,13 +27,14 @@ histogram is worth most for its first dozen clusters a class, which cost
 
     e_1 = 22 ln K 12 K / n.
 
-    e <  2 e_1       the histogram takes all of e, and no label is answered (stages = 0);
+    e <  3 e_1       the histogram takes all of e, and no label is answered (stages = 0);
     e <  8 e_1       the histogram takes e_1, and every label is answered at e - e_1, with the model that was distilled from the
                      histogram as prior. Its counts stay evidence in training (`labeldp.learn.bags`);
     e >= 8 e_1       answers alone teach as much: nothing is counted, and the curator is not needed.
 
 So the more rows there are, the less of the budget is counted: e_1 is 0.1 for 60,000 examples of ten classes, and 0.76 for 8,000.
-Where the data cannot carry two clusters she has nothing to do either.
+With few rows the limits are 3 and 8 at most: from epsilon 3 on an answer says much by itself. Where the data cannot carry two
+clusters she has nothing to do either, nor with more than 30 classes: what a histogram is worth was measured with ten.
 
 What is not "auto" is taken as it is. Only numbers that are public decide: no label, and no feature. The constants were found by
 experiments on images with ten classes; the study `recipes` compares the rule with the ways that it chooses from.
@@ -52,13 +56,17 @@ from labeldp.validate import check_choice
 
 OWNER = "LabelPrivateClassifier"
 NO_ONE, CURATOR = "no one", "curator"
-#: Two stages without a curator, and the nats per class that the first has to teach.
+#: Two stages without a curator, and the nats per class and unit of ln K that the first has to teach (10 a class for ten classes).
 SHARES = (0.25, 0.75)
-LEAST_NATS = 10.0
+LEAST_NATS = 4.3
 #: Clusters a class of a histogram that is worth its budget, and the multiples of its cost from which on there are answers too, and
 #: answers alone.
 CLUSTERS_PER_CLASS = 12
-ANSWERS, ANSWERS_ALONE = 2.0, 8.0
+ANSWERS, ANSWERS_ALONE = 3.0, 8.0
+#: The same limits as budgets, whatever the rows: such answers say much by themselves.
+MOST_COUNTED, MOST_HALVED = 3.0, 8.0
+#: Histograms were measured with ten classes; with more classes than this, answers alone.
+MOST_CLASSES = 30
 #: Principal components that are clustered, steps of k-means over all rows, and noise scales taken off a noisy count.
 HISTOGRAM: dict[str, Any] = {"n_components": 128, "full_steps": 12, "shrink": 0.5}
 
@@ -129,7 +137,7 @@ def _teaches(epsilon: float, *, n_examples: int, n_classes: int) -> bool:
     """Whether the first of two stages would teach enough to choose the questions of the second."""
     if n_classes == 2 or not 0 < epsilon < math.inf or n_examples < len(SHARES) / min(SHARES):
         return False
-    return SHARES[0] * n_examples * most_information(epsilon) >= LEAST_NATS * n_classes
+    return SHARES[0] * n_examples * most_information(epsilon) >= LEAST_NATS * n_classes * math.log(n_classes)
 
 
 def _choose_histogram(epsilon: float, *, silent: bool | None, n_examples: int, n_classes: int) -> Prior | None:
@@ -137,9 +145,9 @@ def _choose_histogram(epsilon: float, *, silent: bool | None, n_examples: int, n
     if not 0 < epsilon < math.inf:
         return None
     first = EVIDENCE * math.log(max(n_classes, 2)) * CLUSTERS_PER_CLASS * n_classes / n_examples
-    if silent is None and epsilon >= ANSWERS_ALONE * first:
+    if silent is None and (n_classes > MOST_CLASSES or epsilon >= min(ANSWERS_ALONE * first, MOST_HALVED)):
         return None
-    alone = epsilon < ANSWERS * first if silent is None else silent
+    alone = epsilon < min(ANSWERS * first, MOST_COUNTED) if silent is None else silent
     spent = epsilon if alone else min(first, epsilon / 2)
     clusters = cluster_count(spent, n_examples=n_examples, n_classes=n_classes)
     if clusters < 2:
