@@ -112,7 +112,9 @@ class ImageStudy(Study[Case]):
         """Fit once and score on the test images; the promise is read off the fitted model, not off the case."""
         twin = find_twin(case, n_examples=len(self.images.y))
         if twin is not None:  # the same plan and the same seed: the same model
-            found = self.kept.get(f"{twin.name}, seed {seed}", lambda: [asdict(one) for one in self.run_case(twin, seed)])
+            found = self.kept.get(
+                f"{twin.name}, seed {seed}", lambda: [asdict(one) for one in self.run_case(twin, seed)]
+            )
             return [replace(Measurement(**one), setting=case.setting) for one in found]
         start = time.process_time()
         model = fit_case(case, self.images.X, self.images.y, seed=seed)
