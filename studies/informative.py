@@ -16,7 +16,7 @@ KL(P(. | x) || model), has no noise of test labels; then on scikit-learn's digit
 >>> best_information(prior, 1.0) <= most_information(1.0)
 True
 >>> round(channel_information(RandomizedResponse(1.0, n_classes=4).channel().matrix(), prior), 4)
-0.0853
+0.0893
 """
 
 from __future__ import annotations

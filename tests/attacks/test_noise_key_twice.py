@@ -243,7 +243,7 @@ CALLS: dict[str, Callable[[NoiseKey, Any], Any]] = {
 #: Seeds of what sees no label (clusters, networks, features), whose calls draw no noise; and who hands the key on to
 #: one of `CALLS`. A mechanism that is broken on purpose keeps no account, on purpose.
 NO_NOISE = {
-    "BYOL", "NetClassifier", "PatchFeatures", "MatrixFactorisation", "ClusterPrior", "StagedClusterPrior",
+    "BYOL", "NetClassifier", "PatchFeatures", "TextFeatures", "MatrixFactorisation", "ClusterPrior", "StagedClusterPrior",
     "ArrayExamples.group_clusters", "Examples.group_clusters", "cluster_features",
     "UniformPrior.beliefs", "UniformPrior.table", "PublicPrior.beliefs", "PublicPrior.table", "ModelPrior.beliefs",
     "ModelPrior.table",

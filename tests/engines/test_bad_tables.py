@@ -140,7 +140,9 @@ def test_columns_of_our_plain_names_are_no_collision(write: Callable[..., Path],
     for name in ("candidates", "stage", "prior_row", "label"):
         extra = extra.append_column(name, table["site"])
     path = write(extra)
-    done = privatize_table(path, label="level", to=path.parent / "out", epsilon=1.0, cluster_column="site")
+    done = privatize_table(
+        path, label="level", to=path.parent / "out", epsilon=1.0, cluster_column="site", purpose="labels"
+    )
     features, release = open_released_table(done.directory)
     assert {"row", "candidates", "stage", "prior_row", "label"} <= set(features.names)
     assert release.stage is None

@@ -61,7 +61,14 @@ def test_engines_and_batches_give_the_same_bytes(
 
 def test_one_call_in_memory_gives_the_same_labels(folder: Path, inside: Any) -> None:
     done = privatize_table(
-        folder, label="level", to=folder.parent / "out", epsilon=1.5, rng=11, engine="dask", client=inside
+        folder,
+        label="level",
+        to=folder.parent / "out",
+        epsilon=1.5,
+        purpose="labels",
+        rng=11,
+        engine="dask",
+        client=inside,
     )
     parts = sorted(folder.rglob("*.parquet"))
     raw = pa.concat_tables([pq.ParquetFile(part).read() for part in parts])

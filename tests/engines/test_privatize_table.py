@@ -309,7 +309,9 @@ def test_without_a_seed_the_noise_is_fresh_and_not_marked(path: Path) -> None:
 
 
 def test_a_table_that_is_open_already(path: Path, table: pa.Table) -> None:
-    done = privatize_table(open_table(path), label="level", to=path.parent / "out", epsilon=1.5, rng=SEED)
+    done = privatize_table(
+        open_table(path), label="level", to=path.parent / "out", epsilon=1.5, purpose="labels", rng=SEED
+    )
     np.testing.assert_array_equal(done.load().codes, in_memory(table, {}).codes)
 
 

@@ -19,7 +19,7 @@ from labeldp.learn.stages import posteriors
 from labeldp.priors import ClusterPrior, PublicPrior, UniformPrior
 
 #: What a histogram of twelve clusters a class costs: 22 ln K 12 K / n.
-FIRST = {(60_000, 10): 0.1013, (8000, 10): 0.760, (2000, 10): 3.04, (60_000, 100): 2.026}
+FIRST = {(60_000, 10): 0.1013, (8000, 10): 0.760, (60_000, 20): 0.264}
 
 
 @pytest.mark.parametrize(
@@ -30,6 +30,8 @@ FIRST = {(60_000, 10): 0.1013, (8000, 10): 0.760, (2000, 10): 3.04, (60_000, 100
         (1.0, 60_000, 2, (1.0,)),  # a prior changes nothing
         (1.0, 2000, 10, (1.0,)),  # 500 answers of 0.12 nats
         (2.0, 2000, 10, (0.25, 0.75)),
+        (2.0, 15_000, 150, (1.0,)),  # 3,750 answers of 0.47 nats, for 150 classes
+        (3.0, 15_000, 150, (0.25, 0.75)),
         (0.0, 60_000, 10, (1.0,)),
         (math.inf, 60_000, 10, (1.0,)),
         (8.0, 3, 10, (1.0,)),
@@ -46,7 +48,7 @@ def test_the_rule_without_a_curator(epsilon, n, classes, shares, trust):
 
 
 @pytest.mark.parametrize(("n", "classes"), FIRST)
-@pytest.mark.parametrize(("times", "alone"), [(0.5, True), (1.99, True), (2.01, False), (7.99, False)])
+@pytest.mark.parametrize(("times", "alone"), [(0.5, True), (2.99, True), (3.01, False), (7.99, False)])
 def test_the_rule_with_a_curator(n, classes, times, alone):
     first = FIRST[n, classes]
     epsilon = times * first
@@ -59,6 +61,22 @@ def test_the_rule_with_a_curator(n, classes, times, alone):
     # With more to spend answers alone teach as much.
     sizes = {"n_examples": n, "n_classes": classes}
     assert recipe(8.01 * first, **sizes, trust="curator") == recipe(8.01 * first, **sizes, trust="no one")
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "shares", "counted"), [(2.99, (), True), (3.01, (1.0,), True), (8.01, (0.25, 0.75), False)]
+)
+def test_few_rows_are_answered_once_answers_say_much_by_themselves(epsilon, shares, counted):
+    """With 2,000 rows of ten classes a histogram would be worth its budget up to epsilon 9."""
+    plan = recipe(epsilon, n_examples=2_000, n_classes=10, trust="curator")
+    assert plan.shares == shares
+    assert isinstance(plan.prior, ClusterPrior) == counted
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0])
+def test_many_classes_are_not_counted(epsilon):
+    sizes = {"n_examples": 60_000, "n_classes": 100}
+    assert recipe(epsilon, **sizes, trust="curator") == recipe(epsilon, **sizes, trust="no one")
 
 
 @pytest.mark.parametrize("epsilon", [0.0, math.inf, 1.0])

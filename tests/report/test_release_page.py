@@ -81,10 +81,10 @@ def test_the_red_banner_stands_on_seeded_releases_alone(saved, rng):
     assert ('role="alert"' in text) == ("Not private." in text) == (rng is not None)
 
 
-def test_a_curator_stages_and_a_prior_are_named(tmp_path):
+@pytest.mark.parametrize("mechanism", [labeldp.RRWithPrior(2.0), labeldp.InformativeResponse(2.0)])
+def test_a_curator_stages_and_a_prior_are_named(tmp_path, mechanism):
     X = np.random.default_rng(0).normal(size=(N, 2))
-    paper = {"mechanism": labeldp.RRWithPrior(2.0), "stages": 2, "prior": ClusterPrior(n_clusters=4)}
-    model = labeldp.LabelPrivateClassifier(epsilon=2.0, **paper)
+    model = labeldp.LabelPrivateClassifier(epsilon=2.0, mechanism=mechanism, stages=2, prior=ClusterPrior(n_clusters=4))
     model.fit(X, np.where(X[:, 0] > 0, "yes", "no"))
     model.release_.save(tmp_path / "r")
     text = words(release_page(tmp_path / "r"))

@@ -176,8 +176,9 @@ def examples_with_beliefs(release: Release, *, most: int) -> tuple[FiniteChannel
     rows, _, sampled = representatives(channel, n, most=most)
     n_rows = rows.n_examples or 1
     width = len(release.prior)
-    if sampled is None and not isinstance(channel, CandidateChannel) and n_rows * width <= MOST_PAIRS:
-        index = getattr(channel, "index", None)
+    index = getattr(channel, "index", None)
+    shared = channel.n_examples is None or index is not None  # else every example has its own
+    if sampled is None and shared and not isinstance(channel, CandidateChannel) and n_rows * width <= MOST_PAIRS:
         joint = release.prior_index.astype(np.int64) + (0 if index is None else index.astype(np.int64) * width)
         counts = np.bincount(joint, minlength=n_rows * width)
         there = np.flatnonzero(counts)
