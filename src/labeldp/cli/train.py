@@ -439,8 +439,10 @@ def _show(console: Console, model: Any, facts: dict[str, Any]) -> None:
     ]
     for stage in model.stages_:
         text, right = f"{stage.n_examples:,} rows", percent_or_none(stage.expected_accuracy)
-        if right is not None:  # labels, not sets of them
+        if right is not None and model.release_.channel.outputs_are_labels:
             text += f", {stage.average_k:.1f} candidates on average, {right} of labels expected right"
+        elif right is not None:
+            text += f", sets of {stage.average_k:.1f} classes on average, the true one expected in {right} of them"
         rows.append((f"stage {stage.number}", text))
     rows += [("columns", line) for line in facts["preparation"]]
     rows += [("correction", model.correction_), ("release", facts.get("release"))]

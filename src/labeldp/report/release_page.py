@@ -335,8 +335,8 @@ def model_section(facts: dict[str, Any] | None, release: Release) -> Section | N
         for s in facts.get("stages") or []
     )
     if rows:
-        columns = ("stage", "rows", "candidates on average", "labels expected right")
-        blocks.append(Table(caption="The model's stages", columns=columns, rows=rows, numeric=(1, 2, 3)))
+        columns = ("stage", "rows", "classes on average", "expected to be or to hold the true one")
+        blocks.append(Table(caption="The model's stages: candidates of a label, or the classes that a set names", columns=columns, rows=rows, numeric=(1, 2, 3)))
     return Section(title="Model", blocks=tuple(blocks))
 
 
