@@ -83,6 +83,7 @@ PUBLIC = frozenset(
         "labeldp.learn.MultiLabelPATE",
         "labeldp.learn.OutputPerturbation",
         "labeldp.learn.PATE",
+        "labeldp.learn.PrivateGLM",
         "labeldp.learn.SimplexERM",
         "labeldp.learn.SoftmaxRegression",
         "labeldp.learn.SufficientStatistics",
