@@ -66,7 +66,8 @@ from labeldp.learn.convex.moments import (
 )
 from labeldp.learn.convex.totals import FittedWeights, TotalNoise, fit_totals, release_rounds
 from labeldp.random import NoiseKey, as_key
-from labeldp.release.labels import box_labels, box_numbers, check_bounds, read_numbers
+from labeldp.release.grid import box_on_grid, check_bounds, read_numbers
+from labeldp.release.labels import box_labels
 from labeldp.release.measurement import check_groups
 from labeldp.release.scores import ScoredRegressor, check_raw_labels
 from labeldp.softmax import softmax
@@ -106,7 +107,7 @@ class PrivateGLM(ScoredRegressor, BaseEstimator):  # type: ignore[misc]  # sciki
         One noisy sum over all rows; or noisy totals of groups of similar rows, in rounds on fresh rows, each grouped by
         what the model so far predicts. Groups cost pure epsilon, whatever the number of columns.
     rounds, n_groups : int, int or "auto"
-        For ``statistic="groups"``.
+        For ``statistic="groups"``; "auto" is groups of 20 / epsilon rows.
     intercept_scaling : float
         The constant of a row, as a multiple of `clip`: a larger one makes the intercept more exact and all else less.
     classes : sequence, optional
@@ -150,7 +151,7 @@ class PrivateGLM(ScoredRegressor, BaseEstimator):  # type: ignore[misc]  # sciki
         clip: float | str = "auto",
         standardise: bool = True,
         statistic: str = "moments",
-        rounds: int = 3,
+        rounds: int = 2,
         n_groups: int | str = "auto",
         intercept_scaling: float = 0.25,
         classes: Sequence[Any] | None = None,
@@ -196,7 +197,7 @@ class PrivateGLM(ScoredRegressor, BaseEstimator):  # type: ignore[misc]  # sciki
         epsilon, delta, key = self._check_budget()
         design = self._make_design(X, exposure, sample_weight)
         beside = [name for name, given in self._beside(exposure, sample_weight) if given is not None]
-        box = box_numbers(OWNER, y, n_rows=len(design.rows), bounds=bounds, label_set=self.label_set, beside=beside)
+        box = box_on_grid(OWNER, y, n_rows=len(design.rows), bounds=bounds, label_set=self.label_set, beside=beside)
         if self.statistic == "groups":
             return self._fit_rounds(family, design, box, bounds, epsilon=epsilon, key=key, weighted=sample_weight)
         grid, step = design.on_grid()
@@ -252,7 +253,7 @@ class PrivateGLM(ScoredRegressor, BaseEstimator):  # type: ignore[misc]  # sciki
             raise invalid(OWNER, "noise", "be the noise of the totals", got=type(noise).__name__, fix=fix)
         if promise is not None and not isinstance(promise, Guarantee):
             raise invalid(OWNER, "promise", "be a Guarantee", got=type(promise).__name__)
-        totals = read_numbers(OWNER, np.asarray(sums), things="sums")
+        totals = read_numbers(OWNER, np.asarray(sums), name="sums", things="sums")
         design = self._make_design(X, exposure, None)
         n = len(design.rows)
         cells = check_groups(OWNER, groups, len(totals))

@@ -62,15 +62,15 @@ from labeldp.learn.convex.moments import VARIANCES, minimise_round
 from labeldp.random import NoiseKey
 from labeldp.release import Measurement, Query, Sensitivity, measure
 from labeldp.release.budget import Budget
-from labeldp.release.labels import NumberBox
+from labeldp.release.grid import GridLabels
 from labeldp.release.measurement import MOST_TOTAL, check_groups
 from labeldp.release.stages import StageDoor, run_stages
 from labeldp.validate import check_positive
 
-#: Of a group with as many rows the noise of privacy is about that of its labels: (sqrt 2 R / eps)^2 = n (R / 4)^2.
-ROWS_AT_ONE = 32.0
+#: Rows of a group at epsilon 1. A group's mean has noise sqrt 2 R / (eps n); at n = 20 / eps that is R / 14.
+ROWS_AT_ONE = 20.0
 #: Groups in a round, at least and at most.
-FEWEST, MOST_GROUPS = 4, 256
+FEWEST, MOST_GROUPS = 4, 512
 #: Rows that clusters are found on; all rows then go to the nearest centre.
 CLUSTER_ROWS = 20_000
 
@@ -332,7 +332,7 @@ def release_rounds(
     owner: str,
     family: Family,
     design: Design,
-    box: NumberBox,
+    box: GridLabels,
     *,
     bounds: tuple[float, float],
     epsilon: float,
@@ -344,7 +344,7 @@ def release_rounds(
 ) -> Rounds:
     """Release totals of groups in rounds of disjoint rows, each shaped by the model so far; see the module.
 
-    `n_groups` is how many groups a round has; by default as many as leave a group's noise that of its labels. The whole is
+    `n_groups` is how many groups a round has; by default `choose_groups` says. The whole is
     charged before anything is drawn.
     """
     labels, n = box.labels, len(design.rows)
@@ -384,12 +384,12 @@ def release_rounds(
 
 
 def choose_groups(n_rows: int, epsilon: float) -> int:
-    """Return how many groups a round of so many rows has, so that noise and labels are about as loud as each other.
+    """Return how many groups a round of so many rows has: of 20 / epsilon rows, so that a mean's noise is a 14th of the range.
 
     >>> choose_groups(6400, 1.0), choose_groups(6400, 0.1), choose_groups(6400, math.inf)
-    (200, 4, 256)
+    (320, 32, 512)
     """
-    rows = ROWS_AT_ONE / epsilon**2
+    rows = ROWS_AT_ONE / epsilon
     return int(min(max(n_rows / max(rows, 1.0), FEWEST), MOST_GROUPS, n_rows))
 
 
