@@ -260,7 +260,7 @@ HANDED_ON = {
     "StagedClusterPrior.beliefs", "Subject.privatize", "Subject.release",
 }  # fmt: skip
 #: Public, though their rooms do not list them.
-UNLISTED = {"measure_vector", "curate", "StreamedCounts.release"}
+UNLISTED = {"measure_vector", "curate", "StreamedCounts.release", "PrivateGLM in groups"}
 
 
 def find_calls() -> set[str]:

@@ -374,7 +374,8 @@ def _describe_promise(model: Any) -> dict[str, Any]:
 
 
 def _classes_of(learner: Any) -> Any:
-    return learner.classes_ if hasattr(learner, "classes_") else learner.values_
+    """Return the classes or the values that labels may have; none for numbers between bounds."""
+    return getattr(learner, "classes_", getattr(learner, "values_", ()))
 
 
 def _describe_mechanism(learner: Any) -> str:

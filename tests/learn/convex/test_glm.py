@@ -179,8 +179,9 @@ def test_every_family_learns_within_its_budget(family: str, delta: float, statis
     assert model.guarantee_.epsilon(delta) <= 4.0
     assert (model.guarantee_.unit, model.guarantee_.trust) == (Unit.LABEL, Trust.CURATOR)
     assert set(model.guarantee_.assumptions) == {SEEDED, *did_not_see("features", "bounds")}
-    score = model.score(X, np.maximum(y, 1e-3) if family == "gamma" else y, labels_are_public=True)
-    assert score > (0.15 if family in ("gamma", "binomial", "poisson") else 0.4) * (0.5 if delta == 0 else 1)
+    plain = PrivateGLM(**settings, epsilon=math.inf).fit(X, y)
+    kept, whole = (one.score(X, np.maximum(y, 1e-3), labels_are_public=True) for one in (model, plain))
+    assert kept > 0.8 * whole > 0.04
     if statistic == "groups":
         assert model.guarantee_.epsilon(0.0) <= 4.0  # pure, whatever delta was allowed
     assert is_regressor(model)
@@ -340,7 +341,7 @@ def test_no_draw_blows_up_where_an_unbiased_estimate_of_the_risk_does(epsilon: f
         X, y = hard_features(seed)
         model = PrivateGLM(epsilon=epsilon, bounds=(-4, 4), random_state=seed).fit(X[:3000], y[:3000])
         ours.append(float(np.mean((model.predict(X[3000:]) - y[3000:]) ** 2) / y.var()))
-        design = make_design("test", X[:3000], clip="auto", standardise=True, intercept_scaling=0.25)
+        design = make_design("test", X[:3000], clip="auto", standardise=True, intercept_scaling=0.5)
         weighted = design.rows * design.weights[:, None]
         values, vectors = np.linalg.eigh(weighted.T @ design.rows)
         moments = model.statistic_ @ vectors
@@ -380,11 +381,12 @@ def test_tiny_budgets_and_tables_end_in_finite_predictions(family: str):
 # ------------------------------------------------------------------------------------------------- scikit-learn
 
 
-@pytest.mark.parametrize("statistic", ["moments", "groups"])
-def test_scikit_learn_s_checks_pass(statistic: str):
+def test_scikit_learn_s_checks_pass():
     """A generous epsilon: the checks ask for a model that learns from 30 rows."""
-    model = PrivateGLM(epsilon=1e4, bounds=(-300, 300), statistic=statistic, rounds=1, random_state=0)
-    results = check_estimator(model, on_fail=None, on_skip=None)
+    model = PrivateGLM(epsilon=1e5, bounds=(-300, 300), random_state=0)
+    reason = "the norm of a row times its weight is held to a bound, so that a heavy row is not many rows"
+    known = {"check_sample_weight_equivalence_on_dense_data": reason}
+    results = check_estimator(model, expected_failed_checks=known, on_fail=None, on_skip=None)
     assert {result["check_name"] for result in results if result["status"] == "failed"} == set()
 
 
@@ -395,7 +397,9 @@ def test_exposure_and_weights_are_routed_through_a_pipeline():
     with sklearn.config_context(enable_metadata_routing=True):
         model = PrivateGLM("poisson", bounds=(0, 3), random_state=0)
         asked = model.set_fit_request(exposure=True, sample_weight=True).set_predict_request(exposure=True)
-        whole = make_pipeline(StandardScaler(), asked).fit(X, y, exposure=years, sample_weight=heavy)
+        whole = make_pipeline(StandardScaler().set_fit_request(sample_weight=False), asked).fit(
+            X, y, exposure=years, sample_weight=heavy
+        )
         predicted = whole.predict(X, exposure=years)
     alone = PrivateGLM("poisson", bounds=(0, 3), random_state=0)
     alone.fit(StandardScaler().fit_transform(X), y, exposure=years, sample_weight=heavy)
@@ -535,8 +539,7 @@ def test_exposure_belongs_to_counts_and_amounts_and_probabilities_to_shares_and_
     X, y, settings = numbers("gaussian", 50)
     with pytest.raises(LabelDPError, match="`exposure` must be left out for gaussian"):
         PrivateGLM(**settings).fit(X, y, exposure=np.ones(50))
-    with pytest.raises(LabelDPError, match="binomial or multinomial"):
-        PrivateGLM(**settings).fit(X, y).predict_proba(X)
+    assert not hasattr(PrivateGLM(**settings), "predict_proba")
     with pytest.raises(LabelDPError, match='be "moments" for multinomial'):
         PrivateGLM("multinomial", statistic="groups", classes=[0, 1]).fit(X, (y > 0).astype(int))
     with pytest.raises(LabelDPError, match="`sample_weight` must be left out"):

@@ -57,6 +57,8 @@ class Family(abc.ABC):
 
     name: ClassVar[str]
     takes_exposure: ClassVar[bool] = False
+    #: Multiples of `variance` that labels may have; (1,) where the family knows it.
+    guesses: ClassVar[tuple[float, ...]] = (1.0,)
 
     @abc.abstractmethod
     def anchor(self, mean: float) -> tuple[float, float]:
@@ -109,6 +111,7 @@ class GaussianFamily(Family):
     """Numbers with one variance: the identity link, least squares."""
 
     name = "gaussian"
+    guesses = (1.0, 1e-1, 1e-2, 1e-3, 1e-4)
 
     def anchor(self, mean: float) -> tuple[float, float]:
         """An offset."""
@@ -129,8 +132,7 @@ class GaussianFamily(Family):
     def variance(self, mean: Floats, bounds: tuple[float, float]) -> Floats:
         """A ninth of the largest variance of labels within the bounds with this mean, (high - m)(m - low).
 
-        It is known to nobody without looking at labels; a guess that is wrong several times over costs little, since the
-        noise of privacy is larger where it matters.
+        It is known to nobody without looking at labels, and bounds may be wide: `guesses` has what else it may be.
         """
         low, high = bounds
         inside = np.clip(mean, low + LEAST_MARGIN * (high - low), high - LEAST_MARGIN * (high - low))

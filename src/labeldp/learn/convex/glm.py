@@ -46,6 +46,7 @@ import numpy.typing as npt
 from sklearn.base import BaseEstimator
 from sklearn.metrics import accuracy_score
 from sklearn.utils import ClassifierTags
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from labeldp.arrays import Floats
@@ -153,7 +154,7 @@ class PrivateGLM(ScoredRegressor, BaseEstimator):  # type: ignore[misc]  # sciki
         statistic: str = "moments",
         rounds: int = 2,
         n_groups: int | str = "auto",
-        intercept_scaling: float = 0.25,
+        intercept_scaling: float = 0.5,
         classes: Sequence[Any] | None = None,
         random_state: Any = None,
         ledger: Any = None,
@@ -333,7 +334,7 @@ class PrivateGLM(ScoredRegressor, BaseEstimator):  # type: ignore[misc]  # sciki
             scores[None, :],
             design,
             noise=noise,
-            dispersion=family.dispersion(mean, bounds),
+            dispersion=family.dispersion(mean, bounds) * np.asarray(family.guesses),
             spread=family.spread(bounds),
         )
 
@@ -347,7 +348,7 @@ class PrivateGLM(ScoredRegressor, BaseEstimator):  # type: ignore[misc]  # sciki
         return FittedWeights(weights, offset, factor, getattr(self, "prior_variance_", math.nan))
 
     def _find_penalty(
-        self, hessian: Floats, scores: Floats, design: Design, *, noise: float, dispersion: float, spread: float
+        self, hessian: Floats, scores: Floats, design: Design, *, noise: float, dispersion: Any, spread: float
     ) -> Floats:
         """Return the penalty (D, D) of weights and intercept; keep what it follows from."""
         level = hessian[-1, -1]
@@ -367,7 +368,7 @@ class PrivateGLM(ScoredRegressor, BaseEstimator):  # type: ignore[misc]  # sciki
             chosen = choose_shrinkage(inner, rest, noise=loud, dispersion=dispersion, most=most)
             self.prior_variance_ = chosen.variance
         penalty[:-1, :-1] = chosen.penalty
-        penalty[-1, -1] = (dispersion + noise**2 / level) * (design.constant / spread) ** 2
+        penalty[-1, -1] = (float(np.max(dispersion)) + noise**2 / level) * (design.constant / spread) ** 2
         return penalty
 
     def _fit_classes(self, X: Any, y: Any, exposure: Any, sample_weight: Any) -> PrivateGLM:
@@ -488,14 +489,12 @@ class PrivateGLM(ScoredRegressor, BaseEstimator):  # type: ignore[misc]  # sciki
         )
         return means
 
+    @available_if(lambda self: self.family in ("binomial", "multinomial"))  # type: ignore[misc]  # scikit-learn has no types
     def predict_proba(self, X: Any) -> Floats:
-        """Return probabilities: (n, K) in the order of `classes_`, or of 0 and 1 for binomial labels."""
+        """Return probabilities: (n, K) in the order of `classes_`, or of 0 and 1 for binomial labels; others have none."""
         scores = self._find_scores(X)
         if self.family == "multinomial":
             return softmax(scores)
-        if self.family != "binomial":
-            fix = "predict gives means."
-            raise invalid(OWNER, "family", "be binomial or multinomial for probabilities", got=self.family, fix=fix)
         share = find_family("binomial").mean(scores)
         return np.column_stack([1 - share, share])
 

@@ -65,7 +65,7 @@ of the noise away.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -91,6 +91,8 @@ GRID = np.logspace(-6, 4, 61)
 VARIANCES = np.logspace(-8, 0, 65)
 #: Eigenvalues are not taken to be less than this share of the largest: below it they are rounding.
 LEAST_EXTENT = 1e-9
+#: A dispersion is taken for the labels' own if its likelihood is at least the best over this.
+NEAR_BEST = 3.0
 #: A belief is not taken to be less than this: no class is ruled out for good.
 LEAST_PRIOR = 1e-6
 
@@ -259,21 +261,32 @@ class Shrinkage(NamedTuple):
     variance: float
 
 
-def choose_shrinkage(hessian: Floats, scores: Floats, *, noise: float, dispersion: float, most: float) -> Shrinkage:
+def choose_shrinkage(
+    hessian: Floats, scores: Floats, *, noise: float, dispersion: float | Sequence[float], most: float
+) -> Shrinkage:
     """Return the penalty of the module for released scores (C, d), with tau^2 of the largest likelihood, `most` at most.
 
-    `noise` is s, the standard deviation of privacy's noise in a score, and `dispersion` phi > 0.
+    `noise` is s, the standard deviation of privacy's noise in a score. `dispersion` is phi, or several to choose from: then the
+    smallest whose likelihood is within a factor `NEAR_BEST` of the largest, since where the data cannot tell labels' noise
+    from signal it is better to have taken too little of it for noise.
     """
     values, vectors = np.linalg.eigh(hessian)
-    values = np.maximum(
-        values, LEAST_EXTENT * max(float(values.max(initial=0.0)), np.finfo(np.float64).tiny / LEAST_EXTENT)
-    )
+    top = float(values.max(initial=0.0))
+    if not top > 0:  # no column varies: nothing can be learned, and any penalty will do
+        return Shrinkage(np.eye(len(hessian)), most)
+    values = np.maximum(values, LEAST_EXTENT * top)
     squares = ((scores @ vectors) ** 2).mean(axis=0)
-    variances = most * VARIANCES
-    spreads = values[None, :] ** 2 * variances[:, None] + dispersion * values[None, :] + noise**2
-    likely = -(np.log(spreads) + squares[None, :] / spreads).sum(axis=1)
-    chosen = float(variances[int(np.argmax(likely))])
-    penalty: Floats = (vectors * ((dispersion + noise**2 / values) / chosen)) @ vectors.T
+    variances, phis = most * VARIANCES, np.sort(np.atleast_1d(dispersion))
+    spreads = (
+        values[None, None, :] ** 2 * variances[:, None, None]
+        + phis[None, :, None] * values[None, None, :]
+        + max(noise**2, np.finfo(np.float64).tiny)
+    )
+    likely = -0.5 * len(scores) * (np.log(spreads) + squares / spreads).sum(axis=2)
+    best = likely.max(axis=0)
+    phi = int(np.argmax(best >= best.max() - math.log(NEAR_BEST)))
+    chosen = float(variances[int(np.argmax(likely[:, phi]))])
+    penalty: Floats = (vectors * ((phis[phi] + noise**2 / values) / chosen)) @ vectors.T
     return Shrinkage(penalty, chosen)
 
 
@@ -327,7 +340,7 @@ def minimise_round(
         first,
         jac=True,
         method="L-BFGS-B",
-        options={"maxiter": max_iter, "ftol": 1e-14, "gtol": 1e-9},
+        options={"maxiter": max_iter, "ftol": 1e-12, "gtol": 1e-8},
     )
     weights: Floats = scipy.linalg.solve_triangular(factor.T, answer.x)
     return weights
