@@ -68,7 +68,7 @@ from labeldp.learn.convex.moments import (
 from labeldp.learn.convex.totals import FittedWeights, TotalNoise, fit_totals, release_rounds
 from labeldp.random import NoiseKey, as_key
 from labeldp.release.grid import box_on_grid, check_bounds, read_numbers
-from labeldp.release.labels import box_labels
+from labeldp.release.labels import as_plain, box_labels
 from labeldp.release.measurement import check_groups
 from labeldp.release.scores import ScoredRegressor, check_raw_labels
 from labeldp.softmax import softmax
@@ -226,6 +226,10 @@ class PrivateGLM(ScoredRegressor, BaseEstimator):  # type: ignore[misc]  # sciki
     ) -> PrivateGLM:
         """Fit the model to noisy totals of public groups that someone else released; no label is seen, nothing is spent.
 
+        Totals tell only of what differs between groups. A column whose mean is nearly the same in all of them keeps a weight
+        near 0, and what groups have in common beside the columns (a region's roads) is ascribed to the columns: of single
+        rows such a model may say less than the null model does.
+
         Parameters
         ----------
         X : array of shape (n, d)
@@ -254,7 +258,7 @@ class PrivateGLM(ScoredRegressor, BaseEstimator):  # type: ignore[misc]  # sciki
             raise invalid(OWNER, "noise", "be the noise of the totals", got=type(noise).__name__, fix=fix)
         if promise is not None and not isinstance(promise, Guarantee):
             raise invalid(OWNER, "promise", "be a Guarantee", got=type(promise).__name__)
-        totals = read_numbers(OWNER, np.asarray(sums), name="sums", things="sums")
+        totals = read_numbers(OWNER, as_plain(sums), name="sums", things="sums")
         design = self._make_design(X, exposure, None)
         n = len(design.rows)
         cells = check_groups(OWNER, groups, len(totals))
