@@ -180,7 +180,8 @@ def test_every_family_learns_within_its_budget(family: str, delta: float, statis
     assert (model.guarantee_.unit, model.guarantee_.trust) == (Unit.LABEL, Trust.CURATOR)
     assert set(model.guarantee_.assumptions) == {SEEDED, *did_not_see("features", "bounds")}
     plain = PrivateGLM(**settings, epsilon=math.inf).fit(X, y)
-    kept, whole = (one.score(X, np.maximum(y, 1e-3), labels_are_public=True) for one in (model, plain))
+    seen = np.maximum(y, 1e-3) if family == "gamma" else y  # of an amount of 0 the deviance is infinite
+    kept, whole = (one.score(X, seen, labels_are_public=True) for one in (model, plain))
     assert kept > 0.8 * whole > 0.04
     if statistic == "groups":
         assert model.guarantee_.epsilon(0.0) <= 4.0  # pure, whatever delta was allowed
