@@ -148,7 +148,7 @@ class Glm(Study[Case]):
         model = PrivateGLM("poisson", epsilon=case.epsilon, delta=DELTA, bounds=table.bounds, random_state=seed)
         if case.setting == OTHERS:
             noise = LaplaceNoise.of_report(max_value=table.bounds[1], epsilon=case.epsilon)
-            sums = np.bincount(split.groups, weights=np.clip(y, *table.bounds))
+            sums: Floats = np.bincount(split.groups, weights=np.clip(y, *table.bounds)).astype(np.float64)
             sums = sums + np.random.default_rng(seed).laplace(scale=noise.scale, size=len(sums))
             model.fit_measurement(X, groups=split.groups, sums=sums, noise=noise, exposure=years)
         else:
@@ -282,7 +282,8 @@ def split_claims(table: NumberTable, seed: int, rows: int | None) -> tuple[Split
     rate = y[train].sum() / years[train].sum()
     null = poisson_deviance(y[test], rate * years[test])
     plain = PoissonRegressor(alpha=1e-5, solver="newton-cholesky")
-    plain.fit(X[train], y[train] / years[train], sample_weight=years[train])
+    # In float32 these columns, which add up to one in groups, are too near to singular for it.
+    plain.fit(X[train].astype(np.float64), y[train] / years[train], sample_weight=years[train])
     return split, null, poisson_deviance(y[test], plain.predict(X[test]) * years[test])
 
 

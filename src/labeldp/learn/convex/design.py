@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -125,23 +125,38 @@ def make_design(
         raise invalid(owner, "X", "have a finite variance", got=got, fix=fix)
     varies = deviation > CONSTANT * np.abs(moments.mean)
     inverse = np.where(varies, 1.0 / np.where(varies, deviation, 1.0) if standardise else 1.0, 0.0)
-    centre = moments.mean
-    for _ in range(2):  # the centre of the rows as they are weighted, so that the intercept is apart from the others
-        body = (X - centre) * inverse
-        norms = np.sqrt(np.einsum("ij,ij->i", body, body))
-        length = bound if bound is not None else find_clip(norms, given)
-        radius = length * math.hypot(1.0, scaling)
-        weights = np.minimum(given, radius / np.hypot(norms, scaling * length))
-        final, shift = centre, np.average(X - centre, axis=0, weights=weights * exposed)
-        centre = centre + shift
+    first = bound_rows(X, moments.mean, inverse, given, scaling, bound)
+    # The centre of the rows as they are weighted, so that the intercept is apart from the others.
+    shift = np.average(X - moments.mean, axis=0, weights=first.weights * exposed)
+    last = bound_rows(X, moments.mean + shift, inverse, given, scaling, bound)
     return Design(
-        rows=np.column_stack([body, np.full(n, scaling * length)]),
-        weights=weights,
+        rows=np.column_stack([last.body, np.full(n, scaling * last.length)]),
+        weights=last.weights,
         exposure=exposed,
-        centre=final,
+        centre=moments.mean + shift,
         inverse_scale=inverse,
-        radius=radius,
+        radius=last.radius,
     )
+
+
+class BoundedRows(NamedTuple):
+    """Rows without their constant, their weights, the norm at which these begin to fall, and R."""
+
+    body: Floats
+    weights: Floats
+    length: float
+    radius: float
+
+
+def bound_rows(  # noqa: PLR0917  # one caller, above
+    X: Floats, centre: Floats, inverse: Floats, given: Floats, scaling: float, bound: float | None
+) -> BoundedRows:
+    """Return rows about a centre, with weights that hold each one's norm, its constant included, to R."""
+    body = (X - centre) * inverse
+    norms = np.sqrt(np.einsum("ij,ij->i", body, body))
+    length = bound if bound is not None else find_clip(norms, given)
+    radius = length * math.hypot(1.0, scaling)
+    return BoundedRows(body, np.minimum(given, radius / np.hypot(norms, scaling * length)), length, radius)
 
 
 def find_clip(norms: Floats, weights: Floats) -> float:

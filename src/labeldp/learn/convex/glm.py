@@ -452,18 +452,18 @@ class PrivateGLM(ScoredRegressor, BaseEstimator):  # type: ignore[misc]  # sciki
     ) -> None:
         for name in ("l2_", "prior_variance_", "sensitivity_"):
             self.__dict__.pop(name, None)  # of an earlier fit
-        if self._read_penalty() is None:
+        given = self._read_penalty()
+        if given is None:
             self.prior_variance_ = found.prior_variance
         else:
-            self.l2_ = self._read_penalty()
+            self.l2_ = given
         self.statistic_ = sums
         self._keep_model(family, design, found, bounds)
 
     def _keep_model(self, family: Family, design: Design, fitted: FittedWeights, bounds: tuple[float, float]) -> None:
         """Keep coefficients of the columns as they came, and the score beyond which a log link does not go."""
         start = fitted.offset + math.log(fitted.factor)
-        self.coef_, intercept = design.map_back(fitted.weights, start)
-        self.intercept_ = float(intercept)
+        self.coef_, self.intercept_ = design.map_back(fitted.weights, start)
         self.bounds_, self.top_score_ = bounds, start + TOP if family.takes_exposure else math.inf
         self.__dict__.pop("classes_", None)
 
@@ -493,7 +493,7 @@ class PrivateGLM(ScoredRegressor, BaseEstimator):  # type: ignore[misc]  # sciki
         )
         return means
 
-    @available_if(lambda self: self.family in ("binomial", "multinomial"))  # type: ignore[misc]  # scikit-learn has no types
+    @available_if(lambda self: self.family in ("binomial", "multinomial"))  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> Floats:
         """Return probabilities: (n, K) in the order of `classes_`, or of 0 and 1 for binomial labels; others have none."""
         scores = self._find_scores(X)

@@ -200,7 +200,7 @@ def fit_totals(
     mean, error = _find_null(sums, extent, variances)
     mean = family.clip_mean(mean, bounds, exposure=float(exposed.sum() / copies.sum()), noise=error)
     offset, factor = family.anchor(mean)
-    weights = np.zeros(design.rows.shape[1])
+    weights: Floats = np.zeros(design.rows.shape[1])
     prior = 0.0
     for _ in range(2):  # the second time with the variances of the fitted model
         means = design.exposure * factor * family.mean(offset + design.rows @ weights)
@@ -236,7 +236,8 @@ class _Adder:
         self.groups, self.size = groups, size
 
     def __call__(self, values: Floats) -> Floats:
-        return np.bincount(self.groups, weights=values, minlength=self.size)
+        totals: Floats = np.bincount(self.groups, weights=values, minlength=self.size).astype(np.float64)
+        return totals
 
 
 def _find_null(sums: Floats, extent: Floats, variances: Floats) -> tuple[float, float]:
