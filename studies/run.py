@@ -39,6 +39,7 @@ STUDIES = {
     "cluster-response": "cluster_response:ClusterResponse",
     "excess-risk": "excess_risk:ExcessRisk",
     "first-model": "first_model:FirstModel",
+    "glm": "glm:Glm",
     "images-cifar10": "images:CIFAR10",
     "images-fashion-mnist": "images:FashionMNIST",
     "images-mnist": "images:MNIST",

@@ -36,6 +36,7 @@ from labeldp.learn import (
     LPNormalSGD,
     MultiLabelPATE,
     OutputPerturbation,
+    PrivateGLM,
     SimplexERM,
     SufficientStatistics,
 )
@@ -140,6 +141,8 @@ PATHS: list[tuple[str, str, Callable[[Path], Guarantee]]] = [
     ("features", "LPNormalSGD", lambda _: learned(LPNormalSGD(**LINEAR))),
     ("features", "OutputPerturbation", lambda _: learned(OutputPerturbation(**LINEAR))),
     ("features", "SufficientStatistics", lambda _: learned(SufficientStatistics(**LINEAR))),
+    ("features", "PrivateGLM", lambda _: learned(PrivateGLM(bounds=(0, 1)))),
+    ("bounds", "PrivateGLM in groups", lambda _: learned(PrivateGLM(bounds=(0, 1), statistic="groups"))),
     ("features", "SimplexERM", lambda _: learned(SimplexERM(**LINEAR))),
     (
         "features",
@@ -190,6 +193,7 @@ SEEDS: list[tuple[str, Callable[[Path], Guarantee]]] = [
     ("LPRRSGD", lambda _: learned(LPRRSGD(epsilon=1.0, clip=5.0, random_state=1))),
     ("OutputPerturbation", lambda _: learned(OutputPerturbation(**LINEAR, random_state=1))),
     ("SufficientStatistics", lambda _: learned(SufficientStatistics(**LINEAR, random_state=1))),
+    ("PrivateGLM", lambda _: learned(PrivateGLM(bounds=(0, 1), random_state=1))),
     ("a table", lambda path: in_table(path, epsilon=1.0, rng=1)),
     ("the command", lambda path: by_command(path, "--epsilon", "1", "--seed", "1")),
     ("peers, simulated", lambda _: PeerToPeerRR(0.2, theta=1.0).simulate(Y, groups=GROUPS, rng=1).guarantee),

@@ -43,6 +43,7 @@ from labeldp.learn import (
     LPNormalSGD,
     MultiLabelPATE,
     OutputPerturbation,
+    PrivateGLM,
     SimplexERM,
     SufficientStatistics,
 )
@@ -132,6 +133,8 @@ ENTRIES: dict[str, Callable[[Any], Any]] = {
     "LPNormalSGD": lambda y: LPNormalSGD(**CLIPPED, classes=CLASSES).fit(X, y),
     "OutputPerturbation": lambda y: OutputPerturbation(**CLIPPED, classes=CLASSES).fit(X, y),
     "SufficientStatistics": lambda y: SufficientStatistics(**CLIPPED, classes=CLASSES).fit(X, y),
+    "PrivateGLM": lambda y: PrivateGLM(bounds=(0, 1)).fit(X, y),
+    "PrivateGLM, classes": lambda y: PrivateGLM("multinomial", classes=CLASSES).fit(X, y),
     "SimplexERM": lambda y: SimplexERM(**CLIPPED, classes=CLASSES).fit(X, y),
     "PATE": lambda y: PATE(n_teachers=2, classes=CLASSES).fit(X, y, X[:3]),
     "several labels": lambda y: MultiLabelPATE(n_teachers=2).fit(X, y, X[:3]),

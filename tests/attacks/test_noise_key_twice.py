@@ -36,6 +36,7 @@ from labeldp.learn import (
     LPNormalSGD,
     MultiLabelPATE,
     OutputPerturbation,
+    PrivateGLM,
     PrivateSearchCV,
     SimplexERM,
     SoftmaxRegression,
@@ -223,6 +224,10 @@ CALLS: dict[str, Callable[[NoiseKey, Any], Any]] = {
     "LPNormalSGD": lambda key, y: LPNormalSGD(**APPROXIMATE, **CONVEX, random_state=key).fit(X, y),
     "OutputPerturbation": lambda key, y: OutputPerturbation(**APPROXIMATE, **CONVEX, random_state=key).fit(X, y),
     "SufficientStatistics": lambda key, y: SufficientStatistics(**APPROXIMATE, **CONVEX, random_state=key).fit(X, y),
+    "PrivateGLM": lambda key, y: PrivateGLM(**APPROXIMATE, bounds=(0, CLASSES), random_state=key).fit(X, y),
+    "PrivateGLM in groups": lambda key, y: PrivateGLM(
+        epsilon=1.0, bounds=(0, CLASSES), statistic="groups", random_state=key
+    ).fit(X, y),
     "SimplexERM": lambda key, y: SimplexERM(**APPROXIMATE, clip=1.0, classes=(False, True), random_state=key).fit(
         X, y > 0
     ),
@@ -255,7 +260,7 @@ HANDED_ON = {
     "StagedClusterPrior.beliefs", "Subject.privatize", "Subject.release",
 }  # fmt: skip
 #: Public, though their rooms do not list them.
-UNLISTED = {"measure_vector", "curate", "StreamedCounts.release"}
+UNLISTED = {"measure_vector", "curate", "StreamedCounts.release", "PrivateGLM in groups"}
 
 
 def find_calls() -> set[str]:

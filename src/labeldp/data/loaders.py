@@ -1,4 +1,4 @@
-"""The data sets by name: pictures, tables about people, multi-label sets, ratings, and counts of cases.
+"""The data sets by name: pictures, tables about people, multi-label sets, ratings, numbers, and counts of cases.
 
 >>> load("adlut")
 Traceback (most recent call last):
@@ -7,7 +7,8 @@ labeldp.errors.LabelDPError: load: `name` must be a known data set, got 'adlut'.
 
 *Pictures* with a class each: digits (bundled with scikit-learn), MNIST, Fashion-MNIST, CIFAR-10. *Tables* about people,
 with text and numbers side by side: Adult (bundled), credit default, diabetes readmission. *Multi-label* sets: text tags,
-genes, scenes, moods. *Texts*: CLINC150. *Ratings*: MovieLens 1M. *Counts*: COVID-19 cases by state and day.
+genes, scenes, moods. *Texts*: CLINC150. *Ratings*: MovieLens 1M. *Counts*: COVID-19 cases by state and day. *Numbers*: house
+values and insurance claims (`california_housing`, `motor_claims`).
 
 References: the multi-label sets and their train/test parts are those of Mulan (Tsoumakas et al., JMLR 12, 2011), as the
 package scikit-multilearn carried them. Harper and Konstan, "The MovieLens datasets: history and context", ACM TiiS 5(4),
@@ -30,7 +31,7 @@ from __future__ import annotations
 import io
 import os
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib.resources import files
@@ -621,6 +622,96 @@ class StateCases:
             raise invalid("StateCases", "first_day", f"lie in {self.days[0]} to {self.days[-1]}", got=got)
         part = slice(self.days.index(first_day), self.days.index(first_day) + days)
         return self.totals[part], self.new()[part]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class NumberTable:
+    """Features and labels that are numbers. `X` is a `pyarrow.Table`, `y` float64, `exposure` float64 or None.
+
+    `bounds` are public ones, from what is known of such numbers. No row is a test row yet: `Dataset` and `load` are for classes.
+    """
+
+    name: str
+    X: Any
+    y: Floats
+    exposure: Floats | None
+    bounds: tuple[float, float]
+    sensitive_label: str
+    licence: str
+    citation: str
+
+    def __repr__(self) -> str:
+        return f"NumberTable({self.name!r}, {len(self.y):,} rows, {self.X.num_columns} features)"
+
+
+HOUSING_COLUMNS = (
+    "longitude", "latitude", "housing_median_age", "total_rooms", "total_bedrooms", "population", "households",
+    "median_income", "median_house_value", "ocean_proximity",
+)  # fmt: skip
+CLAIM_COLUMNS = (
+    "id", "expo", "claim", "nclaims", "amount", "average", "coverage", "ageph", "sex", "bm", "power", "agec", "fuel",
+    "use", "fleet", "postcode", "long", "lat",
+)  # fmt: skip
+
+
+def california_housing(directory: Directory = None) -> NumberTable:
+    """Load 20,640 districts of California, 1990, with the median value of a house, in units of 100,000 dollars.
+
+    >>> california_housing(directory="no/such/folder")
+    Traceback (most recent call last):
+    ...
+    labeldp.errors.LabelDPError: load: `directory` must hold california-housing/housing.csv.gz, got no such file. ...
+    """
+    table = _read_csv("california-housing", "housing.csv.gz", directory, columns=HOUSING_COLUMNS, rows=20_640)
+    return NumberTable(
+        name="california-housing",
+        X=table.drop_columns(["median_house_value"]),
+        y=table["median_house_value"].to_numpy().astype(np.float64) / 1e5,
+        exposure=None,
+        bounds=(0.15, 5.0),
+        sensitive_label="what the houses of a district are worth",
+        licence="not stated with the files",
+        citation=(
+            "Pace, R. K. and Barry, R. (1997). Sparse Spatial Autoregressions. Statistics and Probability Letters 33, "
+            "291-297; the StatLib data, with the column ocean_proximity of A. Geron's copy."
+        ),
+    )
+
+
+def motor_claims(directory: Directory = None) -> NumberTable:
+    """Load beMTPL97: 163,212 Belgian motor policies of 1997, the number of claims of each and the years it was in force.
+
+    The amount of the claims stays beside the features, as `amount`: it is a label too, and whoever learns drops one.
+
+    >>> motor_claims(directory="no/such/folder")
+    Traceback (most recent call last):
+    ...
+    labeldp.errors.LabelDPError: load: `directory` must hold motor-claims/beMTPL97.csv.gz, got no such file. ...
+    """
+    table = _read_csv("motor-claims", "beMTPL97.csv.gz", directory, columns=CLAIM_COLUMNS, rows=163_212)
+    return NumberTable(
+        name="motor-claims",
+        X=table.drop_columns(["id", "expo", "claim", "nclaims", "average"]),
+        y=table["nclaims"].to_numpy().astype(np.float64),
+        exposure=table["expo"].to_numpy().astype(np.float64),
+        bounds=(0.0, 2.0),
+        sensitive_label="how many accidents a person claimed for",
+        licence="not stated with the files; for studies only",
+        citation=(
+            "Dutang, C. and Charpentier, A. CASdatasets: insurance datasets, beMTPL97; Denuit, M. and Lang, S. (2004). "
+            "Non-life rate-making with Bayesian GAMs. Insurance: Mathematics and Economics 35, 627-647."
+        ),
+    )
+
+
+def _read_csv(name: str, file: str, directory: Directory, *, columns: Sequence[str], rows: int) -> Any:
+    """Return a table of known columns and length."""
+    (path,) = find_files(name, (file,), directory=directory)
+    with explain_damage(path, f"a CSV of {len(columns)} columns"):
+        table = pa_csv.read_csv(io.BytesIO(read_bytes(path)))
+    expect(path, "the columns", want=list(columns), got=table.column_names)
+    expect(path, "rows", want=rows, got=table.num_rows)
+    return table
 
 
 _LOADERS: dict[str, Callable[[Directory], Dataset]] = {

@@ -28,7 +28,16 @@
 from labeldp.learn.boosters import BoosterClassifier
 from labeldp.learn.checkpoint import Checkpoint
 from labeldp.learn.classifier import LabelPrivateClassifier
-from labeldp.learn.convex import LPRRSGD, LPNormalSGD, OutputPerturbation, SimplexERM, SufficientStatistics
+from labeldp.learn.convex import (
+    LPRRSGD,
+    GaussianNoise,
+    LaplaceNoise,
+    LPNormalSGD,
+    OutputPerturbation,
+    PrivateGLM,
+    SimplexERM,
+    SufficientStatistics,
+)
 from labeldp.learn.evaluated import Evaluation, Metric
 from labeldp.learn.evaluation import evaluate
 from labeldp.learn.pate import PATE, MultiLabelPATE
@@ -48,12 +57,15 @@ __all__ = [
     "Checkpoint",
     "Choice",
     "Evaluation",
+    "GaussianNoise",
     "LPNormalSGD",
     "LabelPrivateClassifier",
+    "LaplaceNoise",
     "Metric",
     "MultiLabelPATE",
     "NoisyAccuracy",
     "OutputPerturbation",
+    "PrivateGLM",
     "PrivateSearchCV",
     "Recipe",
     "SimplexERM",

@@ -84,6 +84,7 @@ PUBLIC = frozenset(
         "labeldp.learn.MultiLabelPATE",
         "labeldp.learn.OutputPerturbation",
         "labeldp.learn.PATE",
+        "labeldp.learn.PrivateGLM",
         "labeldp.learn.SimplexERM",
         "labeldp.learn.SoftmaxRegression",
         "labeldp.learn.SufficientStatistics",
@@ -374,7 +375,8 @@ def _describe_promise(model: Any) -> dict[str, Any]:
 
 
 def _classes_of(learner: Any) -> Any:
-    return learner.classes_ if hasattr(learner, "classes_") else learner.values_
+    """Return the classes or the values that labels may have; none for numbers between bounds."""
+    return getattr(learner, "classes_", getattr(learner, "values_", ()))
 
 
 def _describe_mechanism(learner: Any) -> str:
