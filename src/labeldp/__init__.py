@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         RandomizedResponse,
         RRTopK,
         RRWithPrior,
+        UnbiasedResponse,
     )
     from labeldp.priors import ClusterPrior, ModelPrior, PublicPrior, UniformPrior
     from labeldp.release import (
@@ -73,6 +74,7 @@ __all__ = [
     "ReleaseError",
     "SensitiveLabels",
     "Trust",
+    "UnbiasedResponse",
     "UniformPrior",
     "Unit",
     "load_release",
@@ -107,6 +109,7 @@ _ROOM_OF = {
     "ReleaseError": "errors",
     "SensitiveLabels": "release",
     "Trust": "guarantee",
+    "UnbiasedResponse": "mechanisms",
     "UniformPrior": "priors",
     "Unit": "guarantee",
     "load_release": "release",
