@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from labeldp.channel import CandidateChannel, Channel, MatrixChannel
     from labeldp.errors import BudgetError, LabelDPError, PrivacyError, ReleaseError
     from labeldp.guarantee import Guarantee, Trust, Unit
-    from labeldp.learn import LabelPrivateClassifier
+    from labeldp.learn import LabelPrivateClassifier, LabelPrivateRegressor
     from labeldp.mechanisms import (
         ClusterRR,
         InformativeResponse,
@@ -58,6 +58,7 @@ __all__ = [
     "LabelCounts",
     "LabelDPError",
     "LabelPrivateClassifier",
+    "LabelPrivateRegressor",
     "LabelSums",
     "Ledger",
     "MatrixChannel",
@@ -93,6 +94,7 @@ _ROOM_OF = {
     "LabelCounts": "release",
     "LabelDPError": "errors",
     "LabelPrivateClassifier": "learn",
+    "LabelPrivateRegressor": "learn",
     "LabelSums": "release",
     "Ledger": "accounting",
     "MatrixChannel": "channel",

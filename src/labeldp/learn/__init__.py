@@ -7,6 +7,7 @@
 | chapter | what it is |
 |---|---|
 | `classifier` | `LabelPrivateClassifier`: any classifier around labels released in stages; `recipe` is what "auto" stands for |
+| `regressor` | `LabelPrivateRegressor`: any regressor, on numbers released without bias |
 | `stages` | the loop over stages, the same for the owner of labels and for a receiver of a release |
 | `corrections` | how training accounts for the noise |
 | `crossfit` | true probabilities from any classifier: cross-fit, calibrate by the likelihood, refit |
@@ -30,6 +31,7 @@ from labeldp.learn.convex import LPRRSGD, LPNormalSGD, OutputPerturbation, Simpl
 from labeldp.learn.evaluated import Evaluation, Metric
 from labeldp.learn.evaluation import evaluate
 from labeldp.learn.pate import PATE, MultiLabelPATE
+from labeldp.learn.regressor import LabelPrivateRegressor, NumberStage
 from labeldp.learn.saved import load_model, save_model
 from labeldp.learn.scoring import Choice, NoisyAccuracy, choose_by_noisy_accuracy, noisy_accuracy, score_privately
 from labeldp.learn.search import PrivateSearchCV
@@ -47,9 +49,11 @@ __all__ = [
     "Evaluation",
     "LPNormalSGD",
     "LabelPrivateClassifier",
+    "LabelPrivateRegressor",
     "Metric",
     "MultiLabelPATE",
     "NoisyAccuracy",
+    "NumberStage",
     "OutputPerturbation",
     "PrivateSearchCV",
     "Recipe",
