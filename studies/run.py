@@ -43,6 +43,7 @@ STUDIES = {
     "images-fashion-mnist": "images:FashionMNIST",
     "images-mnist": "images:MNIST",
     "multilabel-pate": "multilabel_pate:MultiLabelPate",
+    "numbers": "numbers:Numbers",
     "prior-response": "prior_response:PriorResponse",
     "ratings": "ratings:Ratings",
     "stage-settings": "stage_settings:StageSettings",
