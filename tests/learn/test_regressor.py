@@ -147,7 +147,7 @@ def test_the_error_of_a_model_is_measured_on_answers(problem: Any):
 def test_the_ledger_is_charged_once_and_refuses_before_a_draw(problem: Any, tmp_path: Any):
     X, y = problem
     ledger = labeldp.Ledger(tmp_path / "ledger.db")
-    ledger.set_budget("claims", epsilon=3.0)
+    ledger.set_budget(3.0, label_set="claims")
     settings: dict[str, Any] = {"bounds": BOUNDS, "ledger": ledger, "label_set": "claims", "stages": 2}
     model = LabelPrivateRegressor(epsilon=2.0, **settings).fit(X, y)
     assert [entry.guarantee.epsilon() for entry in ledger.entries()] == [2.0]

@@ -8,10 +8,12 @@ from itertools import product
 
 import mpmath
 import numpy as np
+import pyarrow as pa
 import pytest
 from scipy.optimize import linprog
 
 import labeldp
+from labeldp.engines import privatize_table
 from labeldp.errors import LabelDPError
 from labeldp.mechanisms import BinnedResponse, LaplaceResponse, NumericMechanism, RandomizedResponse, UnbiasedResponse
 from labeldp.mechanisms.numbers import MIX, candidate_answers
@@ -182,4 +184,10 @@ def test_the_wrong_kind_of_labels_is_refused_before_anything_is_drawn(tmp_path):
         labeldp.privatize(amounts, UnbiasedResponse(1.0, bounds=(0, 4)), ledger=ledger)
     with pytest.raises(LabelDPError, match="have classes here"):
         labeldp.measure(amounts, labeldp.LabelCounts(), epsilon=1.0, ledger=ledger)
+    mechanism = UnbiasedResponse(1.0, bounds=(0, 1), grid=2)
+    with pytest.raises(LabelDPError, match="be one for classes"):
+        labeldp.LabelPrivateClassifier(mechanism=mechanism, ledger=ledger).fit(np.eye(4), [0, 1, 0, 1])
+    table = pa.table({"x": [1, 2, 3, 4], "y": [0, 1, 0, 1]})
+    with pytest.raises(LabelDPError, match="be one for classes"):
+        privatize_table(table, label="y", to=tmp_path / "out", mechanism=mechanism, ledger=ledger)
     assert len(list(ledger.entries())) == 0

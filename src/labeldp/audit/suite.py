@@ -334,7 +334,8 @@ def _release_all(door: Door, mechanism: Any, k: int, prior: Any) -> tuple[Check,
 def _box(labels: Int64s, k: int, mechanism: Any) -> SensitiveLabels:
     """Return labels that know all their classes, whichever occur; of numbers, k even ones from bound to bound."""
     if getattr(mechanism, "takes_numbers", False):
-        return SensitiveLabels(np.linspace(*mechanism.bounds, k)[labels], bounds=mechanism.bounds)
+        low, high = mechanism.bounds
+        return SensitiveLabels(np.linspace(low, high, k)[labels], bounds=(low, high))
     return SensitiveLabels(labels, n_classes=k)
 
 

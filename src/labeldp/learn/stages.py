@@ -432,6 +432,9 @@ def check_response(mechanism: Mechanism | None, *, epsilon: float, n_classes: in
         return RRWithPrior(epsilon)
     if not isinstance(mechanism, Mechanism):
         raise invalid(OWNER, "mechanism", "be a mechanism", got=mechanism, fix="For example RRTopK(1.0, k=3).")
+    if mechanism.takes_numbers:
+        fix = "LabelPrivateRegressor learns from numbers."
+        raise invalid(OWNER, "mechanism", "be one for classes", got=type(mechanism).__name__, fix=fix)
     if isinstance(mechanism, MeasuringMechanism):
         fix = "Use privatize(y, mechanism, groups=...) and train with fit_release; or ClusterPrior with RRWithPrior."
         got = type(mechanism).__name__

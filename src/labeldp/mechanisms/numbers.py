@@ -404,7 +404,8 @@ def candidate_answers(epsilon: float, outputs: int, size: int) -> Floats:
     known = np.unique(np.concatenate([even, [-least, least], np.linspace(-1, 1, size)]))
     # Of two that are nearly one, the program would take both at half the weight.
     apart = np.concatenate([[True], np.diff(known) > 1e-6])
-    return known[apart]
+    answers: Floats = known[apart]
+    return answers
 
 
 def find_best_rows(epsilon: float, levels: Floats, answers: Floats, prior: Floats) -> tuple[Floats, Any]:
