@@ -314,7 +314,7 @@ class BinnedResponse(NumericMechanism):
         k, from 2 to 129. By default that with the least variance for numbers that are spread evenly.
 
     >>> BinnedResponse(1.0, bounds=(0, 1)).n_classes, BinnedResponse(6.0, bounds=(0, 1)).n_classes
-    (2, 5)
+    (3, 10)
     """
 
     uses_prior: ClassVar[bool] = False
