@@ -17,8 +17,8 @@ the rest, and
     (its error)^2 = mean of (prediction - answer)^2 - mean variance of the answers,
 
 to which one standard error is added, since a belief that is too narrow costs more than one too wide. Everything but the draw is
-post-processing. The gain is small: at epsilon 4 a right belief saves a third of the variance, at 1 a tenth, and the first
-stage has none (study `numbers`); hence one stage by default.
+post-processing. The gain is small, and smaller the smaller epsilon is; the first stage has none (study `numbers`). Hence one
+stage by default.
 
 *Weights.* Answers of stages with less variance tell more. With v the expected variance of an answer under its belief and s^2
 what the model leaves unexplained, a row has the weight 1 / (v + s^2), where the regressor takes `sample_weight`.

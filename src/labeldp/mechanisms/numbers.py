@@ -59,7 +59,7 @@ from labeldp.validate import check_choice, check_epsilon, check_integer, check_r
 LEVELS = 33
 #: Candidate answers of the program, besides the levels; four times as many gained a thousandth at epsilon 2.
 ANSWERS = 65
-#: A program of 129 x 257 takes a minute.
+#: Seconds at 65 x 129 (benchmarks/numeric_labels.py), and steeply more beyond.
 MOST_LEVELS, MOST_ANSWERS = 129, 257
 #: Distinct priors in one call: one linear program each.
 MOST_PRIORS = 250
