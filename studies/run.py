@@ -46,6 +46,7 @@ STUDIES = {
     "informative": "informative:Informative",
     "many-classes": "many_classes:ManyClasses",
     "multilabel-pate": "multilabel_pate:MultiLabelPate",
+    "numbers": "numbers:Numbers",
     "prior-response": "prior_response:PriorResponse",
     "ratings": "ratings:Ratings",
     "recipes": "recipes:Recipes",

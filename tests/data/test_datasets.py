@@ -151,6 +151,28 @@ def test_directory_from_the_environment(shared_data, monkeypatch):
 
 
 @pytest.mark.data
+def test_house_values_are_numbers(shared_data):
+    houses = load("california-housing", directory=shared_data("california-housing").parent)
+    values = np.concatenate([houses.y_train, houses.y_test])
+    assert len(values) == 20_433
+    assert values.dtype == np.float64
+    assert (values.min(), values.max()) == (0.14999, 5.00001)
+    assert houses.classes == ()
+    assert repr(houses).endswith("9 features, numbers of `median_house_value`)")
+    assert houses.table()["median_house_value"].to_numpy() == pytest.approx(houses.y_train)
+    assert houses.matrix().train.shape == (len(houses.y_train), 13)
+
+
+def test_numbers_have_no_classes():
+    numbers = {"y_train": np.array([0.5, 1.0, 2.0, 3.0]), "y_test": np.array([1.0, 2.0])}
+    assert "numbers of `ill`" in repr(tiny(**numbers, classes=()))
+    with pytest.raises(LabelDPError, match="finite numbers without classes"):
+        tiny(**numbers)
+    with pytest.raises(LabelDPError, match="finite numbers without classes"):
+        tiny(y_train=np.array([0.5, 1.0, np.nan, 3.0]), y_test=np.array([1.0, 2.0]), classes=())
+
+
+@pytest.mark.data
 def test_no_patient_is_on_both_sides(shared_data):
     stays = load("diabetes-readmission", directory=shared_data("diabetes-readmission").parent)
     train, test = (set(X["patient_nbr"].to_pylist()) for X in (stays.X_train, stays.X_test))
@@ -243,6 +265,7 @@ def test_wrong_idx_file_is_told_apart(content, message, tmp_path):
         ("mnist", "mnist/train-images-idx3-ubyte.gz"),
         ("credit-default", "credit-default/UCI_Credit_Card.csv.gz"),
         ("diabetes-readmission", "diabetes-readmission/dataset_diabetes.zip"),
+        ("california-housing", "california-housing/housing.csv.gz"),
         ("cifar10", "cifar10/cifar10.npz"),
         ("movielens-1m", "movielens-1m/ratings.dat"),
         ("yeast", "multilabel/yeast.npz"),

@@ -62,8 +62,9 @@ class Dataset:
 
     `X_train` and `X_test` are float32 arrays (images flat, in [0, 1], with `image_shape` to undo that) or
     `pyarrow.Table` for mixed tables, where `categorical` names the columns that are categories and `identifiers`
-    those that name a person or a row and are no features, and `texts` those that are sentences. `y_*` are int64 codes into `classes`; a multi-label set
-    has a uint8 indicator matrix with one column per class. `sensitive_label` says in words what the label tells.
+    those that name a person or a row and are no features, and `texts` those that are sentences. `y_*` are int64 codes into
+    `classes`; a multi-label set has a uint8 indicator matrix with one column per class; of numbers they are float64, and there are
+    no classes. `sensitive_label` says in words what the label tells.
     """
 
     name: str
@@ -91,6 +92,11 @@ class Dataset:
         if len(y) != X.shape[0]:
             got = Described(f"{len(y):,} labels for {X.shape[0]:,} rows")
             raise invalid(f"Dataset {self.name}", f"y_{part}", "have a label for every row", got=got)
+        if y.dtype.kind == "f":
+            if self.classes or y.ndim != 1 or not np.isfinite(y).all():
+                got = Described(f"{self.n_classes} classes, and an array of shape {y.shape}")
+                raise invalid(f"Dataset {self.name}", f"y_{part}", "be finite numbers without classes", got=got)
+            return
         width = y.shape[1] if y.ndim == 2 else int(y.max(initial=0)) + 1
         if width > self.n_classes or (y.ndim == 2 and width != self.n_classes) or y.min(initial=0) < 0:
             must, got = "hold codes of `classes`", Described(f"{width} classes where {self.n_classes} are named")
@@ -98,8 +104,8 @@ class Dataset:
 
     def __repr__(self) -> str:
         rows = f"{len(self.y_train):,} train + {len(self.y_test):,} test rows"
-        kind = "labels" if self.multilabel else "classes"
-        shape = f"{len(self.feature_names):,} features, {self.n_classes:,} {kind} of `{self.label_name}`"
+        kind = f"{self.n_classes:,} {'labels' if self.multilabel else 'classes'}" if self.classes else "numbers"
+        shape = f"{len(self.feature_names):,} features, {kind} of `{self.label_name}`"
         return f"Dataset({self.name!r}, {rows}, {shape})"
 
     @property
@@ -154,6 +160,8 @@ class Dataset:
             for i, name in enumerate(self.classes):
                 X = X.append_column(name, pa.array(y[:, i]))
             return X
+        if not self.classes:
+            return X.append_column(self.label_name, pa.array(y))
         codes = pa.array(y.astype(np.int32))
         return X.append_column(self.label_name, pa.DictionaryArray.from_arrays(codes, pa.array(self.classes)))
 

@@ -56,6 +56,7 @@ from labeldp.guarantee import Guarantee
 from labeldp.learn.boosters import pack_boosters
 from labeldp.learn.classifier import LabelPrivateClassifier
 from labeldp.learn.pate import PATE, MultiLabelPATE
+from labeldp.learn.regressor import LabelPrivateRegressor, NumberStage
 from labeldp.learn.search import PrivateSearchCV
 from labeldp.learn.soundness import check_answers, check_model, check_schema, list_answers
 from labeldp.learn.stages import Stage
@@ -81,6 +82,7 @@ PUBLIC = frozenset(
         "labeldp.learn.LPNormalSGD",
         "labeldp.learn.LPRRSGD",
         "labeldp.learn.LabelPrivateClassifier",
+        "labeldp.learn.LabelPrivateRegressor",
         "labeldp.learn.MultiLabelPATE",
         "labeldp.learn.OutputPerturbation",
         "labeldp.learn.PATE",
@@ -375,7 +377,8 @@ def _describe_promise(model: Any) -> dict[str, Any]:
 
 
 def _classes_of(learner: Any) -> Any:
-    """Return the classes or the values that labels may have; none for numbers between bounds."""
+    if isinstance(learner, LabelPrivateRegressor):
+        return learner.bounds_  # numbers have no classes; the levels of its release, where there is one, come later
     return getattr(learner, "classes_", getattr(learner, "values_", ()))
 
 
@@ -391,6 +394,8 @@ def _stage_type(learner: Any) -> type | None:
     """Return the class of a learner's reports of its stages; None if it has no stages."""
     if isinstance(learner, LabelPrivateClassifier):
         return Stage
+    if isinstance(learner, LabelPrivateRegressor):
+        return NumberStage
     if type(learner).__name__ == "LabelPrivateRatings":
         from labeldp.learn.ratings import RatingStage  # loads compiled loops: only where they are used anyway
 
