@@ -39,9 +39,9 @@ from sklearn.kernel_approximation import RBFSampler
 from sklearn.linear_model import PoissonRegressor, Ridge
 
 from labeldp.arrays import Floats, Int64s
-from labeldp.data import NumberTable, california_housing, motor_claims
 from labeldp.learn import LaplaceNoise, PrivateGLM
 from labeldp.report import Lines, Plot, Series
+from studies.numbers import WholeTable
 from studies.study import Measurement, Study, StudyRow
 
 DELTA = 1e-5
@@ -94,9 +94,10 @@ class Glm(Study[Case]):
     default_seeds: ClassVar[int] = 3
 
     @cached_property
-    def tables(self) -> dict[str, NumberTable]:
+    def tables(self) -> dict[str, WholeTable]:
         """Both sets."""
-        return {"housing": california_housing(self.directory), "claims": motor_claims(self.directory)}
+        names = {"housing": "california-housing", "claims": "motor-claims"}
+        return {short: WholeTable.load(name, self.directory) for short, name in names.items()}
 
     def cases(self) -> Sequence[Case]:
         """Every setting at every epsilon."""
@@ -238,28 +239,26 @@ def choose_rows(n: int, seed: int, rows: int | None) -> tuple[npt.NDArray[np.int
 
 
 @lru_cache(maxsize=10)
-def split_houses(table: NumberTable, seed: int, count: int, rows: int | None) -> Split:
-    """Return random Fourier features and the columns themselves; districts without bedrooms are left out."""
+def split_houses(table: WholeTable, seed: int, count: int, rows: int | None) -> Split:
+    """Return random Fourier features and the columns themselves."""
     columns = {
         name: table.X[name].to_numpy(zero_copy_only=False).astype(np.float64) for name in table.X.column_names[:-1]
     }
-    whole = np.isfinite(columns["total_bedrooms"])
-    columns = {name: values[whole] for name, values in columns.items()}
     extra = [np.log(columns[name]) for name in LOGS]
     extra += [np.log(columns[name] / columns["households"]) for name in ("total_rooms", "population")]
-    place = table.X["ocean_proximity"].to_numpy(zero_copy_only=False).astype(str)[whole]
+    place = table.X["ocean_proximity"].to_numpy(zero_copy_only=False).astype(str)
     body = np.column_stack([*columns.values(), *extra, *(place == name for name in np.unique(place))]).astype(float)
     train, test = choose_rows(len(body), seed, rows)
     mean, spread = body[train].mean(axis=0), body[train].std(axis=0) + 1e-9
     body = np.clip((body - mean) / spread, -4, 4)
     waves = RBFSampler(gamma=WIDTH, n_components=count, random_state=seed).fit_transform(body)
-    X, y = np.hstack([waves, body]).astype(np.float32), table.y[whole]
+    X, y = np.hstack([waves, body]).astype(np.float32), table.y
     ones, none = np.ones(len(y)), np.zeros(0, np.int64)
     return Split(X=(X[train], X[test]), y=(y[train], y[test]), exposure=(ones[train], ones[test]), groups=none)
 
 
 @lru_cache(maxsize=5)
-def split_claims(table: NumberTable, seed: int, rows: int | None) -> tuple[Split, float, float]:
+def split_claims(table: WholeTable, seed: int, rows: int | None) -> tuple[Split, float, float]:
     """Return indicators of binned factors, and the deviances of the null model and of the one without privacy."""
     assert table.exposure is not None
     train, test = choose_rows(len(table.y), seed, rows)

@@ -21,6 +21,7 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
+import pyarrow as pa
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.kernel_approximation import RBFSampler
 from sklearn.linear_model import RidgeCV
@@ -179,20 +180,36 @@ def make_learner(name: str, epsilon: float) -> Any:
     )
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class WholeTable:
+    """A set of numbers in the order of its file: a study that draws its own splits draws the same rows whatever `load` holds out."""
+
+    X: Any
+    y: Floats
+    exposure: Floats | None
+    bounds: tuple[float, float]
+
+    @classmethod
+    def load(cls, name: str, directory: Any) -> WholeTable:
+        """Join train and test rows as the file has them."""
+        found = load(name, directory=directory)
+        assert found.bounds is not None
+        held = choose_test_rows(np.arange(len(found.y_train) + len(found.y_test)), share=0.2)
+        order = np.argsort(np.concatenate([np.flatnonzero(~held), np.flatnonzero(held)]))
+        X = pa.concat_tables([found.X_train, found.X_test]).take(order)
+        exposure = None if found.exposure is None else X[found.exposure].to_numpy().astype(np.float64)
+        return cls(X=X, y=np.concatenate([found.y_train, found.y_test])[order], exposure=exposure, bounds=found.bounds)
+
+
 class Houses:
     """The table as a matrix, made without a look at a label: columns, logarithms and ratios, scaled, and cut at 4."""
 
     def __init__(self, *, directory: Any, rows: int | None) -> None:
-        found = load("california-housing", directory=directory)
-        parts = [found.table(part=part) for part in ("train", "test")]
-        # In the order of the file again, so that a seed draws the rows that it drew in the earlier experiment.
-        held = choose_test_rows(np.arange(sum(part.num_rows for part in parts)), share=0.2)
-        order = np.argsort(np.concatenate([np.flatnonzero(~held), np.flatnonzero(held)]))
-        names = parts[0].column_names
-        table = {name: np.concatenate([part[name].to_numpy() for part in parts])[order] for name in names}
-        self.y = table.pop("median_house_value")[:rows]
-        words = table.pop("ocean_proximity").astype(str)[:rows]
-        columns = {name: values[:rows].astype(np.float64) for name, values in table.items()}
+        found = WholeTable.load("california-housing", directory)
+        self.y = found.y[:rows]
+        words = found.X["ocean_proximity"].to_numpy().astype(str)[:rows]
+        numeric = [name for name in found.X.column_names if name != "ocean_proximity"]
+        columns = {name: found.X[name].to_numpy()[:rows].astype(np.float64) for name in numeric}
         for name in ("total_rooms", "total_bedrooms", "population", "households", "median_income"):
             columns[f"log {name}"] = np.log(columns[name])
         columns["log rooms a household"] = np.log(columns["total_rooms"] / columns["households"])

@@ -150,19 +150,6 @@ def test_directory_from_the_environment(shared_data, monkeypatch):
     assert not any("default" in name for name in credit.feature_names)
 
 
-@pytest.mark.data
-def test_house_values_are_numbers(shared_data):
-    houses = load("california-housing", directory=shared_data("california-housing").parent)
-    values = np.concatenate([houses.y_train, houses.y_test])
-    assert len(values) == 20_433
-    assert values.dtype == np.float64
-    assert (values.min(), values.max()) == (0.14999, 5.00001)
-    assert houses.classes == ()
-    assert repr(houses).endswith("9 features, numbers of `median_house_value`)")
-    assert houses.table()["median_house_value"].to_numpy() == pytest.approx(houses.y_train)
-    assert houses.matrix().train.shape == (len(houses.y_train), 13)
-
-
 def test_numbers_have_no_classes():
     numbers = {"y_train": np.array([0.5, 1.0, 2.0, 3.0]), "y_test": np.array([1.0, 2.0])}
     assert "numbers of `ill`" in repr(tiny(**numbers, classes=()))
@@ -266,6 +253,7 @@ def test_wrong_idx_file_is_told_apart(content, message, tmp_path):
         ("credit-default", "credit-default/UCI_Credit_Card.csv.gz"),
         ("diabetes-readmission", "diabetes-readmission/dataset_diabetes.zip"),
         ("california-housing", "california-housing/housing.csv.gz"),
+        ("motor-claims", "motor-claims/beMTPL97.csv.gz"),
         ("cifar10", "cifar10/cifar10.npz"),
         ("movielens-1m", "movielens-1m/ratings.dat"),
         ("yeast", "multilabel/yeast.npz"),

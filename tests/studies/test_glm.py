@@ -8,12 +8,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from labeldp.data import NumberTable
 from studies.glm import CLAIMS, FIRST_SPLIT, GROUPS, HOUSING, MOMENTS, Case, Glm, choose_rows, poisson_deviance
+from studies.numbers import WholeTable
 from studies.study import StudyRow
 
 
-def made_up(name: str, n: int = 1500) -> NumberTable:
+def made_up(name: str, n: int = 1500) -> WholeTable:
     """A table with the columns of the set, and labels that follow them."""
     rng = np.random.default_rng(0)
     if name == "housing":
@@ -23,26 +23,13 @@ def made_up(name: str, n: int = 1500) -> NumberTable:
         }
         y = np.clip(columns["median_income"] / 2, 0.2, 4.9)
         columns["ocean_proximity"] = pa.array(rng.choice(["INLAND", "NEAR BAY"], size=n))
-        return table_of(name, columns, y, None, (0.15, 5.0))
+        return WholeTable(X=pa.table(columns), y=y, exposure=None, bounds=(0.15, 5.0))
     columns = {column: rng.uniform(1, 90, size=n) for column in ("ageph", "power", "agec", "long", "lat")}
     columns |= {"bm": rng.integers(0, 20, size=n), "postcode": rng.integers(1000, 1040, size=n)}
     columns |= {column: pa.array(rng.choice(["a", "b"], size=n)) for column in ("coverage", "sex", "fuel", "use")}
     years = rng.uniform(0.2, 1.0, size=n)
     y = rng.poisson(years * np.exp(-1.0 + columns["ageph"] / 60)).astype(float)
-    return table_of(name, columns, y, years, (0.0, 2.0))
-
-
-def table_of(name: str, columns: dict[str, Any], y: Any, exposure: Any, bounds: tuple[float, float]) -> NumberTable:
-    return NumberTable(
-        name=name,
-        X=pa.table(columns),
-        y=y,
-        exposure=exposure,
-        bounds=bounds,
-        sensitive_label="",
-        licence="",
-        citation="",
-    )
+    return WholeTable(X=pa.table(columns), y=y, exposure=years, bounds=(0.0, 2.0))
 
 
 @pytest.fixture(scope="module")

@@ -20,21 +20,18 @@ from __future__ import annotations
 
 from labeldp.data.dataset import Dataset
 from labeldp.data.label_column import check_label, check_row_ids, label_profile
-from labeldp.data.loaders import NumberTable, california_housing, load, motor_claims, names, us_covid
+from labeldp.data.loaders import load, names, us_covid
 from labeldp.data.tables import TableSource, column, open_table
 from labeldp.data.writing import write_table
 
 __all__ = [
     "Dataset",
-    "NumberTable",
     "TableSource",
-    "california_housing",
     "check_label",
     "check_row_ids",
     "column",
     "label_profile",
     "load",
-    "motor_claims",
     "names",
     "open_table",
     "us_covid",

@@ -63,8 +63,9 @@ class Dataset:
     `X_train` and `X_test` are float32 arrays (images flat, in [0, 1], with `image_shape` to undo that) or
     `pyarrow.Table` for mixed tables, where `categorical` names the columns that are categories and `identifiers`
     those that name a person or a row and are no features, and `texts` those that are sentences. `y_*` are int64 codes into
-    `classes`; a multi-label set has a uint8 indicator matrix with one column per class; of numbers they are float64, and there are
-    no classes. `sensitive_label` says in words what the label tells.
+    `classes`; a multi-label set has a uint8 indicator matrix with one column per class; of numbers they are float64, there are
+    no classes, and `bounds` are public ones, from what is known of such numbers. `exposure` names the column that says how long, or how
+    much, a row was observed; `matrix` leaves it out. `sensitive_label` says in words what the label tells.
     """
 
     name: str
@@ -82,10 +83,15 @@ class Dataset:
     identifiers: tuple[str, ...] = ()
     image_shape: tuple[int, ...] | None = None
     texts: tuple[str, ...] = ()
+    exposure: str | None = None
+    bounds: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
         for part, X, y in (("train", self.X_train, self.y_train), ("test", self.X_test, self.y_test)):
             self._check_part(part, X, y)
+
+        if self.exposure is not None and self.exposure not in self.feature_names:
+            raise invalid(f"Dataset {self.name}", "exposure", "name a column", got=self.exposure)
 
     def _check_part(self, part: str, X: Any, y: npt.NDArray[Any]) -> None:
         """Refuse labels that do not fit their rows or their classes."""
@@ -127,7 +133,7 @@ class Dataset:
         """Return the features as two float32 matrices, ``(train, test)``, ready for a linear model.
 
         Categories become one column each (at most 50 a column; rarer ones share the last), numbers are centred and
-        scaled by their train mean and deviation, identifiers are left out. Arrays whose train values already lie in
+        scaled by their train mean and deviation, identifiers and the exposure are left out. Arrays whose train values already lie in
         [0, 1], such as images, stay as they are. Nothing here sees a label, so it costs no privacy. The answer is
         computed once.
         """
@@ -142,7 +148,7 @@ class Dataset:
             raise invalid(f"Dataset {self.name}", "matrix", "be of numbers and categories", got=got, fix=fix)
         if not self.is_table:
             return scale_arrays(self.X_train, self.X_test)
-        features = [name for name in self.feature_names if name not in self.identifiers]
+        features = [name for name in self.feature_names if name not in (*self.identifiers, self.exposure)]
         categorical = [name for name in features if name in self.categorical]
         numeric = [name for name in features if name not in self.categorical]
         return encode_tables(self.X_train, self.X_test, categorical=categorical, numeric=numeric)
