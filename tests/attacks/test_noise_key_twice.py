@@ -26,13 +26,23 @@ import numpy as np
 import pytest
 
 import labeldp
-from labeldp import LabelCounts, PrivacyError, RandomizedResponse, SensitiveLabels, measure, privatize, selection
+from labeldp import (
+    LabelCounts,
+    PrivacyError,
+    RandomizedResponse,
+    SensitiveLabels,
+    UnbiasedResponse,
+    measure,
+    privatize,
+    selection,
+)
 from labeldp.accounting import Ledger
 from labeldp.engines import privatize_table
 from labeldp.learn import (
     LPRRSGD,
     PATE,
     LabelPrivateClassifier,
+    LabelPrivateRegressor,
     LPNormalSGD,
     MultiLabelPATE,
     OutputPerturbation,
@@ -224,6 +234,10 @@ CALLS: dict[str, Callable[[NoiseKey, Any], Any]] = {
     "LPNormalSGD": lambda key, y: LPNormalSGD(**APPROXIMATE, **CONVEX, random_state=key).fit(X, y),
     "OutputPerturbation": lambda key, y: OutputPerturbation(**APPROXIMATE, **CONVEX, random_state=key).fit(X, y),
     "SufficientStatistics": lambda key, y: SufficientStatistics(**APPROXIMATE, **CONVEX, random_state=key).fit(X, y),
+    "privatize numbers": lambda key, y: privatize(y, UnbiasedResponse(1.0, bounds=(0, CLASSES)), rng=key),
+    "LabelPrivateRegressor": lambda key, y: LabelPrivateRegressor(
+        epsilon=1.0, bounds=(0, CLASSES), random_state=key
+    ).fit(X, y),
     "PrivateGLM": lambda key, y: PrivateGLM(**APPROXIMATE, bounds=(0, CLASSES), random_state=key).fit(X, y),
     "PrivateGLM in groups": lambda key, y: PrivateGLM(
         epsilon=1.0, bounds=(0, CLASSES), statistic="groups", random_state=key
@@ -248,7 +262,7 @@ CALLS: dict[str, Callable[[NoiseKey, Any], Any]] = {
 #: Seeds of what sees no label (clusters, networks, features), whose calls draw no noise; and who hands the key on to
 #: one of `CALLS`. A mechanism that is broken on purpose keeps no account, on purpose.
 NO_NOISE = {
-    "BYOL", "NetClassifier", "PatchFeatures", "MatrixFactorisation", "ClusterPrior", "StagedClusterPrior",
+    "BYOL", "NetClassifier", "PatchFeatures", "TextFeatures", "MatrixFactorisation", "ClusterPrior", "StagedClusterPrior",
     "ArrayExamples.group_clusters", "Examples.group_clusters", "cluster_features",
     "UniformPrior.beliefs", "UniformPrior.table", "PublicPrior.beliefs", "PublicPrior.table", "ModelPrior.beliefs",
     "ModelPrior.table",
@@ -260,7 +274,7 @@ HANDED_ON = {
     "StagedClusterPrior.beliefs", "Subject.privatize", "Subject.release",
 }  # fmt: skip
 #: Public, though their rooms do not list them.
-UNLISTED = {"measure_vector", "curate", "StreamedCounts.release", "PrivateGLM in groups"}
+UNLISTED = {"measure_vector", "curate", "StreamedCounts.release", "PrivateGLM in groups", "privatize numbers"}
 
 
 def find_calls() -> set[str]:

@@ -10,13 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from labeldp.errors import LabelDPError
-from labeldp.release.grid import MOST_STEPS, box_on_grid, check_bounds
+from labeldp.mechanisms.numbers import check_bounds
+from labeldp.release.grid import MOST_STEPS, box_on_grid
 from labeldp.release.labels import SensitiveLabels, codes_of
 
 
 @given(
     low=st.floats(min_value=-1e6, max_value=1e6),
-    width=st.floats(min_value=1e-3, max_value=1e6),
+    width=st.floats(min_value=1e-2, max_value=1e6),
     values=st.lists(st.floats(min_value=-1e7, max_value=1e7), min_size=1, max_size=20),
 )
 def test_a_number_moves_by_half_a_step_at_most_and_codes_never_leave_the_range(
@@ -50,8 +51,8 @@ def test_a_box_of_classes_that_are_numbers_keeps_its_codes():
     box = box_on_grid("test", boxed, n_rows=3, bounds=(0.0, 4.0), label_set="other")
     assert box.labels.name == "stays"
     np.testing.assert_allclose(box.low + box.step * box.scores, [0.5, 2.0, 4.0])
-    assert box.labels.beside == ("features", "bounds")
-    with pytest.raises(LabelDPError, match="be numbers, got classes that are none"):
+    assert (box.labels.beside, box.labels.bounds) == (("features",), (0.0, 4.0))
+    with pytest.raises(LabelDPError, match="`classes of y` must be numbers, got something else in class 0"):
         box_on_grid("test", SensitiveLabels(["a", "b"] * 2), n_rows=4, bounds=(0.0, 1.0), label_set="labels")
 
 
@@ -60,3 +61,18 @@ def test_labels_are_copied_on_their_way_in():
     box = box_on_grid("test", values, n_rows=2, bounds=(0.0, 1.0), label_set="labels")
     values[:] = 1.0
     assert codes_of(box.labels).tolist() == [0, MOST_STEPS]
+
+
+def test_a_box_of_numbers_keeps_name_rows_bounds_and_what_it_does_outside():
+    boxed = SensitiveLabels([0, 3, 9], bounds=(0, 4), name="stays", row_ids=["a", "b", "c"])
+    box = box_on_grid("test", boxed, n_rows=3, bounds=(0.0, 4.0), label_set="other", beside=["exposures"])
+    assert repr(box.labels) == "<SensitiveLabels 'stays': 3 numbers in [0, 4], contents hidden>"
+    assert (box.labels.fingerprint(), box.labels.outside) == (boxed.fingerprint(), "clip")
+    assert box.labels.beside == ("features", "exposures")
+    np.testing.assert_array_equal(box.low + box.step * box.scores[codes_of(box.labels)], [0.0, 3.0, 4.0])
+    inside = SensitiveLabels([0, 3, 4], bounds=(0, 4), outside="refuse")
+    assert box_on_grid("test", inside, n_rows=3, bounds=(0.0, 4.0), label_set="other").labels.outside == "refuse"
+    with pytest.raises(LabelDPError, match=r"got \[0, 4\] for a mechanism of \[0, 5\]"):
+        box_on_grid("test", boxed, n_rows=3, bounds=(0.0, 5.0), label_set="other")
+    with pytest.raises(LabelDPError, match="3 for 2 rows"):
+        box_on_grid("test", boxed, n_rows=2, bounds=(0.0, 4.0), label_set="other")

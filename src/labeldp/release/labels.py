@@ -60,7 +60,7 @@ class SensitiveLabels:
     Attributes
     ----------
     classes, n_classes : the list of classes and its length; none, and 0, for numbers
-    bounds, outside : of numbers; None for classes
+    bounds, outside : of numbers; None for classes. Numbers on a grid (`labeldp.release.grid`) have both
     classes_read_off : whether the list was read off the labels
     beside : what its owner handed in with the labels (features, say), which must not have seen them; see `Budget.state`
     """
@@ -171,7 +171,7 @@ def codes_of(labels: SensitiveLabels) -> npt.NDArray[Any]:
 def as_sensitive(labels: Any, n_classes: int | None) -> SensitiveLabels:
     """Return labels boxed; labels that already are must have the number of classes that the mechanism expects."""
     boxed = labels if isinstance(labels, SensitiveLabels) else SensitiveLabels(labels, n_classes=n_classes)
-    if boxed.bounds is not None:
+    if boxed.bounds is not None and not boxed.classes:  # numbers on a grid have codes
         fix = "For numbers use privatize with UnbiasedResponse(epsilon, bounds=...), or LabelPrivateRegressor."
         raise invalid("labels", "labels", "have classes here", got=Described("numbers with bounds"), fix=fix)
     if n_classes is not None and boxed.n_classes != n_classes:

@@ -21,7 +21,7 @@ from __future__ import annotations
 import datetime as dt
 from decimal import Decimal
 from numbers import Rational
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -36,32 +36,52 @@ DATES = (
 )
 
 
+class Asked(NamedTuple):
+    """Who asks for numbers, what she calls them, and what one of them stands in: the words of a refusal."""
+
+    owner: str = OWNER
+    name: str = "labels"
+    place: str = "row"
+    must: str = "be numbers, where bounds are given"
+    fix: str = "For classes leave out bounds, and pass classes=."
+
+    def refuse(self, got: str, fix: str = "", *, must: str = "") -> LabelDPError:
+        """Return the error."""
+        return invalid(self.owner, self.name, must or self.must, got=Described(got), fix=fix)
+
+
 def read_numbers(plain: Any, bounds: tuple[float, float], *, outside: str) -> Float64s:
     """Return a new vector of numbers within the bounds, or say which row is at fault and never what it holds.
 
     `plain` is a vector of NumPy, or a sequence; `bounds` were checked.
     """
     check_choice(OWNER, "outside", outside, OUTSIDE)
-    column = np.asarray(plain)
-    if column.ndim != 1:
-        raise invalid(OWNER, "labels", "be one number per example", got=Described(f"an array of shape {column.shape}"))
-    numbers = _as_floats(column)
+    numbers = read_finite(plain, Asked())
     low, high = bounds
-    if not len(numbers):
-        return numbers
-    least, most = float(numbers.min()), float(numbers.max())  # NaN, if there is one, comes out of both
-    if not (np.isfinite(least) and np.isfinite(most)):
-        row = int(np.argmin(np.isfinite(numbers)))
-        fix = "Drop such rows, or fill them from what is public: a bound is a number like any other."
-        raise invalid(
-            OWNER, "labels", "be finite", got=Described(f"a missing or infinite number in row {row}"), fix=fix
-        )
-    if least < low or most > high:
+    if len(numbers) and (numbers.min() < low or numbers.max() > high):
         if outside == "refuse":
             row = int(np.argmax((numbers < low) | (numbers > high)))
             fix = 'Widen the public bounds, or let outside="clip" bring such numbers to the nearest bound.'
-            raise invalid(OWNER, "labels", "be within bounds", got=Described(f"another one in row {row}"), fix=fix)
+            raise Asked().refuse(f"another one in row {row}", fix, must="be within bounds")
         np.clip(numbers, low, high, out=numbers)
+    return numbers
+
+
+def read_finite(plain: Any, asked: Asked) -> Float64s:
+    """Return a new vector of finite numbers, wherever they lie.
+
+    >>> read_finite([2, 99], Asked("example", "sums")).tolist()
+    [2.0, 99.0]
+    """
+    column = np.asarray(plain)
+    if column.ndim != 1:
+        raise asked.refuse(f"an array of shape {column.shape}", must="be one number per example")
+    numbers = _as_floats(column, asked)
+    # NaN, if there is one, comes out of both.
+    if len(numbers) and not (np.isfinite(numbers.min()) and np.isfinite(numbers.max())):
+        at = int(np.argmin(np.isfinite(numbers)))
+        fix = "Drop such rows, or fill them from what is public: a bound is a number like any other."
+        raise asked.refuse(f"a missing or infinite number in {asked.place} {at}", fix, must="be finite")
     return numbers
 
 
@@ -74,38 +94,33 @@ def say_bounds(bounds: tuple[float, float]) -> str:
     return ", ".join(f"{bound:g}" if float(f"{bound:g}") == bound else repr(bound) for bound in bounds)
 
 
-def _as_floats(column: Array) -> Float64s:
+def _as_floats(column: Array, asked: Asked) -> Float64s:
     """Return a copy as float64; what is no number is refused."""
     if column.dtype.kind in "iuf":
         with np.errstate(over="ignore"):
             return column.astype(np.float64)
     if column.dtype.kind in "mM":
-        raise _refuse(Described("dates or durations"), DATES)
+        raise asked.refuse("dates or durations", DATES)
     if column.dtype != object:
         kind = {"b": "booleans", "c": "complex numbers", "U": "text", "S": "text", "T": "text"}.get(column.dtype.kind)
-        raise _refuse(Described(kind or f"dtype {column.dtype}"), "For classes leave out bounds, and pass classes=.")
+        raise asked.refuse(kind or f"dtype {column.dtype}", asked.fix)
     numbers = np.empty(len(column), np.float64)
-    for row, value in enumerate(column.tolist()):
-        numbers[row] = _as_float(row, value)
+    for at, value in enumerate(column.tolist()):
+        numbers[at] = _as_float(value, f"{asked.place} {at}", asked)
     return numbers
 
 
-def _as_float(row: int, value: Any) -> float:
+def _as_float(value: Any, place: str, asked: Asked) -> float:
     """Return one object as a float: an int, a float, a decimal or a fraction; NaN for what stands for nothing."""
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return np.nan
     if isinstance(value, (dt.date, dt.time, dt.timedelta)):
-        raise _refuse(Described(f"dates or durations, the first in row {row}"), DATES)
+        raise asked.refuse(f"dates or durations, the first in {place}", DATES)
     if isinstance(value, (bool, np.bool_)) or not isinstance(
         value, (float, Rational, Decimal, np.integer, np.floating)
     ):
-        raise _refuse(Described(f"something else in row {row}"), "For classes leave out bounds, and pass classes=.")
+        raise asked.refuse(f"something else in {place}", asked.fix)
     try:
         return float(value)
     except (OverflowError, ValueError):  # a signalling NaN of decimal, an int of 400 digits
-        got = Described(f"a number beyond float64 in row {row}")
-        raise invalid(OWNER, "labels", "be finite numbers", got=got) from None
-
-
-def _refuse(got: Described, fix: str) -> LabelDPError:
-    return invalid(OWNER, "labels", "be numbers, where bounds are given", got=got, fix=fix)
+        raise asked.refuse(f"a number beyond float64 in {place}", must="be finite numbers") from None

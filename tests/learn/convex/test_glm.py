@@ -170,6 +170,12 @@ def test_the_released_sums_have_the_stated_noise_and_nothing_else(delta: float):
 # ------------------------------------------------------------------------------------------------- the promise
 
 
+def clipped(settings: dict[str, Any]) -> str:
+    """What the promise says of bounds; shares have theirs by default."""
+    low, high = settings.get("bounds") or (0, 1)
+    return f"the bounds [{low:g}, {high:g}] did not see these labels; numbers outside were clipped to them"
+
+
 @pytest.mark.parametrize("statistic", ["moments", "groups"])
 @pytest.mark.parametrize("delta", [0.0, 1e-5])
 @pytest.mark.parametrize("family", FAMILIES)
@@ -178,7 +184,7 @@ def test_every_family_learns_within_its_budget(family: str, delta: float, statis
     model = PrivateGLM(**settings, epsilon=4.0, delta=delta, statistic=statistic, random_state=0).fit(X, y)
     assert model.guarantee_.epsilon(delta) <= 4.0
     assert (model.guarantee_.unit, model.guarantee_.trust) == (Unit.LABEL, Trust.CURATOR)
-    assert set(model.guarantee_.assumptions) == {SEEDED, *did_not_see("features", "bounds")}
+    assert set(model.guarantee_.assumptions) == {SEEDED, clipped(settings), *did_not_see("features")}
     plain = PrivateGLM(**settings, epsilon=math.inf).fit(X, y)
     seen = np.maximum(y, 1e-3) if family == "gamma" else y  # of an amount of 0 the deviance is infinite
     kept, whole = (one.score(X, seen, labels_are_public=True) for one in (model, plain))
@@ -191,8 +197,8 @@ def test_every_family_learns_within_its_budget(family: str, delta: float, statis
 def test_what_was_handed_in_is_named_by_the_promise():
     X, y, settings = numbers("poisson", 200)
     model = PrivateGLM(**settings).fit(X, y, exposure=np.ones(200), sample_weight=np.ones(200))
-    known = did_not_see("features", "bounds", "exposures", "sample weights")
-    assert set(model.guarantee_.assumptions) == set(known)
+    known = did_not_see("features", "exposures", "sample weights")
+    assert set(model.guarantee_.assumptions) == {clipped(settings), *known}
     assert model.seeded_ is False
 
 
@@ -221,10 +227,29 @@ def test_labels_in_a_box_give_the_same_release():
     X, y, settings = numbers("poisson", 400)
     y = np.minimum(y, 3).astype(int)
     settings["bounds"] = (0, 3)
-    boxed = SensitiveLabels(y, n_classes=4, name="claims")
-    one, two = (PrivateGLM(**settings, random_state=1).fit(X, labels) for labels in (y, boxed))
-    np.testing.assert_array_equal(one.statistic_, two.statistic_)
-    np.testing.assert_array_equal(one.coef_, two.coef_)
+    one = PrivateGLM(**settings, random_state=1).fit(X, y)
+    for boxed in (SensitiveLabels(y, n_classes=4), SensitiveLabels(y, bounds=(0, 3))):
+        two = PrivateGLM(**settings, random_state=1).fit(X, boxed)
+        np.testing.assert_array_equal(one.statistic_, two.statistic_)
+        np.testing.assert_array_equal(one.coef_, two.coef_)
+        assert one.guarantee_ == two.guarantee_
+
+
+@pytest.mark.parametrize("statistic", ["moments", "groups"])
+def test_numbers_in_a_box_bring_their_bounds_and_their_name(statistic: str, tmp_path: Any):
+    X, y, settings = numbers("poisson", 400)
+    boxed = SensitiveLabels(y, bounds=settings["bounds"], name="claims", row_ids=np.arange(400))
+    ledger = Ledger(tmp_path / "ledger")
+    settings |= {"random_state": 1, "statistic": statistic}
+    given = PrivateGLM(**settings).fit(X, y)
+    theirs = PrivateGLM(**settings | {"bounds": None}, ledger=ledger, label_set="other").fit(X, boxed)
+    np.testing.assert_array_equal(given.coef_, theirs.coef_)
+    assert [entry.guarantee for entry in ledger.entries("claims")] == [theirs.guarantee_]
+    with pytest.raises(LabelDPError, match="bounds"):
+        PrivateGLM(**settings | {"bounds": (0, 99)}, ledger=ledger).fit(X, boxed)
+    with pytest.raises(LabelDPError, match=r"be \(0, 1\)"):
+        PrivateGLM("binomial", ledger=ledger).fit(X, boxed)
+    assert len(ledger.entries()) == 1
 
 
 def test_without_a_seed_noise_is_secure_and_a_seed_repeats():
@@ -436,12 +461,12 @@ def test_a_model_is_saved_without_pickle_and_predicts_the_same(family: str, tmp_
     ("settings", "match"),
     [
         ({"bounds": None}, "`bounds` must be given"),
-        ({"bounds": (2, 0)}, "low one first"),
-        ({"bounds": (1, 1)}, "low one first"),
-        ({"bounds": (0, math.inf)}, "low one first"),
-        ({"bounds": (math.nan, 1)}, "low one first"),
-        ({"bounds": (-1e308, 1e308)}, "low one first"),
-        ({"bounds": 3}, "be a pair"),
+        ({"bounds": (2, 0)}, "low first"),
+        ({"bounds": (1, 1)}, "low first"),
+        ({"bounds": (0, math.inf)}, "be finite"),
+        ({"bounds": (math.nan, 1)}, "bounds"),
+        ({"bounds": (-1e308, 1e308)}, "be told apart by floats"),
+        ({"bounds": 3}, r"be \(low, high\)"),
         ({"bounds": ("a", "b")}, "bounds"),
         ({"bounds": (-1, 2)}, "start at 0"),
         ({"family": "tweedie"}, "`family` must be"),
@@ -473,18 +498,18 @@ CANARY = 4711.25
 @pytest.mark.parametrize(
     ("labels", "match"),
     [
-        ([CANARY, math.nan] * 25, "25 missing"),
-        ([CANARY, None] * 25, "25 missing"),
-        ([CANARY, math.inf] * 25, "infinity .* in row 1"),
-        ([CANARY, 10**400] * 25, "range of floats"),
+        ([CANARY, math.nan] * 25, "missing or infinite number in row 1"),
+        ([CANARY, None] * 25, "missing or infinite number in row 1"),
+        ([CANARY, math.inf] * 25, "missing or infinite number in row 1"),
+        ([CANARY, 10**400] * 25, "beyond float64 in row 1"),
         ([str(CANARY)] * 50, "be numbers"),
-        ([CANARY, "many"] * 25, "be numbers, got labels that are none, the first in row 1"),
+        ([CANARY, "many"] * 25, "be numbers, .* something else in row 1"),
         ([dt.date(2020, 1, 1)] * 50, "be numbers"),
-        (np.full(50, np.datetime64("2020-01-01")), "be numbers, got dates"),
-        (np.full(50, np.timedelta64(3, "D")), "be numbers, got durations"),
-        (np.full(50, CANARY + 1j), "be numbers"),
+        (np.full(50, np.datetime64("2020-01-01")), "be numbers, .* dates or durations"),
+        (np.full(50, np.timedelta64(3, "D")), "be numbers, .* dates or durations"),
+        (np.full(50, CANARY + 1j), "Complex data not supported"),
         ([CANARY] * 49, "49 for 50 rows"),
-        (np.full((50, 2), CANARY), "one number per example"),
+        (np.full((50, 2), CANARY), "one number per row"),
         (None, "be given"),
     ],
 )

@@ -66,10 +66,12 @@ from labeldp.learn.convex.moments import (
     solve_softmax,
 )
 from labeldp.learn.convex.totals import FittedWeights, TotalNoise, fit_totals, release_rounds
+from labeldp.mechanisms.numbers import check_bounds
 from labeldp.random import NoiseKey, as_key
-from labeldp.release.grid import box_on_grid, check_bounds, read_numbers
-from labeldp.release.labels import as_plain, box_labels
+from labeldp.release.grid import box_on_grid
+from labeldp.release.labels import SensitiveLabels, as_plain, box_labels
 from labeldp.release.measurement import check_groups
+from labeldp.release.numbers import Asked, read_finite
 from labeldp.release.scores import ScoredRegressor, check_raw_labels
 from labeldp.softmax import softmax
 from labeldp.validate import check_choice, check_delta, check_epsilon, check_integer, check_weights
@@ -96,7 +98,8 @@ class PrivateGLM(ScoredRegressor, BaseEstimator):  # type: ignore[misc]  # sciki
         The budget. delta > 0: discrete Gaussian noise; delta = 0: discrete Laplace noise, whose 1-norm sensitivity grows with
         the root of the number of features: prefer ``statistic="groups"`` there.
     bounds : (low, high)
-        Public bounds of a label; what lies outside is clipped. Required for gaussian, poisson and gamma.
+        Public bounds of a label; what lies outside is clipped. Required for gaussian, poisson and gamma, unless the labels
+        come as `SensitiveLabels`, which know theirs.
     l2 : float or "auto"
         A penalty on the weights of standardised columns against the sum of losses; "auto" is the Bayes penalty for the
         noise, from what was released: free.
@@ -194,7 +197,7 @@ class PrivateGLM(ScoredRegressor, BaseEstimator):  # type: ignore[misc]  # sciki
         check_choice(OWNER, "statistic", self.statistic, ("moments", "groups"))
         if self.family == "multinomial":
             return self._fit_classes(X, y, exposure, sample_weight)
-        family, bounds = self._find_family()
+        family, bounds = self._find_family(y.bounds if isinstance(y, SensitiveLabels) else None)
         epsilon, delta, key = self._check_budget()
         design = self._make_design(X, exposure, sample_weight)
         beside = [name for name, given in self._beside(exposure, sample_weight) if given is not None]
@@ -258,7 +261,7 @@ class PrivateGLM(ScoredRegressor, BaseEstimator):  # type: ignore[misc]  # sciki
             raise invalid(OWNER, "noise", "be the noise of the totals", got=type(noise).__name__, fix=fix)
         if promise is not None and not isinstance(promise, Guarantee):
             raise invalid(OWNER, "promise", "be a Guarantee", got=type(promise).__name__)
-        totals = read_numbers(OWNER, as_plain(sums), name="sums", things="sums")
+        totals = read_finite(as_plain(sums), Asked(OWNER, "sums", place="group", must="be numbers", fix=""))
         design = self._make_design(X, exposure, None)
         n = len(design.rows)
         cells = check_groups(OWNER, groups, len(totals))
@@ -277,10 +280,15 @@ class PrivateGLM(ScoredRegressor, BaseEstimator):  # type: ignore[misc]  # sciki
 
     # ------------------------------------------------------------------------------------------------ reading
 
-    def _find_family(self) -> tuple[Family, tuple[float, float]]:
-        """Return the family of numbers and the bounds of a label, or refuse."""
+    def _find_family(self, known: tuple[float, float] | None = None) -> tuple[Family, tuple[float, float]]:
+        """Return the family of numbers and the bounds of a label, or refuse; `known` are those of labels in a box."""
         family = find_family(self.family)
-        given = (0.0, 1.0) if self.bounds is None and self.family == "binomial" else self.bounds
+        given = known if self.bounds is None else self.bounds
+        if given is None and self.family == "binomial":
+            given = (0.0, 1.0)
+        if given is None:
+            fix = "Two public numbers (low, high), known without the labels; what lies outside is clipped."
+            raise invalid(OWNER, "bounds", "be given: sensitivity is a multiple of their distance", got=None, fix=fix)
         bounds = check_bounds(OWNER, given)
         family.check_bounds(OWNER, bounds)
         return family, bounds
