@@ -9,6 +9,7 @@ from itertools import product
 import mpmath
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from scipy.optimize import linprog
 
@@ -187,7 +188,8 @@ def test_the_wrong_kind_of_labels_is_refused_before_anything_is_drawn(tmp_path):
     mechanism = UnbiasedResponse(1.0, bounds=(0, 1), grid=2)
     with pytest.raises(LabelDPError, match="be one for classes"):
         labeldp.LabelPrivateClassifier(mechanism=mechanism, ledger=ledger).fit(np.eye(4), [0, 1, 0, 1])
-    table = pa.table({"x": [1, 2, 3, 4], "y": [0, 1, 0, 1]})
+    table = tmp_path / "people.parquet"
+    pq.write_table(pa.table({"x": [1, 2, 3, 4], "y": [0, 1, 0, 1]}), table)
     with pytest.raises(LabelDPError, match="be one for classes"):
         privatize_table(table, label="y", to=tmp_path / "out", mechanism=mechanism, ledger=ledger)
     assert len(list(ledger.entries())) == 0
