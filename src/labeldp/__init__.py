@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from labeldp.channel import CandidateChannel, Channel, MatrixChannel
     from labeldp.errors import BudgetError, LabelDPError, PrivacyError, ReleaseError
     from labeldp.guarantee import Guarantee, Trust, Unit
-    from labeldp.learn import LabelPrivateClassifier
+    from labeldp.learn import LabelPrivateClassifier, LabelPrivateRegressor
     from labeldp.mechanisms import (
         ClusterRR,
         InformativeResponse,
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         RandomizedResponse,
         RRTopK,
         RRWithPrior,
+        UnbiasedResponse,
     )
     from labeldp.priors import ClusterPrior, ModelPrior, PublicPrior, UniformPrior
     from labeldp.release import (
@@ -57,6 +58,7 @@ __all__ = [
     "LabelCounts",
     "LabelDPError",
     "LabelPrivateClassifier",
+    "LabelPrivateRegressor",
     "LabelSums",
     "Ledger",
     "MatrixChannel",
@@ -73,6 +75,7 @@ __all__ = [
     "ReleaseError",
     "SensitiveLabels",
     "Trust",
+    "UnbiasedResponse",
     "UniformPrior",
     "Unit",
     "load_release",
@@ -91,6 +94,7 @@ _ROOM_OF = {
     "LabelCounts": "release",
     "LabelDPError": "errors",
     "LabelPrivateClassifier": "learn",
+    "LabelPrivateRegressor": "learn",
     "LabelSums": "release",
     "Ledger": "accounting",
     "MatrixChannel": "channel",
@@ -107,6 +111,7 @@ _ROOM_OF = {
     "ReleaseError": "errors",
     "SensitiveLabels": "release",
     "Trust": "guarantee",
+    "UnbiasedResponse": "mechanisms",
     "UniformPrior": "priors",
     "Unit": "guarantee",
     "load_release": "release",

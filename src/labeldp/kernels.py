@@ -289,6 +289,9 @@ def _write_row(
 
 
 _ONE = np.uint64(1)
+_ELEVEN, _FIFTY_SIX = np.uint64(11), np.uint64(56)
+#: 53 bits of a word, times this, are a number in [0, 1).
+_UNIT = 2.0**-53
 _LOW = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)
 #: Up to this many labels, comparing with all of them beats a binary search.
@@ -416,6 +419,40 @@ def draw_matrix(codes: Any, words: Any, index: Any, cumulative: Any, out: Any) -
     """A general channel: look the second word up in the cumulative weights of (group, label)."""
     for r in range(codes.shape[0]):
         out[r] = find_interval(cumulative[index[r], codes[r]], words[r, 1] >> _ONE)
+
+
+@compile_loop(**_JIT)
+def draw_numbers(  # pragma: no cover - compiled
+    numbers: Any, words: Any, index: Any, low: float, step: float, cumulative: Any, guide: Any, out: Any
+) -> None:
+    """Numbers on an even grid: the first word rounds one without bias, the second is looked up in its level's weights.
+
+    With t = (number - low) / step, the level is floor(t), or with probability t - floor(t) the next one. `guide` holds, for
+    each level and the upper 8 bits of a word, the first output that the word can be.
+    """
+    last = cumulative.shape[1] - 1
+    for r in range(numbers.shape[0]):
+        place = (numbers[r] - low) / step
+        level = max(0, min(int(place), last - 1))
+        if np.float64(words[r, 0] >> _ELEVEN) * _UNIT < place - level:
+            level += 1
+        out[r] = find_guided(cumulative[index[r], level], guide[index[r], level], words[r, 1])
+
+
+@compile_loop(**_JIT)
+def draw_levels(codes: Any, words: Any, index: Any, cumulative: Any, guide: Any, out: Any) -> None:  # pragma: no cover
+    """The same for numbers that are levels, given as codes."""
+    for r in range(codes.shape[0]):
+        out[r] = find_guided(cumulative[index[r], codes[r]], guide[index[r], codes[r]], words[r, 1])
+
+
+@numba.njit(inline="always")
+def find_guided(cumulative: Any, guide: Any, word: Any) -> Any:
+    """Return the first j with word / 2 < cumulative[j], from the j that the word's upper 8 bits allow on."""
+    j = np.int64(guide[word >> _FIFTY_SIX])
+    while (word >> _ONE) >= cumulative[j]:
+        j += 1
+    return j
 
 
 @compile_loop(**_JIT)

@@ -33,9 +33,11 @@ from labeldp.learn import (
     LPRRSGD,
     PATE,
     LabelPrivateClassifier,
+    LabelPrivateRegressor,
     LPNormalSGD,
     MultiLabelPATE,
     OutputPerturbation,
+    PrivateGLM,
     SimplexERM,
     SufficientStatistics,
 )
@@ -140,6 +142,9 @@ PATHS: list[tuple[str, str, Callable[[Path], Guarantee]]] = [
     ("features", "LPNormalSGD", lambda _: learned(LPNormalSGD(**LINEAR))),
     ("features", "OutputPerturbation", lambda _: learned(OutputPerturbation(**LINEAR))),
     ("features", "SufficientStatistics", lambda _: learned(SufficientStatistics(**LINEAR))),
+    ("features", "PrivateGLM", lambda _: learned(PrivateGLM(bounds=(0, 1)))),
+    ("features", "LabelPrivateRegressor", lambda _: learned(LabelPrivateRegressor(epsilon=1.0, bounds=(0, 1)))),
+    ("features", "PrivateGLM in groups", lambda _: learned(PrivateGLM(bounds=(0, 1), statistic="groups"))),
     ("features", "SimplexERM", lambda _: learned(SimplexERM(**LINEAR))),
     (
         "features",
@@ -174,6 +179,31 @@ def test_every_path_names_what_must_not_have_seen_the_labels(
     assert not promise.seeded
 
 
+NUMBERS: list[tuple[str, Callable[[], Guarantee]]] = [
+    ("privatize", lambda: labeldp.privatize(Y, labeldp.UnbiasedResponse(1.0, bounds=(0, 1))).guarantee),
+    ("LabelPrivateRegressor", lambda: learned(LabelPrivateRegressor(epsilon=1.0, bounds=(0, 1)))),
+    ("LabelPrivateRegressor, stages", lambda: learned(LabelPrivateRegressor(epsilon=1.0, bounds=(0, 1), stages=2))),
+    ("PrivateGLM", lambda: learned(PrivateGLM(bounds=(0, 1)))),
+    ("PrivateGLM in groups", lambda: learned(PrivateGLM(bounds=(0, 1), statistic="groups"))),
+    ("PrivateGLM, classes", lambda: learned(PrivateGLM(bounds=(0, 1)), labeldp.SensitiveLabels(Y, n_classes=2))),
+]
+
+
+@pytest.mark.parametrize("make", [make for _, make in NUMBERS], ids=[name for name, _ in NUMBERS])
+def test_every_path_of_numbers_names_its_bounds_and_says_that_it_clipped(make: Callable[[], Guarantee]) -> None:
+    """Bounds read off the labels would be the largest label, released."""
+    said = "the bounds [0, 1] did not see these labels; numbers outside were clipped to them"
+    assert make().assumptions.count(said) == 1
+
+
+def test_numbers_that_were_refused_outside_of_bounds_are_not_said_to_be_clipped() -> None:
+    inside = labeldp.SensitiveLabels(Y, bounds=(0, 1), outside="refuse")
+    for learner in (LabelPrivateRegressor(epsilon=1.0), PrivateGLM(), PrivateGLM(statistic="groups")):
+        assumed = learned(learner, inside).assumptions
+        assert "the bounds [0, 1] did not see these labels" in assumed
+        assert not any("clipped" in text for text in assumed)
+
+
 def test_what_was_not_handed_in_is_not_assumed() -> None:
     """A line that is always there is read by no one."""
     assert labeldp.privatize(boxed(), labeldp.RandomizedResponse(1.0)).guarantee.assumptions == ()
@@ -190,6 +220,8 @@ SEEDS: list[tuple[str, Callable[[Path], Guarantee]]] = [
     ("LPRRSGD", lambda _: learned(LPRRSGD(epsilon=1.0, clip=5.0, random_state=1))),
     ("OutputPerturbation", lambda _: learned(OutputPerturbation(**LINEAR, random_state=1))),
     ("SufficientStatistics", lambda _: learned(SufficientStatistics(**LINEAR, random_state=1))),
+    ("PrivateGLM", lambda _: learned(PrivateGLM(bounds=(0, 1), random_state=1))),
+    ("LabelPrivateRegressor", lambda _: learned(LabelPrivateRegressor(epsilon=1.0, bounds=(0, 1), random_state=1))),
     ("a table", lambda path: in_table(path, epsilon=1.0, rng=1)),
     ("the command", lambda path: by_command(path, "--epsilon", "1", "--seed", "1")),
     ("peers, simulated", lambda _: PeerToPeerRR(0.2, theta=1.0).simulate(Y, groups=GROUPS, rng=1).guarantee),

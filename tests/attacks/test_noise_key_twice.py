@@ -26,16 +26,27 @@ import numpy as np
 import pytest
 
 import labeldp
-from labeldp import LabelCounts, PrivacyError, RandomizedResponse, SensitiveLabels, measure, privatize, selection
+from labeldp import (
+    LabelCounts,
+    PrivacyError,
+    RandomizedResponse,
+    SensitiveLabels,
+    UnbiasedResponse,
+    measure,
+    privatize,
+    selection,
+)
 from labeldp.accounting import Ledger
 from labeldp.engines import privatize_table
 from labeldp.learn import (
     LPRRSGD,
     PATE,
     LabelPrivateClassifier,
+    LabelPrivateRegressor,
     LPNormalSGD,
     MultiLabelPATE,
     OutputPerturbation,
+    PrivateGLM,
     PrivateSearchCV,
     SimplexERM,
     SoftmaxRegression,
@@ -223,6 +234,14 @@ CALLS: dict[str, Callable[[NoiseKey, Any], Any]] = {
     "LPNormalSGD": lambda key, y: LPNormalSGD(**APPROXIMATE, **CONVEX, random_state=key).fit(X, y),
     "OutputPerturbation": lambda key, y: OutputPerturbation(**APPROXIMATE, **CONVEX, random_state=key).fit(X, y),
     "SufficientStatistics": lambda key, y: SufficientStatistics(**APPROXIMATE, **CONVEX, random_state=key).fit(X, y),
+    "privatize numbers": lambda key, y: privatize(y, UnbiasedResponse(1.0, bounds=(0, CLASSES)), rng=key),
+    "LabelPrivateRegressor": lambda key, y: LabelPrivateRegressor(
+        epsilon=1.0, bounds=(0, CLASSES), random_state=key
+    ).fit(X, y),
+    "PrivateGLM": lambda key, y: PrivateGLM(**APPROXIMATE, bounds=(0, CLASSES), random_state=key).fit(X, y),
+    "PrivateGLM in groups": lambda key, y: PrivateGLM(
+        epsilon=1.0, bounds=(0, CLASSES), statistic="groups", random_state=key
+    ).fit(X, y),
     "SimplexERM": lambda key, y: SimplexERM(**APPROXIMATE, clip=1.0, classes=(False, True), random_state=key).fit(
         X, y > 0
     ),
@@ -255,7 +274,7 @@ HANDED_ON = {
     "StagedClusterPrior.beliefs", "Subject.privatize", "Subject.release",
 }  # fmt: skip
 #: Public, though their rooms do not list them.
-UNLISTED = {"measure_vector", "curate", "StreamedCounts.release"}
+UNLISTED = {"measure_vector", "curate", "StreamedCounts.release", "PrivateGLM in groups", "privatize numbers"}
 
 
 def find_calls() -> set[str]:

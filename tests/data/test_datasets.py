@@ -150,6 +150,15 @@ def test_directory_from_the_environment(shared_data, monkeypatch):
     assert not any("default" in name for name in credit.feature_names)
 
 
+def test_numbers_have_no_classes():
+    numbers = {"y_train": np.array([0.5, 1.0, 2.0, 3.0]), "y_test": np.array([1.0, 2.0])}
+    assert "numbers of `ill`" in repr(tiny(**numbers, classes=()))
+    with pytest.raises(LabelDPError, match="finite numbers without classes"):
+        tiny(**numbers)
+    with pytest.raises(LabelDPError, match="finite numbers without classes"):
+        tiny(y_train=np.array([0.5, 1.0, np.nan, 3.0]), y_test=np.array([1.0, 2.0]), classes=())
+
+
 @pytest.mark.data
 def test_no_patient_is_on_both_sides(shared_data):
     stays = load("diabetes-readmission", directory=shared_data("diabetes-readmission").parent)
@@ -243,6 +252,8 @@ def test_wrong_idx_file_is_told_apart(content, message, tmp_path):
         ("mnist", "mnist/train-images-idx3-ubyte.gz"),
         ("credit-default", "credit-default/UCI_Credit_Card.csv.gz"),
         ("diabetes-readmission", "diabetes-readmission/dataset_diabetes.zip"),
+        ("california-housing", "california-housing/housing.csv.gz"),
+        ("motor-claims", "motor-claims/beMTPL97.csv.gz"),
         ("cifar10", "cifar10/cifar10.npz"),
         ("movielens-1m", "movielens-1m/ratings.dat"),
         ("yeast", "multilabel/yeast.npz"),

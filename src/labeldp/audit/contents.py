@@ -280,7 +280,7 @@ def _is_invisible(character: str) -> bool:
 
 def _label_name(release: Release) -> str:
     """Return the column that holds what was released."""
-    if release.channel.outputs_are_labels:
+    if release.channel.outputs_are_labels or release.channel.outputs_are_numbers:
         return "label" if release.label_column is None else release.label_column
     return "output" if release.label_column is None else RESERVED + "output"
 

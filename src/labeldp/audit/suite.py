@@ -281,7 +281,7 @@ def door_audit(
     mechanism : Mechanism
         Handed to the door and asked for its guarantee, which is the claim; nothing more.
     n_classes : int
-        K.
+        K; for numbers, how many of them are told apart.
     prior : array of shape (K,), optional
         Handed to the door.
     claimed_accuracy : float, optional
@@ -325,20 +325,25 @@ def door_audit(
 def _release_all(door: Door, mechanism: Any, k: int, prior: Any) -> tuple[Check, Release | None]:
     """Release every label once; a door that refuses for the sake of privacy gives a failed check and no release."""
     try:
-        release = door(_box(np.arange(k), k), mechanism, prior=prior, groups=None, rng=None, start=0)
+        release = door(_box(np.arange(k), k, mechanism), mechanism, prior=prior, groups=None, rng=None, start=0)
     except PrivacyError as error:
         return Check(name="released", passed=False, detail=str(error)), None
     return Check(name="released", passed=True, detail="the door released every label"), release
 
 
-def _box(labels: Int64s, k: int) -> SensitiveLabels:
-    """Return labels that know all their classes, whichever occur."""
+def _box(labels: Int64s, k: int, mechanism: Any) -> SensitiveLabels:
+    """Return labels that know all their classes, whichever occur; of numbers, k even ones from bound to bound."""
+    if getattr(mechanism, "takes_numbers", False):
+        low, high = mechanism.bounds
+        return SensitiveLabels(np.linspace(low, high, k)[labels], bounds=(low, high))
     return SensitiveLabels(labels, n_classes=k)
 
 
 def _run_afresh(door: Door, mechanism: Any, k: int, prior: Any) -> Callable[[Int64s], Any]:
     """Return a run in which each call is a release of its own."""
-    return lambda labels: number_answers(door(_box(labels, k), mechanism, prior=prior, groups=None, rng=None, start=0))
+    return lambda labels: number_answers(
+        door(_box(labels, k, mechanism), mechanism, prior=prior, groups=None, rng=None, start=0)
+    )
 
 
 def _run_in_pieces(door: Door, mechanism: Any, k: int, prior: Any) -> Callable[[Int64s], Any]:
@@ -349,7 +354,7 @@ def _run_in_pieces(door: Door, mechanism: Any, k: int, prior: Any) -> Callable[[
         """Yield the outputs of one release, a piece at a time, all under one key."""
         key = int(source.integers(1 << 62))
         for start in range(0, len(labels), PIECE):
-            part = _box(labels[start : start + PIECE], k)
+            part = _box(labels[start : start + PIECE], k, mechanism)
             yield number_answers(door(part, mechanism, prior=prior, groups=None, rng=key, start=start))
 
     return lambda labels: np.concatenate(list(pieces(labels)))
@@ -357,7 +362,7 @@ def _run_in_pieces(door: Door, mechanism: Any, k: int, prior: Any) -> Callable[[
 
 def _seed_check(door: Door, mechanism: Any, k: int, prior: Any) -> Check:
     """Check that a release with a seed says so, and that one without does not."""
-    labels = _box(np.arange(k), k)
+    labels = _box(np.arange(k), k, mechanism)
     plain = door(labels, mechanism, prior=prior, groups=None, rng=None, start=0)
     seeded = door(labels, mechanism, prior=prior, groups=None, rng=1, start=0)
     passed = seeded.seeded and not plain.seeded

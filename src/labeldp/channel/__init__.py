@@ -10,9 +10,10 @@ accuracy follow in O(K) per example.
 [[0.625, 0.125, 0.25]]
 
 Kinds with one interface (`FiniteChannel`): `Channel` (a few rows, shared or by group), `CandidateChannel` (a
-candidate set per example), `MatrixChannel` (any K x M matrix per group), and those whose answers are sets of labels,
-`ArcChannel`, `BlockChannel` and `SetChannel`. `join_channels` makes one channel of
-several groups of examples, `build_channel` makes one from stored arrays, and `Evidence` is what released answers say of labels, a few rows at a time. `safe_odds` and `odds_to_keep` are for
+candidate set per example), `MatrixChannel` (any K x M matrix per group), `NumericChannel` (one whose labels and answers are
+numbers), and those whose answers are sets of labels, `ArcChannel`, `BlockChannel` and `SetChannel`. `join_channels` makes one
+channel of several groups of examples, `build_channel` makes one from stored arrays, and `Evidence` is what released answers say of
+labels, a few rows at a time. `safe_odds` and `odds_to_keep` are for
 mechanisms that build their own: keep probabilities that stay within a promised epsilon after rounding.
 """
 
@@ -22,6 +23,7 @@ from labeldp.channel.evidence import Evidence, LazyRows
 from labeldp.channel.finite import FiniteChannel, build_channel, join_channels
 from labeldp.channel.labels import CandidateChannel, Channel, odds_to_keep, safe_odds
 from labeldp.channel.matrix import MatrixChannel
+from labeldp.channel.numbers import NumericChannel
 from labeldp.channel.sets import SetAnswers, SetChannel
 
 __all__ = [
@@ -33,6 +35,7 @@ __all__ = [
     "FiniteChannel",
     "LazyRows",
     "MatrixChannel",
+    "NumericChannel",
     "SetAnswers",
     "SetChannel",
     "build_channel",

@@ -107,6 +107,11 @@ class FiniteChannel(abc.ABC):
         return True
 
     @property
+    def outputs_are_numbers(self) -> bool:
+        """Whether an output stands for a number, as those of a `NumericChannel` do."""
+        return False
+
+    @property
     @abc.abstractmethod
     def epsilon(self) -> float:
         """The exact pure epsilon: the largest log T[y, o] / T[z, o] over examples, y, z and o."""

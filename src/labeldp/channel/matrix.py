@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -26,6 +26,9 @@ from labeldp.arrays import Array, Floats, Int32s, Int64s, Ints, Words
 from labeldp.channel.finite import HALF_RANGE, FiniteChannel, Rows, check_row_index, log1p_up
 from labeldp.errors import Described, LabelDPError, invalid
 from labeldp.validate import check_probability_rows
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 #: Transitions are multiples of this: exact in a float, and exactly what the sampler draws.
 GRID = 1 << 52
@@ -113,11 +116,11 @@ class MatrixChannel(FiniteChannel, kind="matrix"):
             ratio = np.where(most > least, log1p_up((most - least) / least), 0.0)
         return float(ratio.max())
 
-    def take(self, rows: Rows) -> MatrixChannel:
+    def take(self, rows: Rows) -> Self:
         """Return the channel of a subset of examples (a slice does not copy)."""
         if self._index is None:
             return self
-        part = object.__new__(MatrixChannel)  # the matrices were checked when this channel was made
+        part = object.__new__(type(self))  # the matrices were checked when this channel was made
         part.__dict__.update(self.__dict__)
         part._index = self._index[rows]
         return part

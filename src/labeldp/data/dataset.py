@@ -62,8 +62,10 @@ class Dataset:
 
     `X_train` and `X_test` are float32 arrays (images flat, in [0, 1], with `image_shape` to undo that) or
     `pyarrow.Table` for mixed tables, where `categorical` names the columns that are categories and `identifiers`
-    those that name a person or a row and are no features, and `texts` those that are sentences. `y_*` are int64 codes into `classes`; a multi-label set
-    has a uint8 indicator matrix with one column per class. `sensitive_label` says in words what the label tells.
+    those that name a person or a row and are no features, and `texts` those that are sentences. `y_*` are int64 codes into
+    `classes`; a multi-label set has a uint8 indicator matrix with one column per class; of numbers they are float64, there are
+    no classes, and `bounds` are public ones, from what is known of such numbers. `exposure` names the column that says how long, or how
+    much, a row was observed; `matrix` leaves it out. `sensitive_label` says in words what the label tells.
     """
 
     name: str
@@ -81,16 +83,26 @@ class Dataset:
     identifiers: tuple[str, ...] = ()
     image_shape: tuple[int, ...] | None = None
     texts: tuple[str, ...] = ()
+    exposure: str | None = None
+    bounds: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
         for part, X, y in (("train", self.X_train, self.y_train), ("test", self.X_test, self.y_test)):
             self._check_part(part, X, y)
+
+        if self.exposure is not None and self.exposure not in self.feature_names:
+            raise invalid(f"Dataset {self.name}", "exposure", "name a column", got=self.exposure)
 
     def _check_part(self, part: str, X: Any, y: npt.NDArray[Any]) -> None:
         """Refuse labels that do not fit their rows or their classes."""
         if len(y) != X.shape[0]:
             got = Described(f"{len(y):,} labels for {X.shape[0]:,} rows")
             raise invalid(f"Dataset {self.name}", f"y_{part}", "have a label for every row", got=got)
+        if y.dtype.kind == "f":
+            if self.classes or y.ndim != 1 or not np.isfinite(y).all():
+                got = Described(f"{self.n_classes} classes, and an array of shape {y.shape}")
+                raise invalid(f"Dataset {self.name}", f"y_{part}", "be finite numbers without classes", got=got)
+            return
         width = y.shape[1] if y.ndim == 2 else int(y.max(initial=0)) + 1
         if width > self.n_classes or (y.ndim == 2 and width != self.n_classes) or y.min(initial=0) < 0:
             must, got = "hold codes of `classes`", Described(f"{width} classes where {self.n_classes} are named")
@@ -98,8 +110,8 @@ class Dataset:
 
     def __repr__(self) -> str:
         rows = f"{len(self.y_train):,} train + {len(self.y_test):,} test rows"
-        kind = "labels" if self.multilabel else "classes"
-        shape = f"{len(self.feature_names):,} features, {self.n_classes:,} {kind} of `{self.label_name}`"
+        kind = f"{self.n_classes:,} {'labels' if self.multilabel else 'classes'}" if self.classes else "numbers"
+        shape = f"{len(self.feature_names):,} features, {kind} of `{self.label_name}`"
         return f"Dataset({self.name!r}, {rows}, {shape})"
 
     @property
@@ -121,7 +133,7 @@ class Dataset:
         """Return the features as two float32 matrices, ``(train, test)``, ready for a linear model.
 
         Categories become one column each (at most 50 a column; rarer ones share the last), numbers are centred and
-        scaled by their train mean and deviation, identifiers are left out. Arrays whose train values already lie in
+        scaled by their train mean and deviation, identifiers and the exposure are left out. Arrays whose train values already lie in
         [0, 1], such as images, stay as they are. Nothing here sees a label, so it costs no privacy. The answer is
         computed once.
         """
@@ -136,7 +148,7 @@ class Dataset:
             raise invalid(f"Dataset {self.name}", "matrix", "be of numbers and categories", got=got, fix=fix)
         if not self.is_table:
             return scale_arrays(self.X_train, self.X_test)
-        features = [name for name in self.feature_names if name not in self.identifiers]
+        features = [name for name in self.feature_names if name not in (*self.identifiers, self.exposure)]
         categorical = [name for name in features if name in self.categorical]
         numeric = [name for name in features if name not in self.categorical]
         return encode_tables(self.X_train, self.X_test, categorical=categorical, numeric=numeric)
@@ -154,6 +166,8 @@ class Dataset:
             for i, name in enumerate(self.classes):
                 X = X.append_column(name, pa.array(y[:, i]))
             return X
+        if not self.classes:
+            return X.append_column(self.label_name, pa.array(y))
         codes = pa.array(y.astype(np.int32))
         return X.append_column(self.label_name, pa.DictionaryArray.from_arrays(codes, pa.array(self.classes)))
 

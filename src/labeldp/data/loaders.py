@@ -1,4 +1,4 @@
-"""The data sets by name: pictures, tables about people, multi-label sets, ratings, and counts of cases.
+"""The data sets by name: pictures, tables about people, multi-label sets, ratings, numbers, and counts of cases.
 
 >>> load("adlut")
 Traceback (most recent call last):
@@ -7,7 +7,8 @@ labeldp.errors.LabelDPError: load: `name` must be a known data set, got 'adlut'.
 
 *Pictures* with a class each: digits (bundled with scikit-learn), MNIST, Fashion-MNIST, CIFAR-10. *Tables* about people,
 with text and numbers side by side: Adult (bundled), credit default, diabetes readmission. *Multi-label* sets: text tags,
-genes, scenes, moods. *Texts*: CLINC150. *Ratings*: MovieLens 1M. *Counts*: COVID-19 cases by state and day.
+genes, scenes, moods. *Texts*: CLINC150. *Ratings*: MovieLens 1M. *Numbers*: house values of California, motor claims of
+Belgium. *Counts*: COVID-19 cases by state and day.
 
 References: the multi-label sets and their train/test parts are those of Mulan (Tsoumakas et al., JMLR 12, 2011), as the
 package scikit-multilearn carried them. Harper and Konstan, "The MovieLens datasets: history and context", ACM TiiS 5(4),
@@ -226,6 +227,14 @@ CREDIT_COLUMNS = (
     "default.payment.next.month",
 )  # fmt: skip
 CREDIT_CATEGORIES = ("SEX", "EDUCATION", "MARRIAGE", *(f"PAY_{month}" for month in range(1, 7)))
+HOUSING_COLUMNS = (
+    "longitude", "latitude", "housing_median_age", "total_rooms", "total_bedrooms", "population", "households",
+    "median_income", "median_house_value", "ocean_proximity",
+)  # fmt: skip
+CLAIM_COLUMNS = (
+    "id", "expo", "claim", "nclaims", "amount", "average", "coverage", "ageph", "sex", "bm", "power", "agec", "fuel",
+    "use", "fleet", "postcode", "long", "lat",
+)  # fmt: skip
 STAY_NUMBERS = (
     "encounter_id", "patient_nbr", "time_in_hospital", "num_lab_procedures", "num_procedures", "num_medications",
     "number_outpatient", "number_emergency", "number_inpatient", "number_diagnoses",
@@ -323,6 +332,70 @@ def diabetes_readmission(directory: Directory = None) -> Dataset:
     )
 
 
+def california_housing(directory: Directory = None) -> Dataset:
+    """Load 20,433 districts of California, 1990: the median house value, in units of 100,000 dollars, from .14999 to 5.00001.
+
+    207 districts without a number of bedrooms are left out. A fifth of the rows, by hash of their place, is the test part.
+    """
+    (path,) = find_files("california-housing", ("housing.csv.gz",), directory=directory)
+    with explain_damage(path, "a CSV of 10 columns"):
+        table = pa_csv.read_csv(io.BytesIO(read_bytes(path)))
+    expect(path, "the columns", want=list(HOUSING_COLUMNS), got=table.column_names)
+    table = table.filter(pc.is_valid(table["total_bedrooms"]))
+    with explain_damage(path, "a CSV whose column median_house_value holds numbers"):
+        value = table["median_house_value"].to_numpy().astype(np.float64)
+    expect(
+        path, "rows, and the sum of values", want=(20_433, 4_226_860_554), got=(len(value), round(float(value.sum())))
+    )
+    return _split_table(
+        name="california-housing",
+        X=table.drop_columns(["median_house_value"]),
+        y=value / 1e5,
+        test=choose_test_rows(np.arange(len(value)), share=0.2),
+        label_name="median_house_value",
+        sensitive_label="what houses of a district are worth (a stand-in for an amount: nothing about a person)",
+        licence="not stated with the files",
+        citation=(
+            "Pace, R. K. and Barry, R. (1997). Sparse spatial autoregressions. Statistics and Probability Letters 33(3), "
+            "291-297; the copy with the column ocean_proximity."
+        ),
+        categorical=("ocean_proximity",),
+        bounds=(0.15, 5.0),
+    )
+
+
+def motor_claims(directory: Directory = None) -> Dataset:
+    """Load beMTPL97: 163,212 motor policies of Belgium, 1997, and how many claims each had.
+
+    The column `expo` is the exposure, the share of the year that a policy was in force. Whether there was a claim and what it
+    cost are labels too, and left out. A fifth of the rows, by hash of their place, is the test part.
+    """
+    (path,) = find_files("motor-claims", ("beMTPL97.csv.gz",), directory=directory)
+    with explain_damage(path, "a CSV of 18 columns"):
+        table = pa_csv.read_csv(io.BytesIO(read_bytes(path)))
+    expect(path, "the columns", want=list(CLAIM_COLUMNS), got=table.column_names)
+    with explain_damage(path, "a CSV whose column nclaims holds counts"):
+        count = table["nclaims"].to_numpy().astype(np.float64)
+    expect(path, "rows and claims", want=(163_212, 20_215), got=(len(count), int(count.sum())))
+    return _split_table(
+        name="motor-claims",
+        X=table.drop_columns(["claim", "nclaims", "amount", "average"]),
+        y=count,
+        test=choose_test_rows(np.arange(len(count)), share=0.2),
+        label_name="nclaims",
+        sensitive_label="how many accidents a person claimed for",
+        licence="not stated with the files; for studies only",
+        citation=(
+            "Dutang, C. and Charpentier, A. CASdatasets: insurance datasets, beMTPL97; Denuit, M. and Lang, S. (2004). "
+            "Non-life rate-making with Bayesian GAMs. Insurance: Mathematics and Economics 35, 627-647."
+        ),
+        categorical=("coverage", "sex", "fuel", "use", "postcode"),
+        identifiers=("id",),
+        exposure="expo",
+        bounds=(0.0, 2.0),
+    )
+
+
 def _read_stays(content: bytes) -> Any:
     """Return the CSV with counts as numbers and everything else, codes and "?" included, as text."""
     header = content[: content.index(b"\n")].decode().strip().split(",")
@@ -341,14 +414,17 @@ def _split_table(
     *,
     name: str,
     X: Any,
-    y: Int64s,
+    y: npt.NDArray[Any],
     test: Any,
-    classes: tuple[str, ...],
     label_name: str,
     sensitive_label: str,
     citation: str,
     categorical: tuple[str, ...],
-    identifiers: tuple[str, ...],
+    classes: tuple[str, ...] = (),
+    licence: str = "CC BY 4.0",
+    identifiers: tuple[str, ...] = (),
+    exposure: str | None = None,
+    bounds: tuple[float, float] | None = None,
 ) -> Dataset:
     """Return a data set whose rows are divided by the mask `test`."""
     return Dataset(
@@ -361,10 +437,12 @@ def _split_table(
         feature_names=tuple(X.column_names),
         label_name=label_name,
         sensitive_label=sensitive_label,
-        licence="CC BY 4.0",
+        licence=licence,
         citation=citation,
         categorical=categorical,
         identifiers=identifiers,
+        exposure=exposure,
+        bounds=bounds,
     )
 
 
@@ -625,6 +703,7 @@ class StateCases:
 
 _LOADERS: dict[str, Callable[[Directory], Dataset]] = {
     "adult": adult,
+    "california-housing": california_housing,
     "cifar10": cifar10,
     "clinc150": clinc150,
     "credit-default": credit_default,
@@ -632,6 +711,7 @@ _LOADERS: dict[str, Callable[[Directory], Dataset]] = {
     "digits": digits,
     "fashion-mnist": fashion_mnist,
     "mnist": mnist,
+    "motor-claims": motor_claims,
     "movielens-1m": movielens_1m,
     **{name: partial(multilabel, name) for name in SHAPES},
 }

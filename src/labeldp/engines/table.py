@@ -349,6 +349,9 @@ def _check_mechanism(mechanism: Any, *, epsilon: float | None, purpose: Any) -> 
     if mechanism is None and epsilon is None:
         fix = "Say how private: epsilon=1.0, or a mechanism that says it."
         raise invalid(OWNER, "epsilon", "be given where no mechanism is", got=None, fix=fix)
+    if mechanism is not None and getattr(mechanism, "takes_numbers", False):
+        fix = "Read the column and use privatize(values, mechanism): tables in batches have classes so far."
+        raise invalid(OWNER, "mechanism", "be one for classes", got=type(mechanism).__name__, fix=fix)
     if mechanism is not None and not isinstance(mechanism, Mechanism):
         fix = "For example labeldp.RRTopK(1.0, k=2)."
         raise invalid(OWNER, "mechanism", "be a mechanism", got=mechanism, fix=fix)

@@ -9,6 +9,7 @@
 | `classifier` | `LabelPrivateClassifier`: any classifier around labels released in stages |
 | `recipe` | what "auto" stands for: stages and prior, by epsilon, rows, classes and whom the user trusts |
 | `bags` | a curator's noisy counts of clusters as evidence in training |
+| `regressor` | `LabelPrivateRegressor`: any regressor, on numbers released without bias |
 | `stages` | the loop over stages, the same for the owner of labels and for a receiver of a release |
 | `corrections` | how training accounts for the noise |
 | `crossfit` | true probabilities from any classifier: cross-fit, calibrate by the likelihood, refit |
@@ -28,11 +29,21 @@
 from labeldp.learn.boosters import BoosterClassifier
 from labeldp.learn.checkpoint import Checkpoint
 from labeldp.learn.classifier import LabelPrivateClassifier
-from labeldp.learn.convex import LPRRSGD, LPNormalSGD, OutputPerturbation, SimplexERM, SufficientStatistics
+from labeldp.learn.convex import (
+    LPRRSGD,
+    GaussianNoise,
+    LaplaceNoise,
+    LPNormalSGD,
+    OutputPerturbation,
+    PrivateGLM,
+    SimplexERM,
+    SufficientStatistics,
+)
 from labeldp.learn.evaluated import Evaluation, Metric
 from labeldp.learn.evaluation import evaluate
 from labeldp.learn.pate import PATE, MultiLabelPATE
 from labeldp.learn.recipe import Recipe, recipe
+from labeldp.learn.regressor import LabelPrivateRegressor, NumberStage
 from labeldp.learn.saved import load_model, save_model
 from labeldp.learn.scoring import Choice, NoisyAccuracy, choose_by_noisy_accuracy, noisy_accuracy, score_privately
 from labeldp.learn.search import PrivateSearchCV
@@ -48,12 +59,17 @@ __all__ = [
     "Checkpoint",
     "Choice",
     "Evaluation",
+    "GaussianNoise",
     "LPNormalSGD",
     "LabelPrivateClassifier",
+    "LabelPrivateRegressor",
+    "LaplaceNoise",
     "Metric",
     "MultiLabelPATE",
     "NoisyAccuracy",
+    "NumberStage",
     "OutputPerturbation",
+    "PrivateGLM",
     "PrivateSearchCV",
     "Recipe",
     "SimplexERM",

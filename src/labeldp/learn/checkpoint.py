@@ -130,15 +130,15 @@ class Checkpoint:
         """Return a new box that closes with the passphrase; None without one."""
         return None if self._passphrase is None else Box.of(self._passphrase)
 
-    def unseal(self, closed: dict[str, Any], *, about: bytes) -> tuple[Box, bytes]:
+    def unseal(self, closed: dict[str, Any], *, about: bytes, owner: str = OWNER) -> tuple[Box, bytes]:
         """Open a box of an earlier process."""
         if self._passphrase is None:
             fix = (
                 'Give it: checkpoint=Checkpoint(place, passphrase="..."). If it is lost, delete the file run-*.json with '
                 "the largest number: what is missing is then drawn under a new key, and charged again."
             )
-            raise invalid(OWNER, "passphrase", "open the key of the run", got=None, fix=fix)
-        return Box.open(closed, self._passphrase, about=about, owner=OWNER)
+            raise invalid(owner, "passphrase", "open the key of the run", got=None, fix=fix)
+        return Box.open(closed, self._passphrase, about=about, owner=owner)
 
     def __repr__(self) -> str:
         return f"Checkpoint({str(self.place)!r}{', sealed' if self.is_sealed else ''})"
@@ -185,6 +185,8 @@ class Journal:
         The key of a new run; a run that goes on has its own. A seeded one is used as it is.
     pieces : sequence of str
         The directories that will be there in the end: "prior", "stage-1", ...
+    owner : str
+        The learner whose run it is, for messages.
 
     Each `keep_` method returns what is on disk, or makes it, writes it and then returns what was written. They are called in
     the order split, charge, the rest. `key` is the noise of the run, after the charge.
@@ -198,7 +200,9 @@ class Journal:
         labels: SensitiveLabels,
         key: NoiseKey,
         pieces: Sequence[str],
+        owner: str = OWNER,
     ) -> None:
+        self._owner = owner
         self._checkpoint = Checkpoint.of(checkpoint)
         self._facts = {"version": VERSION, **facts}
         self._labels, self._given, self._pieces = labels, key, tuple(pieces)
@@ -213,7 +217,7 @@ class Journal:
     def __enter__(self) -> Journal:  # noqa: PYI034 - typing.Self came with Python 3.11
         if self._checkpoint is not None:
             self._make_root()
-            self._closing.enter_context(_locked(self._root))
+            self._closing.enter_context(_locked(self._root, owner=self._owner))
             try:
                 self._sweep()
                 self._find_run()
@@ -292,7 +296,7 @@ class Journal:
         missing = ", ".join(self._missing())
         if ledger is None:
             raise PrivacyError(
-                f"{OWNER}: the noise key of the run in {self._root} is gone, and {missing} would be drawn a second time. "
+                f"{self._owner}: the noise key of the run in {self._root} is gone, and {missing} would be drawn a second time. "
                 "Without a ledger nothing would tell. Begin a new run in a new directory; next time give a ledger, or "
                 'seal the key: checkpoint=Checkpoint(place, passphrase="...").'
             )
@@ -346,14 +350,14 @@ class Journal:
         if (self._root / name).is_dir():
             return load_release(self._root / name)
         release: Release = self._draw(name, draw, _arrays_of)
-        save_release(release, self._root / name, owner=OWNER, private=True)
+        save_release(release, self._root / name, owner=self._owner, private=True)
         return release
 
     def _draw(self, name: str, draw: Callable[[], Any], arrays: Callable[[Any], dict[str, Any]]) -> Any:
         """Draw, in memory, and return the draw once its mark is kept; one that differs from an earlier one is refused."""
         if not self._may_draw:
             raise PrivacyError(
-                f"{OWNER}: {name} of the run in {self._root} was taken away while it was read. Fit again."
+                f"{self._owner}: {name} of the run in {self._root} was taken away while it was read. Fit again."
             )
         drawn = draw()
         if self._run is not None:
@@ -374,7 +378,7 @@ class Journal:
             first = self._first_row(self._budget, f"run {self._name}: {name} ", found)
         if first != found:
             raise PrivacyError(
-                f"{OWNER}: {name} of the run in {self._root} was drawn before from other beliefs, and this draw is not "
+                f"{self._owner}: {name} of the run in {self._root} was drawn before from other beliefs, and this draw is not "
                 "shown. Labels or features changed, or the estimator trains differently each time: give it a "
                 "random_state. Begin a new run in a new directory, which is charged again."
             )
@@ -389,7 +393,9 @@ class Journal:
         known = rows()
         if not known:
             nothing = Guarantee.pure(0.0, unit=self._unit)
-            budget.charge(nothing, mechanism=f"{OWNER}: what was drawn, so that it is drawn once", note=start + found)
+            budget.charge(
+                nothing, mechanism=f"{self._owner}: what was drawn, so that it is drawn once", note=start + found
+            )
             known = rows()
         return next(iter(known), found)
 
@@ -406,7 +412,7 @@ class Journal:
             self._root.chmod(0o700)
         except OSError as error:
             got, fix = str(self._root), str(error.strerror or error)
-            raise invalid(OWNER, "checkpoint", "be a directory that can be made", got=got, fix=fix) from error
+            raise invalid(self._owner, "checkpoint", "be a directory that can be made", got=got, fix=fix) from error
 
     def _sweep(self) -> None:
         """Remove what killed runs left half written. The lock is held: nobody is writing."""
@@ -429,7 +435,7 @@ class Journal:
         self._run = _held.get(self._name)
         if self._run is None and closed is not None:
             assert self._checkpoint is not None
-            box, plain = self._checkpoint.unseal(closed, about=self._name.encode())
+            box, plain = self._checkpoint.unseal(closed, about=self._name.encode(), owner=self._owner)
             held = parse_json(plain)
             key = NoiseKey.carried(bytes.fromhex(held["key"]), seeded=False)
             self._run = _held[self._name] = _Run(self._name, key, held["draws"], box)
@@ -457,7 +463,7 @@ class Journal:
         from labeldp.release.manifest import digest, file_facts
         from labeldp.release.saving import stage_directory
 
-        with stage_directory(self._root / name, owner=OWNER, private=True) as partial:
+        with stage_directory(self._root / name, owner=self._owner, private=True) as partial:
             for key, array in arrays.items():
                 with (partial / f"{key}.npy").open("xb") as handle:
                     np.save(handle, array, allow_pickle=False)
@@ -488,13 +494,13 @@ class Journal:
 
     def _refuse_damage(self, name: str, error: Exception) -> ReleaseError:
         return ReleaseError(
-            f"{OWNER}: the checkpoint's {name} in {self._root} cannot be read ({error}). What was charged stays charged; "
+            f"{self._owner}: the checkpoint's {name} in {self._root} cannot be read ({error}). What was charged stays charged; "
             "restore it from a copy, or begin a new run in a new directory, which is charged again."
         )
 
     def _refuse_other(self, name: str) -> LabelDPError:
         got, fix = Described(f"another {name}"), "Give this run a directory of its own."
-        return invalid(OWNER, "checkpoint", "hold a run of the same settings", got=got, fix=fix)
+        return invalid(self._owner, "checkpoint", "hold a run of the same settings", got=got, fix=fix)
 
 
 def _arrays_of(release: Release) -> dict[str, Any]:
@@ -503,7 +509,7 @@ def _arrays_of(release: Release) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def _locked(root: Path) -> Iterator[None]:
+def _locked(root: Path, *, owner: str) -> Iterator[None]:
     """Hold the directory's lock; the system lets go of it if the process is killed. Refuse if another run holds it."""
     descriptor = os.open(root / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
     try:
@@ -516,7 +522,7 @@ def _locked(root: Path) -> Iterator[None]:
         except OSError as error:
             fix = "Another run works there. Wait for it, or give this one a directory of its own."
             got = Described(f"{root}, which is in use")
-            raise invalid(OWNER, "checkpoint", "be a directory of one run at a time", got=got, fix=fix) from error
+            raise invalid(owner, "checkpoint", "be a directory of one run at a time", got=got, fix=fix) from error
         yield
     finally:
         os.close(descriptor)

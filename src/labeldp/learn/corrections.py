@@ -281,7 +281,9 @@ def public_seed(estimator: BaseEstimator) -> int:
     return int(seed) if isinstance(seed, (int, np.integer)) and seed >= 0 else 0
 
 
-def split_pipeline(estimator: BaseEstimator) -> tuple[Pipeline | None, BaseEstimator]:
+def split_pipeline(
+    estimator: BaseEstimator, *, owner: str = "LabelPrivateClassifier"
+) -> tuple[Pipeline | None, BaseEstimator]:
     """Return the label-free transformers of a pipeline and its last step, which alone learns from labels."""
     if not isinstance(estimator, Pipeline):
         return None, estimator
@@ -289,7 +291,7 @@ def split_pipeline(estimator: BaseEstimator) -> tuple[Pipeline | None, BaseEstim
     for name, step in steps[:-1]:
         if isinstance(step, BaseEstimator) and get_tags(step).target_tags.required:
             fix = f"Leave out `{name}` ({type(step).__name__}): transformers see features alone."
-            raise invalid("LabelPrivateClassifier", "estimator", "transform without labels", got=name, fix=fix)
+            raise invalid(owner, "estimator", "transform without labels", got=name, fix=fix)
     return (Pipeline(steps[:-1]) if len(steps) > 1 else None), steps[-1][1]
 
 

@@ -56,6 +56,7 @@ from labeldp.guarantee import Guarantee
 from labeldp.learn.boosters import pack_boosters
 from labeldp.learn.classifier import LabelPrivateClassifier
 from labeldp.learn.pate import PATE, MultiLabelPATE
+from labeldp.learn.regressor import LabelPrivateRegressor, NumberStage
 from labeldp.learn.search import PrivateSearchCV
 from labeldp.learn.soundness import check_answers, check_model, check_schema, list_answers
 from labeldp.learn.stages import Stage
@@ -81,9 +82,11 @@ PUBLIC = frozenset(
         "labeldp.learn.LPNormalSGD",
         "labeldp.learn.LPRRSGD",
         "labeldp.learn.LabelPrivateClassifier",
+        "labeldp.learn.LabelPrivateRegressor",
         "labeldp.learn.MultiLabelPATE",
         "labeldp.learn.OutputPerturbation",
         "labeldp.learn.PATE",
+        "labeldp.learn.PrivateGLM",
         "labeldp.learn.SimplexERM",
         "labeldp.learn.SoftmaxRegression",
         "labeldp.learn.SufficientStatistics",
@@ -374,7 +377,9 @@ def _describe_promise(model: Any) -> dict[str, Any]:
 
 
 def _classes_of(learner: Any) -> Any:
-    return learner.classes_ if hasattr(learner, "classes_") else learner.values_
+    if isinstance(learner, LabelPrivateRegressor):
+        return learner.bounds_  # numbers have no classes; the levels of its release, where there is one, come later
+    return getattr(learner, "classes_", getattr(learner, "values_", ()))
 
 
 def _describe_mechanism(learner: Any) -> str:
@@ -389,6 +394,8 @@ def _stage_type(learner: Any) -> type | None:
     """Return the class of a learner's reports of its stages; None if it has no stages."""
     if isinstance(learner, LabelPrivateClassifier):
         return Stage
+    if isinstance(learner, LabelPrivateRegressor):
+        return NumberStage
     if type(learner).__name__ == "LabelPrivateRatings":
         from labeldp.learn.ratings import RatingStage  # loads compiled loops: only where they are used anyway
 

@@ -514,6 +514,9 @@ def check_response(mechanism: Mechanism, *, epsilon: float, n_classes: int, corr
     """
     if not isinstance(mechanism, Mechanism):
         raise invalid(OWNER, "mechanism", "be a mechanism", got=mechanism, fix="For example RRTopK(1.0, k=3).")
+    if mechanism.takes_numbers:
+        fix = "LabelPrivateRegressor learns from numbers."
+        raise invalid(OWNER, "mechanism", "be one for classes", got=type(mechanism).__name__, fix=fix)
     if isinstance(mechanism, MeasuringMechanism):
         fix = "Use privatize(y, mechanism, groups=...) and train with fit_release; or ClusterPrior with RRWithPrior."
         got = type(mechanism).__name__
@@ -616,7 +619,7 @@ def read_prior(release: Release) -> PriorTable:
 # ------------------------------------------------------------------------------------------------ the split in stages
 
 
-def stage_shares(stages: Any, epsilon: float) -> tuple[float, ...]:
+def stage_shares(stages: Any, epsilon: float, *, owner: str = OWNER) -> tuple[float, ...]:
     """Return the share of each stage: as given, or our first share for this epsilon and equal parts of the rest.
 
     >>> stage_shares(1, 1.0), stage_shares(2, 1.0), stage_shares((0.5, 0.3, 0.2), 1.0)
@@ -626,14 +629,14 @@ def stage_shares(stages: Any, epsilon: float) -> tuple[float, ...]:
         try:
             shares = tuple(float(s) for s in stages)
         except (TypeError, ValueError):  # what was given may be quoted: it may be labels
-            raise invalid(OWNER, "stages", "be shares", got=stages, fix="For example (0.7, 0.3).") from None
+            raise invalid(owner, "stages", "be shares", got=stages, fix="For example (0.7, 0.3).") from None
         # Shares are typed by hand: decimals round.
         if not 0 < len(shares) <= MOST_STAGES or min(shares) <= 0 or abs(sum(shares) - 1) > 1e-9:
             need, fix = f"be at most {MOST_STAGES} shares > 0 that sum to 1", "For example (0.7, 0.3)."
-            raise invalid(OWNER, "stages", need, got=stages, fix=fix)
+            raise invalid(owner, "stages", need, got=stages, fix=fix)
         return shares
     fix = "A number, or the stages' shares."
-    count = check_integer(OWNER, "stages", stages, least=1, most=MOST_STAGES, fix=fix)
+    count = check_integer(owner, "stages", stages, least=1, most=MOST_STAGES, fix=fix)
     if count == 1:
         return (1.0,)
     first = round(interpolate_default(FIRST_SHARE, epsilon), 6)
@@ -645,14 +648,14 @@ def interpolate_default(values: tuple[float, ...], epsilon: float) -> float:
     return float(np.interp(epsilon, PAPER_EPSILONS, values))
 
 
-def assign_stages(n: int, shares: tuple[float, ...], key: NoiseKey) -> npt.NDArray[np.uint8]:
+def assign_stages(n: int, shares: tuple[float, ...], key: NoiseKey, *, owner: str = OWNER) -> npt.NDArray[np.uint8]:
     """Return the stage of each example: a random split with these shares, made without looking at labels."""
     ends = np.round(np.cumsum(shares) * n).astype(int)
     ends[-1] = n
     sizes = np.diff(np.concatenate([[0], ends]))
     if np.any(sizes < 1):
         got = Described(f"{n} examples for {len(shares)} stages")
-        raise invalid(OWNER, "stages", "leave each stage an example", got=got)
+        raise invalid(owner, "stages", "leave each stage an example", got=got)
     # Sorting by independent 64-bit words is a uniform random permutation (ties have probability below n^2 / 2^64).
     order = np.argsort(key.words(start=0, count=n)[:, 0], kind="stable")
     stage = np.empty(n, np.uint8)

@@ -13,6 +13,8 @@ True
 | `RRTopK`, `RRWithPrior` | right labels under a prior | no one |
 | `InformativeResponse` | training: most information, with or without a prior; answers are sets of labels | no one |
 | `OptimalResponse` | an objective of your own, up to ten classes | no one |
+| `UnbiasedResponse` | numbers: an answer whose mean is the label, of the least variance under a prior | no one |
+| `LaplaceResponse`, `BinnedResponse` | numbers: baselines, unbiased too | no one |
 | `ClusterRR` | groups of similar examples, no prior | a curator, for the histograms |
 | `PeerToPeerRR` | two classes, users who can ask each other | peers |
 
@@ -28,6 +30,7 @@ from labeldp.mechanisms.informative import (
     response_worth,
     subset_worth,
 )
+from labeldp.mechanisms.numbers import BinnedResponse, LaplaceResponse, NumericMechanism, UnbiasedResponse
 from labeldp.mechanisms.optimal import (
     Accuracy,
     MeanInformation,
@@ -46,11 +49,14 @@ from labeldp.mechanisms.response import (
 
 __all__ = [
     "Accuracy",
+    "BinnedResponse",
     "ClusterRR",
     "InformativeResponse",
+    "LaplaceResponse",
     "MeanInformation",
     "MeasuringMechanism",
     "Mechanism",
+    "NumericMechanism",
     "Objective",
     "OptimalResponse",
     "PeerToPeerRR",
@@ -58,6 +64,7 @@ __all__ = [
     "RRWithPrior",
     "RandomizedResponse",
     "UnbiasedReport",
+    "UnbiasedResponse",
     "Worth",
     "informative_worth",
     "most_information",

@@ -49,10 +49,9 @@ import numpy as np
 
 from labeldp.arrays import Floats, Places
 from labeldp.channel import MatrixChannel
-from labeldp.channel.finite import check_row_index
 from labeldp.errors import Described, LabelDPError, invalid
 from labeldp.guarantee import Guarantee
-from labeldp.mechanisms.response import Mechanism, check_n_classes, check_width, find_distinct_rows, is_streamed
+from labeldp.mechanisms.response import Mechanism, check_n_classes, check_width, read_distinct_priors
 from labeldp.validate import check_epsilon, check_integer, check_positive, check_probability_rows, check_real
 
 #: 2^K patterns: 1,023 at ten classes, milliseconds.
@@ -305,29 +304,11 @@ class OptimalResponse(Mechanism):
         if prior is None:
             size = check_n_classes("OptimalResponse", n_classes)
             prior = np.full(size, 1.0 / size)
-        rows, index = self._rows(prior, groups)
+        rows, index = read_distinct_priors("OptimalResponse", prior, groups, most=MOST_PRIORS)
         check_width("OptimalResponse", rows.shape[1], n_classes)
         designs = [self.design(row).transition for row in rows]
         whole = stack_transitions(designs, least=self.objective.most_outputs(rows.shape[1]))
         return MatrixChannel(whole, index=index, outputs_are_labels=self.objective.reports_labels)
-
-    def _rows(self, prior: Any, groups: Any) -> tuple[Floats, Any]:
-        """Return the distinct priors, and which of them each example has; None if one serves all."""
-        owner = "OptimalResponse"
-        if is_streamed(prior):
-            prior = np.concatenate([np.asarray(piece) for piece in prior])
-        if np.ndim(prior) == 1 and groups is not None:
-            raise invalid(owner, "prior", "have a row per group", got=Described("one row"), fix="Leave out `groups`.")
-        rows = check_probability_rows(owner, "prior", np.atleast_2d(np.asarray(prior)))
-        if np.ndim(prior) == 1:
-            return rows, None
-        index = np.arange(len(rows)) if groups is None else check_row_index(owner, "groups", groups, len(rows))
-        if groups is None:
-            rows, index = find_distinct_rows(rows)
-        if len(rows) > MOST_PRIORS:
-            fix = "Put similar priors into groups: each distinct prior is a linear program."
-            raise invalid(owner, "prior", f"have at most {MOST_PRIORS:,} distinct rows", got=len(rows), fix=fix)
-        return rows, index
 
     def _check_classes(self, n_classes: int) -> None:
         if n_classes > MOST_CLASSES:

@@ -74,6 +74,8 @@ class Mechanism(abc.ABC):
     most_priors: ClassVar[int | None] = None
     #: Whether `channel` takes a prior. One that would ignore it refuses it instead, and says so here.
     uses_prior: ClassVar[bool] = True
+    #: Whether labels are numbers within public bounds (`labeldp.mechanisms.NumericMechanism`) and not classes.
+    takes_numbers: ClassVar[bool] = False
 
     @property
     @abc.abstractmethod
@@ -475,6 +477,27 @@ def find_distinct_rows(prior: Floats) -> tuple[Floats, Places]:
     index = np.empty(len(prior), np.intp)
     index[order] = np.cumsum(first) - 1
     return ordered[first], index
+
+
+def read_distinct_priors(owner: str, prior: Any, groups: Any, *, most: int) -> tuple[Floats, Any]:
+    """Return the distinct rows of a prior, and which of them each example has; None if one serves all.
+
+    For mechanisms that solve a program for each: more than `most` rows are refused.
+    """
+    if is_streamed(prior):
+        prior = np.concatenate([np.asarray(piece) for piece in prior])
+    if np.ndim(prior) == 1 and groups is not None:
+        raise invalid(owner, "prior", "have a row per group", got=Described("one row"), fix="Leave out `groups`.")
+    rows = check_probability_rows(owner, "prior", np.atleast_2d(np.asarray(prior)))
+    if np.ndim(prior) == 1:
+        return rows, None
+    index = np.arange(len(rows)) if groups is None else check_row_index(owner, "groups", groups, len(rows))
+    if groups is None:
+        rows, index = find_distinct_rows(rows)
+    if len(rows) > most:
+        fix = "Put similar priors into groups: each distinct prior is a linear program."
+        raise invalid(owner, "prior", f"have at most {most:,} distinct rows", got=len(rows), fix=fix)
+    return rows, index
 
 
 def check_width(owner: str, width: int, n_classes: int | None) -> int:

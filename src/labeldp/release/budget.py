@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from labeldp.errors import AccountWarning, Described, PrivacyError, invalid
 from labeldp.guarantee import SEEDED, Guarantee, Trust, Unit, did_not_see, what_is_left
+from labeldp.release.numbers import say_bounds
 
 if TYPE_CHECKING:
     from labeldp.accounting import EntryNumber, ProtectedRows, RowKey
@@ -38,6 +39,9 @@ if TYPE_CHECKING:
 OWN_RECORD_ALONE = "the features of a record were made from that record alone"
 #: What a promise stands on whose list of classes is the list of those that occur.
 CLASSES_READ_OFF = "the list of classes is public (it was read off the labels)"
+#: What a promise about numbers stands on, and what was done to them first.
+BOUNDS_PUBLIC = "the bounds [{bounds}] did not see these labels"
+CLIPPED = BOUNDS_PUBLIC + "; numbers outside were clipped to them"
 
 
 class LabelSet(Protocol):
@@ -157,7 +161,8 @@ class Budget:
         """Return the promise with what it stands on.
 
         That is: the given assumptions; that neither what was handed in for this release nor what came beside the labels
-        saw them; that the seed of the noise, if it has one, stays secret; and, where the list of classes was read off
+        saw them; that the seed of the noise, if it has one, stays secret; that bounds of numbers are public, and that numbers
+        were clipped to them; and, where the list of classes was read off
         pooled labels, that it is public, and that whoever read it, a curator who sees them all, is trusted.
         """
         # Where a whole record is protected its features may tell its label; they must not tell of other records.
@@ -165,6 +170,10 @@ class Budget:
             known = [*assumptions, *did_not_see(*self.labels.beside, *self.given)]
         else:
             known = [*assumptions, *([OWN_RECORD_ALONE] if self.labels.beside else []), *did_not_see(*self.given)]
+        bounds = getattr(self.labels, "bounds", None)  # of numbers in memory
+        if bounds is not None:
+            said = BOUNDS_PUBLIC if getattr(self.labels, "outside", None) == "refuse" else CLIPPED
+            known.append(said.format(bounds=say_bounds(bounds)))
         if self.labels.classes_read_off:
             known.append(CLASSES_READ_OFF)
             promise = promise.trusting(Trust.CURATOR)

@@ -22,13 +22,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from labeldp.channel import FiniteChannel
+from labeldp.channel import FiniteChannel, NumericChannel
 from labeldp.errors import Described, PrivacyError, invalid
 from labeldp.guarantee import Guarantee
 from labeldp.mechanisms import MeasuringMechanism, Mechanism
 from labeldp.random import NoiseKey, as_key, over_spans
 from labeldp.release.budget import Budget
-from labeldp.release.labels import SensitiveLabels, as_sensitive, codes_of
+from labeldp.release.labels import SensitiveLabels, as_sensitive, as_sensitive_numbers, codes_of
 from labeldp.release.measurement import Counter, LabelCounts, measure
 from labeldp.release.release import Release
 from labeldp.validate import check_integer
@@ -54,11 +54,12 @@ def privatize(
     Parameters
     ----------
     labels : SensitiveLabels, or a column of labels
-        See `SensitiveLabels` for what the classes are taken to be.
+        See `SensitiveLabels` for what the classes are taken to be. Numbers are clipped to the bounds of the mechanism.
     mechanism : Mechanism
-        RandomizedResponse, RRTopK, RRWithPrior, ...
+        RandomizedResponse, RRTopK, RRWithPrior, ...; for numbers UnbiasedResponse.
     prior : array or batches of arrays, optional
-        What is believed about the labels without having seen them: (K,), (C, K) with `groups`, or (n, K).
+        What is believed about the labels without having seen them: (K,), (C, K) with `groups`, or (n, K). Of numbers, K
+        is the number of the mechanism's `levels`.
     groups : array of shape (n,), optional
         The public group of each example.
     rng : None, int or numpy.random.Generator
@@ -79,7 +80,7 @@ def privatize(
         raise invalid("privatize", "mechanism", "be a mechanism", got=mechanism, fix="For example RRWithPrior(1.0).")
     first = check_integer("privatize", "start", start, least=0, most=(1 << 63) - 1)  # a block number has 64 bits
     key = as_key("privatize", rng, pieces=True)
-    boxed = as_sensitive(labels, _known_n_classes(labels, mechanism, prior))
+    boxed = _box(labels, mechanism, prior)
     given = {"prior": prior, "grouping": groups}
     budget = Budget(
         owner="privatize",
@@ -91,7 +92,8 @@ def privatize(
     )
     if isinstance(mechanism, MeasuringMechanism):
         return _release_after_counts(boxed, mechanism, key, budget, prior=prior, groups=groups)
-    channel = mechanism.channel(prior, groups=groups, n_classes=boxed.n_classes)
+    # Of numbers the mechanism itself knows the levels.
+    channel = mechanism.channel(prior, groups=groups, n_classes=None if boxed.bounds else boxed.n_classes)
     _check_fit(channel, boxed)
     check_claim(mechanism, channel, claimed=mechanism.guarantee.epsilon())
     guarantee = budget.state(mechanism.guarantee)
@@ -142,7 +144,7 @@ def _draw_release(
     """Draw, and state everything that belongs to the release."""
     return Release(
         codes=draw_codes(codes_of(boxed), channel, key, start=start),
-        classes=boxed.classes,
+        classes=tuple(channel.levels.tolist()) if isinstance(channel, NumericChannel) else boxed.classes,
         channel=channel.place(start, len(boxed)).released(),
         guarantee=guarantee,
         mechanism=repr(mechanism),
@@ -164,12 +166,19 @@ def draw_codes(
 
     def work(low: int, high: int) -> None:
         words = key.words(start=start + low, count=high - low, stream=LABEL_STREAM)
-        part = codes[low:high].astype(np.int32)
+        part = codes[low:high] if codes.dtype.kind == "f" else codes[low:high].astype(np.int32)
         out[low:high] = channel.take(slice(low, high)).draw(part, words)
 
     over_spans(work, len(codes), step=STEP)
     drawn: npt.NDArray[np.unsignedinteger[Any]] = out
     return drawn
+
+
+def _box(labels: Any, mechanism: Mechanism, prior: Any) -> SensitiveLabels:
+    """Return the labels boxed as the mechanism takes them: numbers within its bounds, or classes."""
+    if mechanism.takes_numbers:
+        return as_sensitive_numbers(labels, mechanism.bounds)  # type: ignore[attr-defined]  # whoever takes numbers has them
+    return as_sensitive(labels, _known_n_classes(labels, mechanism, prior))
 
 
 def _known_n_classes(labels: Any, mechanism: Mechanism, prior: Any) -> int | None:
@@ -184,7 +193,11 @@ def _known_n_classes(labels: Any, mechanism: Mechanism, prior: Any) -> int | Non
 
 
 def _check_fit(channel: FiniteChannel, labels: SensitiveLabels) -> None:
-    """Refuse a channel for another number of labels."""
+    """Refuse a channel for another number of labels, or for labels of another kind."""
+    if labels.bounds is not None and not (isinstance(channel, NumericChannel) and channel.bounds == labels.bounds):
+        raise invalid(
+            "privatize", "mechanism", "have a channel for numbers of its bounds", got=Described("another one")
+        )
     if channel.n_examples not in (None, len(labels)):
         got = Described(f"{channel.n_examples} for {len(labels)} labels")
         name = "groups" if channel.example_arrays().keys() == {"row"} else "prior"

@@ -8,6 +8,11 @@ dtype says what the classes are, integers are taken as 0 .. K-1 when K is known,
 labels themselves. Which classes occur is then taken to be public, and whoever made the list has seen the labels of all:
 the guarantee says both, and a class that one row alone has is refused, since the list itself would give that row away.
 
+Numbers (amounts, durations, counts) have public bounds instead of classes; `labeldp.release.numbers` reads them.
+
+>>> SensitiveLabels([120.0, 99.5], bounds=(0, 100))
+<SensitiveLabels 'labels': 2 numbers in [0, 100], contents hidden>
+
 No message here shows a label, or says how often one occurs: messages end up in logs. They say which row is at fault, and
 whoever may see the labels can look there. How many labels are missing is said: that a row has no label is a fact about
 which rows can be released at all, and the release shows it anyway.
@@ -26,6 +31,8 @@ import numpy.typing as npt
 
 from labeldp.arrays import Codes
 from labeldp.errors import Described, LabelDPError, invalid
+from labeldp.mechanisms.numbers import check_bounds
+from labeldp.release.numbers import read_numbers, say_bounds
 from labeldp.validate import check_integer, check_not_alone, code_dtype
 
 
@@ -44,15 +51,21 @@ class SensitiveLabels:
         What a ledger calls this set of labels; a budget belongs to a name.
     row_ids : sequence, optional
         Public identifiers of the rows, by which a ledger recognises them, under another name too.
+    bounds : (low, high), optional
+        Public bounds of labels that are numbers, never read off them; then there are no classes.
+    outside : {"clip", "refuse"}
+        What is done with a number outside of the bounds: it is brought to the nearest one, and the guarantee says so; or
+        the labels are refused.
 
     Attributes
     ----------
-    classes, n_classes : the list of classes and its length
+    classes, n_classes : the list of classes and its length; none, and 0, for numbers
+    bounds, outside : of numbers; None for classes. Numbers on a grid (`labeldp.release.grid`) have both
     classes_read_off : whether the list was read off the labels
     beside : what its owner handed in with the labels (features, say), which must not have seen them; see `Budget.state`
     """
 
-    __slots__ = ("_codes", "beside", "classes", "classes_read_off", "name", "row_ids")
+    __slots__ = ("_codes", "beside", "bounds", "classes", "classes_read_off", "name", "outside", "row_ids")
 
     def __init__(
         self,
@@ -62,10 +75,24 @@ class SensitiveLabels:
         n_classes: int | None = None,
         name: str = "labels",
         row_ids: Any = None,
+        bounds: tuple[float, float] | None = None,
+        outside: str = "clip",
     ) -> None:
         self.name = name if hasattr(name, "rows") else str(name)  # an AccountName knows its rows
         self.row_ids = row_ids
         self.beside: tuple[str, ...] = ()
+        self.bounds = None if bounds is None else check_bounds("labels", bounds)
+        self.outside = None if bounds is None else outside
+        self._codes: npt.NDArray[Any]
+        if self.bounds is not None:
+            if classes is not None or n_classes is not None:
+                got, fix = Described("both"), "Numbers have bounds, classes have a list."
+                raise invalid("labels", "bounds", "be left out where classes are given", got=got, fix=fix)
+            self.classes: tuple[Hashable, ...] = ()
+            self.classes_read_off = False
+            _refuse_boxed(values)
+            self._codes = read_numbers(as_plain(values), self.bounds, outside=outside)
+            return
         if n_classes is not None:
             check_integer("labels", "n_classes", n_classes, least=1)
         plain, dtype_classes = _read_column(values)
@@ -100,7 +127,10 @@ class SensitiveLabels:
         return len(self._codes)
 
     def __repr__(self) -> str:
-        return f"<SensitiveLabels {self.name!r}: {len(self)} labels of {self.n_classes} classes, contents hidden>"
+        what = (
+            f"labels of {self.n_classes} classes" if self.bounds is None else f"numbers in [{say_bounds(self.bounds)}]"
+        )
+        return f"<SensitiveLabels {self.name!r}: {len(self)} {what}, contents hidden>"
 
     def __iter__(self) -> NoReturn:
         raise LabelDPError("SensitiveLabels: labels are not shown. Use labeldp.privatize or labeldp.measure.")
@@ -120,6 +150,7 @@ class SensitiveLabels:
         part.name, part.classes, part.classes_read_off = self.name, self.classes, self.classes_read_off
         part.row_ids = None if self.row_ids is None else np.asarray(self.row_ids)[rows]
         part._codes, part.beside = self._codes[rows], self.beside
+        part.bounds, part.outside = self.bounds, self.outside
         return part
 
     def with_beside(self, *things: str) -> SensitiveLabels:
@@ -129,8 +160,8 @@ class SensitiveLabels:
         return same
 
 
-def codes_of(labels: SensitiveLabels) -> Codes:
-    """Return the raw codes. Only the door may call this, and PATE.
+def codes_of(labels: SensitiveLabels) -> npt.NDArray[Any]:
+    """Return the raw codes, or the raw numbers. Only the door may call this, and PATE.
 
     PATE's teachers learn from raw labels inside the curator; what comes out are noisy votes, charged to the ledger.
     """
@@ -140,6 +171,9 @@ def codes_of(labels: SensitiveLabels) -> Codes:
 def as_sensitive(labels: Any, n_classes: int | None) -> SensitiveLabels:
     """Return labels boxed; labels that already are must have the number of classes that the mechanism expects."""
     boxed = labels if isinstance(labels, SensitiveLabels) else SensitiveLabels(labels, n_classes=n_classes)
+    if boxed.bounds is not None and not boxed.classes:  # numbers on a grid have codes
+        fix = "For numbers use privatize with UnbiasedResponse(epsilon, bounds=...), or LabelPrivateRegressor."
+        raise invalid("labels", "labels", "have classes here", got=Described("numbers with bounds"), fix=fix)
     if n_classes is not None and boxed.n_classes != n_classes:
         got = Described(f"{n_classes} from the mechanism or prior for {boxed.n_classes} classes of labels")
         raise invalid("labels", "n_classes", "agree with the list of classes", got=got)
@@ -148,10 +182,28 @@ def as_sensitive(labels: Any, n_classes: int | None) -> SensitiveLabels:
     return boxed
 
 
-def _read_column(values: Any) -> tuple[npt.NDArray[Any], tuple[Hashable, ...] | None]:
-    """Return labels as a NumPy vector, and the classes that their dtype declares, if it declares any."""
+def as_sensitive_numbers(labels: Any, bounds: tuple[float, float], *, outside: str = "clip") -> SensitiveLabels:
+    """Return numbers boxed, clipped to these bounds; those that already are boxed must have them."""
+    boxed = labels if isinstance(labels, SensitiveLabels) else SensitiveLabels(labels, bounds=bounds, outside=outside)
+    if boxed.bounds is None:
+        fix = "Box numbers as SensitiveLabels(values, bounds=(low, high))."
+        raise invalid("labels", "labels", "be numbers", got=Described(f"{boxed.n_classes} classes"), fix=fix)
+    if boxed.bounds != bounds:
+        got = Described(f"[{say_bounds(boxed.bounds)}] for a mechanism of [{say_bounds(bounds)}]")
+        raise invalid("labels", "bounds", "be those of the mechanism", got=got, fix="Give both the same public bounds.")
+    if len(boxed) == 0:
+        raise invalid("labels", "labels", "hold at least one label", got=Described("none"))
+    return boxed
+
+
+def _refuse_boxed(values: Any) -> None:
     if isinstance(values, SensitiveLabels):
         raise invalid("SensitiveLabels", "values", "be raw labels", got=Described("labels that are boxed already"))
+
+
+def _read_column(values: Any) -> tuple[npt.NDArray[Any], tuple[Hashable, ...] | None]:
+    """Return labels as a NumPy vector, and the classes that their dtype declares, if it declares any."""
+    _refuse_boxed(values)
     declared = categories_of(values)
     plain = as_plain(values)
     if plain.ndim != 1:
@@ -372,6 +424,42 @@ def box_labels(
         got, fix = Described("1 class"), "Pass classes=, the full public list; a class need not occur."
         raise invalid(owner, argument, "have two classes or more", got=got, fix=fix)
     return boxed.with_beside("features")
+
+
+def box_numbers(owner: str, y: Any, *, n_rows: int, bounds: Any, outside: str, label_set: str) -> SensitiveLabels:
+    """Return one boxed number for each of the rows, within public bounds: the way in for every learner of numbers.
+
+    Labels that are boxed already know their bounds; `bounds` must be theirs or None, and their own name stands.
+    """
+    if y is None:
+        fix = "This learner requires y to be passed, but the target y is None."
+        raise invalid(owner, "y", "be given", got=None, fix=fix)
+    if isinstance(y, SensitiveLabels):
+        known = y.bounds if bounds is None and y.bounds is not None else check_bounds(owner, bounds)
+        boxed = as_sensitive_numbers(y, known)
+    else:
+        if bounds is None:
+            fix = "Two public numbers (low, high) that every label lies between, known without looking at the labels."
+            raise invalid(owner, "bounds", "be given", got=None, fix=fix)
+        boxed = SensitiveLabels(_as_one_column(owner, y), bounds=bounds, outside=outside, name=label_set)
+    if n_rows != len(boxed):
+        got = Described(f"{len(boxed)} for {n_rows} rows")
+        raise invalid(owner, "y", "have one label per row of X (inconsistent numbers of samples)", got=got)
+    return boxed.with_beside("features")
+
+
+def _as_one_column(owner: str, y: Any) -> Any:
+    """Return a vector, also of a matrix with one column, with scikit-learn's warning; its messages may quote data."""
+    from sklearn.utils.validation import column_or_1d
+
+    if hasattr(y, "dtype") and not isinstance(y, np.ndarray):
+        return y
+    try:
+        return column_or_1d(y, warn=True)
+    except ValueError as error:
+        known = "Complex data not supported." if "Complex data" in str(error) else "Pass a vector of numbers."
+        got = Described("something else")
+        raise invalid(owner, "y", "be one number per row (bad input shape)", got=got, fix=known) from None
 
 
 def _box(

@@ -30,7 +30,7 @@ import pyarrow.parquet as pq
 
 from labeldp.accounting import recall_entry
 from labeldp.arrays import Array
-from labeldp.channel import FiniteChannel, build_channel
+from labeldp.channel import FiniteChannel, NumericChannel, build_channel
 from labeldp.errors import PrivacyError, ReleaseError
 from labeldp.guarantee import Guarantee
 from labeldp.release.columns import EXTRAS, RESERVED, as_array
@@ -88,7 +88,8 @@ def _assemble(described: Manifest) -> Release:
     classes = tuple(manifest["classes"])
     _check_rows(described)
     rows = _read_shared(root / CHANNEL) if CHANNEL in manifest["files"] else None
-    codes, extras = _read_examples(described, classes)
+    numbers = manifest["channel"].get("kind") == "numbers"
+    codes, extras = _read_examples(described, classes, numbers=numbers)
     channel = _channel(manifest["channel"], extras, rows)
     if "place" not in extras:  # rows that follow each other, from the channel's first position on
         channel = channel.place(_first_place(manifest), manifest["n_examples"])
@@ -102,7 +103,11 @@ def _assemble(described: Manifest) -> Release:
             f"load_release: {root} has {len(classes)} classes for a channel of {channel.n_classes}. "
             "Ask its owner for it again."
         )
-    if (codes is None) is channel.outputs_are_labels:
+    if isinstance(channel, NumericChannel):
+        if classes != tuple(channel.levels.tolist()):
+            raise ReleaseError(f"load_release: {root} has other levels than its channel. Ask its owner for it again.")
+        codes = None if codes is None else channel.encode(codes)
+    if (codes is None) is (channel.outputs_are_labels or channel.outputs_are_numbers):
         raise ReleaseError(f"load_release: {root} has outputs of another kind of channel. Ask its owner for it again.")
     codes = extras["output"] if codes is None else codes
     room = channel.empty_codes(0)
@@ -214,8 +219,10 @@ def _read_shared(path: Path) -> dict[str, Array]:
     return {name: as_array(table[name]) for name in table.column_names}
 
 
-def _read_examples(described: Manifest, classes: tuple[Hashable, ...]) -> tuple[Array | None, dict[str, Array]]:
-    """Return the code of each released label, and what labeldp wrote beside it, by its short name.
+def _read_examples(
+    described: Manifest, classes: tuple[Hashable, ...], *, numbers: bool
+) -> tuple[Array | None, dict[str, Array]]:
+    """Return the code of each released label (a number itself), and what labeldp wrote beside it, by its short name.
 
     The codes are None where outputs are not labels; the outputs are among the rest then. A table's other columns are not
     read. Files are read in batches, and texts by their dictionary: what is in memory is the codes, and one batch.
@@ -241,7 +248,8 @@ def _read_examples(described: Manifest, classes: tuple[Hashable, ...]) -> tuple[
             wanted = [*label, *(mark + name for name in extras)]
             for batch in file.iter_batches(batch_size=GROUP_ROWS, columns=wanted):
                 for name in label:
-                    pieces.setdefault("label", []).append(_encode(batch.column(name), classes))
+                    read = _read_numbers if numbers else functools.partial(_encode, classes=classes)
+                    pieces.setdefault("label", []).append(read(batch.column(name)))
                 for name in extras:
                     column = batch.column(mark + name)
                     if column.null_count:
@@ -254,6 +262,13 @@ def _read_examples(described: Manifest, classes: tuple[Hashable, ...]) -> tuple[
             f"load_release: {described.directory} has {wrong or 'labels'!r} for some of its labels only."
         )
     return found.pop("label", None), found
+
+
+def _read_numbers(values: pa.Array) -> Array:
+    """Return released numbers as they are; whether they are answers of the channel is for it to say."""
+    if not pa.types.is_float64(values.type) or values.null_count:
+        raise ReleaseError("load_release: a released number is missing, or is none. Ask its owner for it again.")
+    return as_array(pa.chunked_array([values]))
 
 
 def _encode(values: pa.Array, classes: tuple[Hashable, ...]) -> Array:

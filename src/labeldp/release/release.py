@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from labeldp.channel import FiniteChannel
+from labeldp.channel import FiniteChannel, NumericChannel
 from labeldp.errors import LabelDPError
 from labeldp.guarantee import Guarantee
 from labeldp.release.labels import decode_labels
@@ -25,7 +25,7 @@ class Release:
     codes : unsigned integers, one per example
         What came out of the channel: positions in `classes` (or in the channel's outputs, if those are not labels).
     classes : tuple
-        The public list of classes.
+        The public list of classes; of numbers, the levels of the channel.
     channel, guarantee
         How the labels were randomized, and the promise; the promise covers the channel.
     mechanism : str
@@ -67,10 +67,28 @@ class Release:
     def labels(self) -> npt.NDArray[Any]:
         """The released labels, as the classes they name."""
         if not self.channel.outputs_are_labels:
-            raise LabelDPError(
-                "Release: this mechanism's outputs are not labels. Use release.codes and release.channel."
-            )
+            use = "release.values" if self.channel.outputs_are_numbers else "release.codes and release.channel"
+            raise LabelDPError(f"Release: this mechanism's outputs are not labels. Use {use}.")
         return decode_labels(self.codes, self.classes)
+
+    @property
+    def values(self) -> npt.NDArray[np.float64]:
+        """The released numbers; where answers are unbiased, a learner with squared loss takes them for the labels.
+
+        They may lie outside of the bounds. What is known of their noise is known to `channel` (`NumericChannel`).
+        """
+        if not isinstance(self.channel, NumericChannel):
+            raise LabelDPError(
+                "Release: this mechanism's outputs are not numbers. Use release.labels, or release.codes."
+            )
+        return self.channel.decode(self.codes).astype(np.float64, copy=False)
+
+    @property
+    def shown(self) -> npt.NDArray[Any] | None:
+        """What stands in the label column of a table: labels or numbers; None where outputs are neither."""
+        if self.channel.outputs_are_numbers:
+            return self.values
+        return self.labels if self.channel.outputs_are_labels else None
 
     @property
     def n_classes(self) -> int:

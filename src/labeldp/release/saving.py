@@ -37,7 +37,6 @@ import pyarrow.parquet as pq
 from labeldp.accounting import note_entry
 from labeldp.errors import Described, LabelDPError, invalid
 from labeldp.release.columns import RESERVED, as_column, clean_field, example_columns
-from labeldp.release.labels import decode_labels
 from labeldp.release.manifest import CHANNEL, FORMAT, GROUP_ROWS, LABELS, MANIFEST, PRIOR, VERSION, digest, file_facts
 from labeldp.release.release import Release
 from labeldp.release.unfinished import hidden_name, hold, lock, make_private
@@ -290,9 +289,9 @@ def _label_table(release: Release, features: Any) -> pa.Table:
     """Return the features, if there are any, the released labels, and what differs from example to example."""
     columns = {} if features is None else {name: features[name] for name in features.column_names}
     extras = example_columns(release.channel, stage=release.stage, prior_index=release.prior_index)
-    if release.channel.outputs_are_labels:
-        name = "label" if features is None else str(release.label_column)
-        columns[name] = pa.array(decode_labels(release.codes, release.classes))
+    shown = release.shown
+    if shown is not None:
+        columns["label" if features is None else str(release.label_column)] = pa.array(shown)
     else:
         extras = {"output": as_column(release.codes), **extras}
     mark = "" if features is None else RESERVED

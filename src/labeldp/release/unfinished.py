@@ -122,7 +122,8 @@ def mark_labels(key: NoiseKey, batches: Iterable[SensitiveLabels], *about: bytes
     """
     made = hmac.new(_mark_secret(key), digestmod=hashlib.sha256)
     for labels in batches:
-        made.update(np.ascontiguousarray(codes_of(labels).astype("<i8")).tobytes())
+        wide = "<i8" if labels.bounds is None else "<f8"  # numbers as they are: two that differ have two marks
+        made.update(np.ascontiguousarray(codes_of(labels).astype(wide)).tobytes())
     return mark(key, made.digest(), *about)
 
 

@@ -23,11 +23,20 @@ from typing import Any
 import numpy as np
 
 from labeldp.arrays import Floats, Int64s
-from labeldp.channel import ArcChannel, FiniteChannel, MatrixChannel, safe_odds
+from labeldp.channel import ArcChannel, FiniteChannel, MatrixChannel, NumericChannel, safe_odds
 from labeldp.channel.finite import FULL_RANGE
 from labeldp.errors import Described, invalid
 from labeldp.guarantee import Guarantee
-from labeldp.mechanisms import InformativeResponse, Mechanism, RandomizedResponse, RRTopK, RRWithPrior
+from labeldp.mechanisms import (
+    BinnedResponse,
+    InformativeResponse,
+    Mechanism,
+    NumericMechanism,
+    RandomizedResponse,
+    RRTopK,
+    RRWithPrior,
+    UnbiasedResponse,
+)
 from labeldp.random import NoiseKey, as_key
 from labeldp.release import Release, privatize
 from labeldp.testing.subject import Door, Subject
@@ -223,6 +232,48 @@ class LeftOverLooks(Mechanism):
         return LeftOverToLabel(odds=odds, size=2, n_classes=n_classes)
 
 
+@dataclass(frozen=True)
+class BinsAsTheyAre(NumericMechanism):
+    """Randomized response on five levels that answers with the level: private, and every answer is pulled to the middle."""
+
+    @property
+    def n_classes(self) -> int:
+        """Five levels."""
+        return 5
+
+    def most_answers(self) -> int:
+        """One for each level."""
+        return 5
+
+    def design(self, prior: Floats) -> Any:
+        """Return randomized response, which `channel` below does not decode."""
+        return BinnedResponse(self.epsilon, bounds=self.bounds, bins=5).design(np.full(5, 0.2))
+
+    def channel(self, prior: Any = None, *, groups: Any = None, n_classes: int | None = None) -> NumericChannel:
+        """Return the levels as answers."""
+        if prior is not None or groups is not None or n_classes not in (None, 5):
+            raise invalid("BinsAsTheyAre", "prior", "be left out", got=Described("one"))
+        return NumericChannel(self.design(np.empty(0)).transition, levels=self.levels, values=self.levels)
+
+
+def answer_louder(labels: Any, mechanism: Mechanism, *, prior: Any, groups: Any, rng: Any, start: int) -> Release:
+    """Release numbers at twice the epsilon, and report the channel and the guarantee of the mechanism that was asked for."""
+    twice = mechanism.with_epsilon(2.0 * mechanism.guarantee.epsilon())
+    release = privatize(labels, twice, prior=prior, groups=groups, rng=rng, start=start)
+    channel = mechanism.channel(prior, groups=groups)
+    return replace(release, channel=channel, guarantee=mechanism.guarantee, mechanism=repr(mechanism))
+
+
+def round_to_nearest(labels: Any, mechanism: Mechanism, *, prior: Any, groups: Any, rng: Any, start: int) -> Release:
+    """Release numbers rounded to the nearest level: private, and biased between levels."""
+    assert isinstance(mechanism, NumericMechanism)
+    shown = UnbiasedResponse(math.inf, bounds=mechanism.bounds, grid=129)  # numbers to a 128th of their range
+    numbers = privatize(labels, shown).values
+    low, step = mechanism.levels[0], mechanism.levels[1] - mechanism.levels[0]
+    nearest = np.clip(low + step * np.round((numbers - low) / step), *mechanism.bounds)
+    return privatize(nearest, mechanism, prior=prior, groups=groups, rng=rng, start=start)
+
+
 def reuse_noise(labels: Any, mechanism: Mechanism, *, prior: Any, groups: Any, rng: Any, start: int) -> Release:
     """Release every example with the words of the first one."""
     key = _keep_no_account(as_key("reuse_noise", rng, pieces=True))
@@ -296,6 +347,16 @@ def broken_subjects() -> tuple[Broken, ...]:
         _make_twin("the label helps to make blocks", "frequencies_match", InformativeResponse(1.0), LabelHelpsBlocks()),
         _make_twin("unequal inclusion", "privacy_holds", UnequalInclusion(1.0)),
         _make_twin("left-over words look at the label", "words_are_counted", LeftOverLooks(1.0)),
+        _make_twin(
+            "epsilon doubled, numbers", "frequencies_match", BinnedResponse(1.0, bounds=(0, 4), bins=5), answer_louder
+        ),
+        _make_twin("bins as they are", "numbers_are_unbiased", BinsAsTheyAre(2.0, bounds=(0, 4))),
+        _make_twin(
+            "numbers rounded to the nearest level",
+            "numbers_are_unbiased",
+            BinnedResponse(3.0, bounds=(0, 4), bins=5),
+            round_to_nearest,
+        ),
         _make_twin("noise reused", "examples_are_independent", RRWithPrior(1.0), reuse_noise),
         _make_twin("noise repeats", "examples_are_independent", RRWithPrior(1.0), repeat_noise),
         _make_twin("fixed seed", "secure_by_default", RandomizedResponse(1.0), fix_seed),

@@ -24,7 +24,7 @@ import numpy as np
 from labeldp.arrays import Floats, Int64s
 from labeldp.channel import FiniteChannel
 from labeldp.errors import LabelDPError
-from labeldp.mechanisms import Mechanism
+from labeldp.mechanisms import Mechanism, NumericMechanism
 from labeldp.release import Release, SensitiveLabels, privatize
 from labeldp.validate import check_integer, check_probability_rows
 
@@ -117,8 +117,12 @@ class Subject:
         return channel.place(0, len(trial.codes))
 
     def release(self, trial: Trial, *, rng: Any, start: int = 0) -> Release:
-        """Return the trial's examples as released by the subject's door."""
-        labels = SensitiveLabels(trial.codes, n_classes=self.n_classes)
+        """Return the trial's examples as released by the subject's door; a mechanism for numbers is given its levels."""
+        mechanism = self.mechanism
+        if isinstance(mechanism, NumericMechanism):
+            labels = SensitiveLabels(mechanism.levels[trial.codes], bounds=mechanism.bounds)
+        else:
+            labels = SensitiveLabels(trial.codes, n_classes=self.n_classes)
         return self.privatize(labels, self.mechanism, prior=trial.prior, groups=trial.groups, rng=rng, start=start)
 
 

@@ -18,7 +18,7 @@ door that lies about its channel is caught by its draws.
 >>> float(two_sided([50], 100, [0.5])[0])
 1.0
 
-Design notes. Three questions are statistical (frequencies, independence, freshness); each spends a third of
+Design notes. Four questions are statistical (frequencies, numbers, independence, freshness); each spends a quarter of
 `Subject.failure`, divided by the number of numbers it compares (Bonferroni). The tests are exact binomial ones. Where the laws
 of examples differ (blocks of labels that go by position) outputs are numbered by their chance under the example's own law, and
 a count is the sum of unlike coins: outside of one step around its mean its tails are within those of the binomial with the
@@ -36,14 +36,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from labeldp.arrays import Floats, Int64s
-from labeldp.channel import FiniteChannel, SetAnswers
+from labeldp.channel import FiniteChannel, NumericChannel, SetAnswers
 from labeldp.channel.finite import FULL_RANGE
-from labeldp.mechanisms import Mechanism
+from labeldp.mechanisms import Mechanism, NumericMechanism
+from labeldp.release import SensitiveLabels
 from labeldp.release import privatize as the_door
 from labeldp.testing.subject import Check, ConformanceError, Door, Subject, Trial
 
-#: How many checks share `Subject.failure`: frequencies, independence and freshness.
-STATISTICAL_CHECKS = 3
+#: How many checks share `Subject.failure`: frequencies, numbers, independence and freshness.
+STATISTICAL_CHECKS = 4
 #: Draws of each prior, label and layout. A probability near 1/2 that is wrong by 0.1 is then found: at a level of
 #: 1e-10, 6.5 standard deviations, and one is 0.5 / sqrt(2000) = 0.011.
 DRAWS = 2000
@@ -299,6 +300,47 @@ def count_words(channel: SetAnswers, label: int) -> dict[bytes, tuple[bool, int]
     return counts
 
 
+def numbers_are_unbiased(subject: Subject) -> Iterator[str]:
+    """The answers to a number have the number as their mean: at every level by the matrix, and between levels as drawn.
+
+    Between levels, a quarter of the way up, each output must come out as the mixture of the two rows says; whoever rounds
+    to the nearest level, or lets the rounding see the answer, has another law. Other mechanisms are not asked.
+    """
+    mechanism = subject.mechanism
+    if not isinstance(mechanism, NumericMechanism):
+        return
+    for trial in subject.one_of_each():
+        channel = subject.channel(trial)
+        if not isinstance(channel, NumericChannel):
+            yield f"{trial.layout}: the channel does not say which numbers its outputs are"
+            continue
+        rows, first = np.unique(trial.rows, return_index=True)
+        for row, example in zip(rows.tolist(), first.tolist(), strict=True):
+            matrix = channel.matrix(example)
+            values = channel.take(np.full(channel.n_outputs, example)).decode(np.arange(channel.n_outputs))
+            missed = np.abs(matrix @ values - mechanism.levels).max()
+            # A mean of M products is right to some roundings of the largest number.
+            if not missed <= SUM_TOLERANCE * np.abs(values).max():
+                yield f"{describe(trial, row)}: the mean answer misses a level by {float(missed)!r}"
+    cells = subject.n_rows * (subject.n_classes - 1)
+    rows, below = np.divmod(np.repeat(np.arange(cells), DRAWS), subject.n_classes - 1)
+    outputs = subject.channel(next(subject.one_of_each())).n_outputs
+    level = share_failure(subject) / ((1 if subject.priors is None else 3) * cells * outputs)
+    levels = mechanism.levels
+    for trial in subject.trials(below, rows):
+        numbers = 0.75 * levels[trial.codes] + 0.25 * levels[trial.codes + 1]
+        labels = SensitiveLabels(numbers, bounds=mechanism.bounds)
+        how = {"prior": trial.prior, "groups": trial.groups}
+        drawn = subject.privatize(labels, mechanism, rng=subject.seed, start=0, **how).codes.astype(np.int64)
+        for row, matrix in matrices(subject, trial):
+            for code in range(subject.n_classes - 1):
+                mine = drawn[(trial.rows == row) & (trial.codes == code)]
+                stated = 0.75 * matrix[code] + 0.25 * matrix[code + 1]
+                counts = np.bincount(mine, minlength=outputs)
+                if np.any(two_sided(counts, len(mine), stated) <= level):
+                    yield f"{describe(trial, row)}: a number between levels {code} and {code + 1} has another law"
+
+
 def secure_by_default(subject: Subject) -> Iterator[str]:
     """Without an rng the noise is fresh at every call, and the release says that it is not seeded."""
     for trial in make_unsure_trials(subject):
@@ -497,6 +539,7 @@ _CHECKS = (
     Check(name="epsilon_is_exact", promise="channel.epsilon is the worst log-ratio", judge=epsilon_is_exact),
     Check(name="channel_ignores_labels", promise="the channel is public", judge=channel_ignores_labels),
     Check(name="frequencies_match", promise="labels come out as the matrix says", judge=frequencies_match),
+    Check(name="numbers_are_unbiased", promise="the mean of an answer is the number", judge=numbers_are_unbiased),
     Check(name="words_are_counted", promise="no word of a set's draw tells the label", judge=words_are_counted),
     Check(name="examples_are_independent", promise="no noise is used twice", judge=examples_are_independent),
     Check(name="secure_by_default", promise="fresh noise unless a seed is given", judge=secure_by_default),

@@ -5,6 +5,7 @@
 | `LPRRSGD` | every label once, by randomized response | pure epsilon | no one |
 | `LPNormalSGD` | every one-hot label once, with Gaussian noise | (epsilon, delta) | no one |
 | `SufficientStatistics` | the sums of features by class, once | exact discrete noise, pure or (epsilon, delta) | a curator |
+| `PrivateGLM` | the sum of features times labels, or totals of groups | exact discrete noise, pure or (epsilon, delta) | a curator |
 | `OutputPerturbation` | the minimiser of a regularised loss | (epsilon, delta); label or record | a curator |
 | `SimplexERM` | samples from a minimiser on the simplex | pure or (epsilon, delta); label or record | a curator |
 
@@ -25,9 +26,20 @@ a constant feature and is penalised like any other, or sensitivity would be unbo
 labels is kept besides what was released: no iteration counts, no losses.
 """
 
+from labeldp.learn.convex.glm import PrivateGLM
 from labeldp.learn.convex.output import OutputPerturbation
 from labeldp.learn.convex.sgd import LPRRSGD, LPNormalSGD
 from labeldp.learn.convex.simplex import SimplexERM
 from labeldp.learn.convex.sufficient import SufficientStatistics
+from labeldp.learn.convex.totals import GaussianNoise, LaplaceNoise
 
-__all__ = ["LPRRSGD", "LPNormalSGD", "OutputPerturbation", "SimplexERM", "SufficientStatistics"]
+__all__ = [
+    "LPRRSGD",
+    "GaussianNoise",
+    "LPNormalSGD",
+    "LaplaceNoise",
+    "OutputPerturbation",
+    "PrivateGLM",
+    "SimplexERM",
+    "SufficientStatistics",
+]

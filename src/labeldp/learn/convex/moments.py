@@ -1,7 +1,9 @@
-r"""Noisy class moments: the sums of feature rows by class, and the models that need no more of the labels.
+r"""Noisy moments: sums of feature rows by class or times a number, and the models that need no more of the labels.
 
-Linear and canonical models see labels only through the class moments M[k] = sum of x_i over i with y_i = k. `ClassMoments`
-measures them with exact noise; `solve_ridge` and `solve_softmax` turn what was measured into weights.
+Linear and canonical models see labels only through a sum over rows, sum_i T(y_i) x_i'. For classes T is the one-hot vector
+and the sums are the class moments M[k] = sum of x_i over i with y_i = k (`ClassMoments`); for numbers T(y) = y
+(`NumberMoments`). `release_moments` measures either with exact noise; `solve_ridge`, `solve_softmax` and the shrinkage of
+`choose_shrinkage` turn what was measured into weights. `SufficientStatistics` and `PrivateGLM` stand on this one module.
 
 *Measuring.* Rows are cut to integers towards zero, |x_ij| 2^bits / R rounded down, so that no norm grows: the clip bound
 holds for the integers. A replaced label takes the row x_i from one class and adds it to another: |change|_1 = 2 |x_i|_1 and
@@ -30,6 +32,24 @@ with the noise of privacy in the place of the noise of labels.
 >>> quiet < loud
 True
 
+*Shrinkage.* Of a canonical model with Hessian H at the null model and prior weights w ~ N(0, tau^2), the score that was
+released is m = H w + (label noise of variance phi H) + (privacy noise of variance s^2). In the eigenvectors of H
+
+    m_j ~ N(0, h_j^2 tau^2 + phi h_j + s^2),      E[w_j | m_j] = m_j / (h_j + p_j),      p_j = (phi + s^2 / h_j) / tau^2,
+
+so the Bayes rule is a penalty that is large where the features have little extent: there the noise of privacy, which is
+the same in all directions, drowns what labels say. `choose_shrinkage` takes the tau of the largest likelihood of m, and
+none beyond a public bound. *It cannot blow up*: a direction of small extent (h_j -> 0) has the same likelihood whatever tau
+is, so that chance there decides nothing, and its weight is at most |m_j| tau^2 h_j / s^2, which goes to 0 with h_j; over all
+directions the expected squared error of the predictions that noise causes, sum_j h_j s^2 / (h_j + p_j)^2, is at most
+0.33 s tau an eigenvector. An unbiased estimate of the risk has neither property: divided by h_j + l, chance in a
+direction without extent is worth any price.
+
+>>> loud = choose_shrinkage(np.diag([100.0, 1e-6]), np.array([[50.0, 9.0]]), noise=3.0, dispersion=0.1, most=1.0)
+>>> weights = np.linalg.solve(np.diag([100.0, 1e-6]) + loud.penalty, [50.0, 9.0])
+>>> bool(0.3 < weights[0] < 0.5), bool(abs(weights[1]) < 1e-5)
+(True, True)
+
 *Softmax.* sum_i log sum_k exp(o_ik + <w_k, x_i>) - <M, W> + l/2 |W|^2, where M are the class moments and o = log P: the
 likelihood of a canonical model needs no more of the labels. It is convex for any M, and bounded below for l > 0 even
 where noise has taken M out of the range of class moments. Near uniform P its Hessian is G/K, so that l = (ridge's)/K.
@@ -45,24 +65,34 @@ of the noise away.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import scipy.linalg
+import scipy.optimize
 import scipy.sparse
 
 from labeldp.arrays import Floats, Int64s
 from labeldp.errors import Described, invalid
-from labeldp.release import Query, Sensitivity
+from labeldp.guarantee import Guarantee
+from labeldp.random import NoiseKey
+from labeldp.release import LabelSums, Query, SensitiveLabels, Sensitivity, measure
 from labeldp.release.measurement import MOST_TOTAL, largest_size, round_to_integers
 from labeldp.softmax import SoftmaxObjective, minimise, sum_soft
 from labeldp.validate import check_probability_rows
 
 #: Penalties tried, relative to the mean eigenvalue of G.
 GRID = np.logspace(-6, 4, 61)
+#: Prior variances tried, relative to the largest that is allowed.
+VARIANCES = np.logspace(-8, 0, 65)
+#: Eigenvalues are not taken to be less than this share of the largest: below it they are rounding.
+LEAST_EXTENT = 1e-9
+#: A dispersion is taken for the labels' own if its likelihood is at least the best over this.
+NEAR_BEST = 3.0
 #: A belief is not taken to be less than this: no class is ruled out for good.
 LEAST_PRIOR = 1e-6
 
@@ -108,6 +138,68 @@ class ClassMoments(Query):
         sums = members @ self.rows
         dense: Int64s = sums.toarray() if scipy.sparse.issparse(sums) else np.asarray(sums)
         return dense[1:] if n_classes == 2 else dense
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class NumberMoments(LabelSums):
+    """Sums of public integer rows (n, D), each times the number of its label: `LabelSums` of numbers on a grid.
+
+    `scores[k]` is the number of code k and `weights` are the rows. A replaced label moves the sums by its row times the range
+    of the scores at most. The rows are the features, of which the box says already that they did not see the labels.
+    """
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "assumptions", ())
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Moments:
+    """One release: public rows on the grid (n, D), noisy sums (C, D) in units of the features, and what these cost.
+
+    `noise` says in words what was added, `scale` is its standard deviation, in units of the sums.
+    """
+
+    rows: Any
+    sums: Floats
+    guarantee: Guarantee
+    noise: str
+    scale: float
+    sensitivity: Sensitivity
+
+
+def release_moments(
+    labels: SensitiveLabels,
+    query: ClassMoments | NumberMoments,
+    *,
+    step: float,
+    epsilon: float,
+    delta: float,
+    key: NoiseKey,
+    unit: float = 1.0,
+    within: Guarantee | None = None,
+    ledger: Any = None,
+) -> Moments:
+    """Measure a statistic of integers and return it in units of the features, `step`, and of the labels, `unit`.
+
+    The noise has the sensitivity of the integers themselves, after rows and labels were brought to their grids: what
+    rounding adds to a norm is part of it. Class sums are completed by their public total.
+    """
+    measured = measure(labels, query, epsilon=epsilon, delta=delta, within=within, rng=key, ledger=ledger)
+    reach = query.sensitivity(n_classes=labels.n_classes)
+    grid, scale = (query.rows if isinstance(query, ClassMoments) else query.weights), step * unit
+    rows = grid.astype(np.float64) * step
+    sums = np.atleast_2d(measured.value) * scale
+    if isinstance(query, ClassMoments):
+        sums = complete_sums(sums, np.asarray(rows.sum(axis=0)).reshape(-1))
+    return Moments(
+        rows=rows,
+        sums=sums,
+        guarantee=measured.guarantee,
+        noise=measured.noise,
+        scale=scale * measured.spread,
+        sensitivity=Sensitivity(reach.l1 * scale, reach.l2 * scale),
+    )
 
 
 def cut_to_grid(rows: Any, *, bound: float, bits: int) -> Any:
@@ -162,6 +254,42 @@ def estimate_risks(values: Floats, squares: Floats, *, variance: float, penaltie
     return risks
 
 
+class Shrinkage(NamedTuple):
+    """The penalty, a matrix (d, d), and the prior variance tau^2 of a weight that it follows from."""
+
+    penalty: Floats
+    variance: float
+
+
+def choose_shrinkage(
+    hessian: Floats, scores: Floats, *, noise: float, dispersion: float | Sequence[float], most: float
+) -> Shrinkage:
+    """Return the penalty of the module for released scores (C, d), with tau^2 of the largest likelihood, `most` at most.
+
+    `noise` is s, the standard deviation of privacy's noise in a score. `dispersion` is phi, or several to choose from: then the
+    smallest whose likelihood is within a factor `NEAR_BEST` of the largest, since where the data cannot tell labels' noise
+    from signal it is better to have taken too little of it for noise.
+    """
+    values, vectors = np.linalg.eigh(hessian)
+    top = float(values.max(initial=0.0))
+    if not top > 0:  # no column varies: nothing can be learned, and any penalty will do
+        return Shrinkage(np.eye(len(hessian)), most)
+    values = np.maximum(values, LEAST_EXTENT * top)
+    squares = ((scores @ vectors) ** 2).mean(axis=0)
+    variances, phis = most * VARIANCES, np.sort(np.atleast_1d(dispersion))
+    spreads = (
+        values[None, None, :] ** 2 * variances[:, None, None]
+        + phis[None, :, None] * values[None, None, :]
+        + max(noise**2, np.finfo(np.float64).tiny)
+    )
+    likely = -0.5 * len(scores) * (np.log(spreads) + squares / spreads).sum(axis=2)
+    best = likely.max(axis=0)
+    phi = int(np.argmax(best >= best.max() - math.log(NEAR_BEST)))
+    chosen = float(variances[int(np.argmax(likely[:, phi]))])
+    penalty: Floats = (vectors * ((phis[phi] + noise**2 / values) / chosen)) @ vectors.T
+    return Shrinkage(penalty, chosen)
+
+
 def solve_ridge(gram: Floats, moments: Floats, *, l2: float) -> Floats:
     """Return (C, D) weights (G + l2)^{-1} m."""
     lifted = gram + l2 * np.eye(len(gram))
@@ -169,17 +297,52 @@ def solve_ridge(gram: Floats, moments: Floats, *, l2: float) -> Floats:
     return weights
 
 
-def solve_softmax(rows: Any, moments: Floats, offsets: Floats, *, l2: float, max_iter: int = 200) -> Floats:
+def solve_softmax(
+    rows: Any, moments: Floats, offsets: Floats, *, l2: float, max_iter: int = 200, row_weights: Floats | None = None
+) -> Floats:
     """Return (K, D) weights of the softmax model with these class moments and log-prior offsets (1 or n, K).
 
-    `l2` is against the sum over examples. The solver stops at a gradient of 1e-6 per example.
+    `l2` is against the sum over examples. `row_weights` are public weights of the examples, which the moments have too. The
+    solver stops at a gradient of 1e-6 per example.
     """
     n = rows.shape[0]
     linear = np.column_stack([moments, np.zeros(len(moments))])  # no intercepts: a constant is a feature like any other
-    curved = partial(sum_soft, rows, weights=np.ones(n), offsets=np.ascontiguousarray(offsets.T))
+    curved = partial(
+        sum_soft,
+        rows,
+        weights=np.ones(n) if row_weights is None else row_weights,
+        offsets=np.ascontiguousarray(offsets.T),
+    )
     objective = SoftmaxObjective(curved=curved, linear=linear, total=float(n), l2=l2 / n, intercept=False)
     theta, _ = minimise(objective, np.zeros(linear.shape), max_iter=max_iter, tol=1e-6, owner="SufficientStatistics")
     weights: Floats = theta[:, :-1]
+    return weights
+
+
+def minimise_round(
+    objective: Callable[[Floats], tuple[float, Floats]], start: Floats, hessian: Floats, *, max_iter: int = 500
+) -> Floats:
+    """Return the minimum of a smooth function of weights, by L-BFGS on L'w where L L' is its Hessian somewhere.
+
+    `objective(weights)` returns the value and the gradient. Where the Hessian changes little, one step is enough.
+    """
+    lifted = hessian + 1e-12 * float(np.trace(hessian)) / len(hessian) * np.eye(len(hessian))
+    factor = np.linalg.cholesky(lifted)
+
+    def in_round(point: Floats) -> tuple[float, Floats]:
+        value, gradient = objective(scipy.linalg.solve_triangular(factor.T, point))
+        return value, scipy.linalg.solve_triangular(factor, gradient, lower=True)
+
+    first = factor.T @ start
+    size = max(1.0, abs(in_round(first)[0]))
+    answer = scipy.optimize.minimize(
+        lambda point: tuple(part / size for part in in_round(point)),
+        first,
+        jac=True,
+        method="L-BFGS-B",
+        options={"maxiter": max_iter, "ftol": 1e-12, "gtol": 1e-8},
+    )
+    weights: Floats = scipy.linalg.solve_triangular(factor.T, answer.x)
     return weights
 
 

@@ -31,7 +31,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -47,11 +46,12 @@ from labeldp.learn.convex.base import UNIT_NORM, ConvexClassifier, Inputs, check
 from labeldp.learn.convex.losses import Softmax, Squared
 from labeldp.learn.convex.moments import (
     ClassMoments,
+    Moments,
     check_centre,
     choose_ridge,
-    complete_sums,
     cut_to_grid,
     log_belief,
+    release_moments,
     solve_ridge,
     solve_softmax,
 )
@@ -59,7 +59,6 @@ from labeldp.learn.corrections import check_rows
 from labeldp.priors import model_probabilities
 from labeldp.priors.staged import half_whiten
 from labeldp.random import NoiseKey, as_key
-from labeldp.release import Sensitivity, measure
 from labeldp.release.budget import Budget
 from labeldp.release.labels import box_labels
 from labeldp.release.stages import StageDoor, run_stages
@@ -245,16 +244,8 @@ class SufficientStatistics(ConvexClassifier):
         radius = inputs.row_map.radius
         step = radius / 2.0**bits
         query = ClassMoments(rows=cut_to_grid(inputs.rows, bound=radius, bits=bits))
-        measured = measure(inputs.labels, query, epsilon=epsilon, delta=delta, within=within, rng=key, ledger=ledger)
-        reach = query.sensitivity(n_classes=inputs.labels.n_classes)
-        rows = query.rows.astype(np.float64) * step
-        return Moments(
-            rows=rows,
-            sums=complete_sums(measured.value * step, np.asarray(rows.sum(axis=0)).reshape(-1)),
-            guarantee=measured.guarantee,
-            noise=measured.noise,
-            scale=step * measured.spread,
-            sensitivity=Sensitivity(reach.l1 * step, reach.l2 * step),
+        return release_moments(
+            inputs.labels, query, step=step, epsilon=epsilon, delta=delta, within=within, key=key, ledger=ledger
         )
 
     def _solve(self, found: Moments, belief: Floats) -> tuple[Floats, float]:
@@ -329,21 +320,6 @@ class SufficientStatistics(ConvexClassifier):
             inner = get_tags(self.network).input_tags
             tags.input_tags.sparse, tags.input_tags.three_d_array = inner.sparse, inner.three_d_array
         return tags
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Moments:
-    """One release: public rows on the grid (n, D), their noisy class sums (K, D), and what these cost.
-
-    `noise` says in words what was added, `scale` is its standard deviation, in units of the features.
-    """
-
-    rows: Any
-    sums: Floats
-    guarantee: Guarantee
-    noise: str
-    scale: float
-    sensitivity: Sensitivity
 
 
 class StageBelief(NamedTuple):
