@@ -10,6 +10,7 @@ import pytest
 from labeldp.accounting import Ledger
 from labeldp.errors import BudgetError, LabelDPError
 from labeldp.learn import SoftmaxRegression, SufficientStatistics
+from labeldp.learn.convex import moments as _moments
 from labeldp.learn.convex import sufficient as _sufficient
 from labeldp.learn.convex.sufficient import soften_scores
 from labeldp.priors.staged import half_whiten
@@ -54,7 +55,7 @@ def test_what_is_measured_is_within_what_is_promised(monkeypatch, delta):
 
     Each stage asks about every label once, with noise of its own.
     """
-    found, sizes, plain = [], [], _sufficient.measure
+    found, sizes, plain = [], [], _moments.measure
 
     def watched(labels, query, **settings):
         answer = plain(labels, query, **settings)
@@ -62,7 +63,7 @@ def test_what_is_measured_is_within_what_is_promised(monkeypatch, delta):
         sizes.append(len(labels))
         return answer
 
-    monkeypatch.setattr(_sufficient, "measure", watched)
+    monkeypatch.setattr(_moments, "measure", watched)
     X, y = problem()
     model = learner(delta=delta).fit(X, y)
     total = found[0][1].then(found[1][1]).then(found[2][1])
@@ -139,7 +140,7 @@ def test_the_whole_is_charged_before_the_first_stage(tmp_path, monkeypatch):
     learner(ledger=ledger).fit(X, y)
     assert len(ledger.entries()) == 1
     assert ledger.spent().epsilon(1e-5) <= 1.0
-    monkeypatch.setattr(_sufficient, "measure", lambda *_args, **_facts: pytest.fail("measured"))
+    monkeypatch.setattr(_moments, "measure", lambda *_args, **_facts: pytest.fail("measured"))
     with pytest.raises(BudgetError):
         learner(ledger=ledger).fit(X, y)
 
