@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from sklearn.base import BaseEstimator
+from sklearn.exceptions import NotFittedError
 
 import labeldp
 from labeldp import SensitiveLabels
@@ -42,6 +43,8 @@ def find_estimators() -> dict[str, type]:
 
 
 ESTIMATORS = find_estimators()
+#: Learners whose score is another measure, with arguments of its own (deviance, exposure).
+OWN_SCORE = {"PrivateGLM"}
 
 
 def test_the_walk_finds_the_learners():
@@ -59,6 +62,11 @@ def test_every_learner_scores_by_the_one_that_warns_or_promises_nothing(name):
         assert not {"epsilon", "ledger"} & set(inspect.signature(learner).parameters)
         return
     assert issubclass(learner, (ScoredClassifier, ScoredRegressor))
+    if name in OWN_SCORE:  # it says so before it does anything else, fitted or not
+        TOLD.discard(name)
+        with pytest.warns(RawLabelWarning, match=f"{name}.score reads raw labels"), pytest.raises(NotFittedError):
+            learner().score([[0.0]], [0.0])
+        return
     assert learner.score in (ScoredClassifier.score, ScoredRegressor.score)
 
 

@@ -13,7 +13,7 @@ Let n be the examples, K the classes and e the budget.
 without a prior, and the others with the model of that quarter as prior, which makes their answers tell more. That pays once
 the quarter has taught something: an answer has at most I(e) nats (`most_information`), and
 
-    n / 4 I(e) >= 4.3 K ln K                              two stages, (1/4, 3/4); else one.
+    n / 4 I(e) >= K max(10, 4.3 ln K)                     two stages, (1/4, 3/4); else one.
 
 To tell K classes apart takes ln K nats an example, so that many classes need more: with 150 intents of 15,000 sentences at epsilon
 2, two stages would lose ten points (the study `many-classes`).
@@ -56,9 +56,9 @@ from labeldp.validate import check_choice
 
 OWNER = "LabelPrivateClassifier"
 NO_ONE, CURATOR = "no one", "curator"
-#: Two stages without a curator, and the nats per class and unit of ln K that the first has to teach (10 a class for ten classes).
+#: Two stages without a curator, and the nats per class that the first has to teach: with many classes, so many times ln K.
 SHARES = (0.25, 0.75)
-LEAST_NATS = 4.3
+LEAST_NATS, NATS_OF_MANY = 10.0, 4.3
 #: Clusters a class of a histogram that is worth its budget, and the multiples of its cost from which on there are answers too, and
 #: answers alone.
 CLUSTERS_PER_CLASS = 12
@@ -137,7 +137,8 @@ def _teaches(epsilon: float, *, n_examples: int, n_classes: int) -> bool:
     """Whether the first of two stages would teach enough to choose the questions of the second."""
     if n_classes == 2 or not 0 < epsilon < math.inf or n_examples < len(SHARES) / min(SHARES):
         return False
-    return SHARES[0] * n_examples * most_information(epsilon) >= LEAST_NATS * n_classes * math.log(n_classes)
+    least = n_classes * max(LEAST_NATS, NATS_OF_MANY * math.log(n_classes))
+    return SHARES[0] * n_examples * most_information(epsilon) >= least
 
 
 def _choose_histogram(epsilon: float, *, silent: bool | None, n_examples: int, n_classes: int) -> Prior | None:

@@ -336,7 +336,14 @@ def model_section(facts: dict[str, Any] | None, release: Release) -> Section | N
     )
     if rows:
         columns = ("stage", "rows", "classes on average", "expected to be or to hold the true one")
-        blocks.append(Table(caption="The model's stages: candidates of a label, or the classes that a set names", columns=columns, rows=rows, numeric=(1, 2, 3)))
+        blocks.append(
+            Table(
+                caption="The model's stages: candidates of a label, or the classes that a set names",
+                columns=columns,
+                rows=rows,
+                numeric=(1, 2, 3),
+            )
+        )
     return Section(title="Model", blocks=tuple(blocks))
 
 
