@@ -11,7 +11,7 @@ package. Long results are committed under studies/results/ with the command that
 
 from __future__ import annotations
 
-from studies.run import find_study, names, results_readme, rich_table, run, write_result
+from studies.run import find_study, measure_part, names, results_readme, rich_table, run, write_result
 from studies.study import Measurement, Progress, Study, StudyResult, StudyRow, read_result
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "StudyResult",
     "StudyRow",
     "find_study",
+    "measure_part",
     "names",
     "read_result",
     "results_readme",

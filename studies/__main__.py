@@ -36,6 +36,10 @@ def study(
     data: Annotated[Path | None, typer.Option("--data", envvar="LABELDP_DATA", help="The folder of data sets.")] = None,
     show_list: Annotated[bool, typer.Option("--list", help="Name the studies.")] = False,
     readme: Annotated[bool, typer.Option("--readme", help="Print the text of studies/results/README.md.")] = False,
+    only: Annotated[
+        str | None,
+        typer.Option("--only", help="Measure the cases that have this in their name, and write no page yet."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Run an experiment from a paper and print paper / ours / difference, with seeds and spread.
@@ -52,7 +56,7 @@ def study(
         elif show_list:
             _list_studies(as_json=as_json)
         else:
-            _run_study(name, quick=quick, seeds=seeds, out_dir=out_dir, data=data, as_json=as_json)
+            _run_study(name, quick=quick, seeds=seeds, out_dir=out_dir, data=data, only=only, as_json=as_json)
     except LabelDPError as error:
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(2) from None
@@ -68,12 +72,27 @@ def _list_studies(*, as_json: bool) -> None:
 
 
 def _run_study(
-    name: str | None, *, quick: bool, seeds: int | None, out_dir: Path | None, data: Path | None, as_json: bool
+    name: str | None,
+    *,
+    quick: bool,
+    seeds: int | None,
+    out_dir: Path | None,
+    data: Path | None,
+    only: str | None,
+    as_json: bool,
 ) -> None:
     if name is None:
         fix = "There are: " + ", ".join(studies.names()) + "."
         raise invalid("study", "name", "be given", got=Described("nothing"), fix=fix)
     with _show_progress(f"study {name}") as tell:
+        if only is not None:
+            found = studies.measure_part(
+                name, only, quick=quick, seeds=seeds, out_dir=out_dir, directory=data, progress=tell
+            )
+            typer.echo(
+                f"measured {found} cases; the same command without --only joins them and writes the page", err=True
+            )
+            return
         result = studies.run(name, quick=quick, seeds=seeds, out_dir=out_dir, directory=data, progress=tell)
     if as_json:
         typer.echo(json.dumps({**result.to_json(), "page": str(result.page)}, indent=1))

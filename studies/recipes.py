@@ -79,9 +79,14 @@ class Recipes(Study[Case]):
     quick_seeds: ClassVar[int] = 1
 
     @cached_property
-    def images(self) -> dict[str, Images]:
-        """Label-free features of each set, fitted on all of its training images, and kept, since they take long."""
-        return {data: self._learn(data) for data in (SETS[:1] if self.quick else SETS)}
+    def _images(self) -> dict[str, Images]:
+        return {}
+
+    def images(self, data: str) -> Images:
+        """Label-free features of a set, fitted on all of its training images, and kept, since they take long."""
+        if data not in self._images:
+            self._images[data] = self._learn(data)
+        return self._images[data]
 
     def _learn(self, data: str) -> Images:
         raw = load(data, directory=self.directory)
@@ -111,7 +116,7 @@ class Recipes(Study[Case]):
             way = replace(case, setting=find_way(case))
             found = self.kept.get(f"{way.name}, seed {seed}", lambda: [asdict(one) for one in self.run_case(way, seed)])
             return [replace(Measurement(**one), setting=case.setting, note=way.setting) for one in found]
-        images = self.images[case.data]
+        images = self.images(case.data)
         rows = np.arange(len(images.y))
         if case.rows < len(rows):
             rows = np.sort(np.random.default_rng(1000 + seed).permutation(len(rows))[: case.rows])

@@ -103,6 +103,32 @@ def run(
     return dataclasses.replace(result, page=made)
 
 
+def measure_part(
+    name: str,
+    only: str,
+    *,
+    quick: bool = False,
+    seeds: int | None = None,
+    out_dir: Where = None,
+    directory: Where = None,
+    progress: Progress | None = None,
+) -> int:
+    """Measure the cases of a study whose name contains `only`; `run` with the same `out_dir` takes them up. Returns how many.
+
+    Parts may run side by side, one process each: that is how a study of hours uses two cores.
+    """
+    target = Path("labeldp-study") / name if out_dir is None else Path(out_dir)
+    kept = Kept(target / f"partial{'-quick' * quick}.jsonl")
+    found = find_study(name, quick=quick, directory=directory, kept=kept).measure_part(
+        only, seeds=seeds, progress=progress
+    )
+    if not found:
+        raise invalid(
+            "study", "only", "be part of the name of a case", got=only, fix="Names are data, setting, epsilon."
+        )
+    return found
+
+
 def write_result(result: StudyResult, directory: str | os.PathLike[str]) -> Path:
     """Write JSON, plots and page of a result, and return the path of the page."""
     target = Path(directory)

@@ -51,6 +51,7 @@ import os
 import platform
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
@@ -254,11 +255,23 @@ class Study(abc.ABC, Generic[C]):
         """Return what a reader must know of this run besides seeds, versions and time. Called after the last case."""
         return {}
 
-    def run(self, *, seeds: int | None = None, progress: Progress | None = None) -> StudyResult:
-        """Measure every case with seeds 0 .. `seeds` - 1 and return rows, findings and facts; nothing is written."""
-        watch, tell = _Stopwatch(), progress or say_nothing
+    def measure_part(self, only: str, *, seeds: int | None = None, progress: Progress | None = None) -> int:
+        """Measure the cases whose name contains `only`, keep what they gave for a whole run, and return how many there were."""
+        self._choose_seeds(seeds)
+        cases = [case for case in self.cases() if only in case.name]
+        todo = [(case, seed) for case in cases for seed in self.choose_seeds(case, self.seeds)]
+        for done, ((case, seed), _) in enumerate(zip(todo, self._measure(todo), strict=True), start=1):
+            (progress or say_nothing)(done / len(todo), f"{case.name}, seed {seed}")
+        return len(cases)
+
+    def _choose_seeds(self, seeds: int | None) -> None:
         count = seeds if seeds is not None else (self.quick_seeds if self.quick else self.default_seeds)
         self.seeds = tuple(range(count))
+
+    def run(self, *, seeds: int | None = None, progress: Progress | None = None) -> StudyResult:
+        """Measure every case with seeds 0 .. `seeds` - 1 and return rows, findings and facts; nothing is written."""
+        watch, tell = _Stopwatch(earlier=self.kept.seconds), progress or say_nothing
+        self._choose_seeds(seeds)
         tell(0.0, "reading")
         cases = list(self.cases())
         todo = [(case, seed) for case in cases for seed in self.choose_seeds(case, self.seeds)]
@@ -301,10 +314,10 @@ def say_nothing(_share: float, _text: str) -> None:
 
 
 class _Stopwatch:
-    """Processor and wall time since it was made; the processor time is of all threads of this process."""
+    """Processor and wall time since it was made; the processor time is of all threads of this process, and of earlier parts."""
 
-    def __init__(self) -> None:
-        self._cpu = time.process_time()
+    def __init__(self, *, earlier: float) -> None:
+        self._cpu = time.process_time() - earlier
         self._wall = time.perf_counter()
 
     def facts(self, *, seeds: Sequence[int], quick: bool, command: str) -> dict[str, Any]:
@@ -399,7 +412,9 @@ class Kept:
     """What a run has measured so far, in a file, so that a run that was killed goes on where it stopped.
 
     Without a path it lasts as long as this object. One line of JSON per measurement, appended when it is known; a line
-    cut short by a crash is left out. Lines carry the version of labeldp, and those of another version do not count.
+    cut short by a crash is left out. Lines carry the version of labeldp, and those of another version do not count. They
+    also carry the processor time of their process until then, so that the parts of a run add up (`seconds`), one after
+    the other or side by side.
 
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "partial.jsonl"
@@ -411,7 +426,12 @@ class Kept:
 
     def __init__(self, path: Path | None = None) -> None:
         self.path = path
-        self._known: dict[str, Any] = {} if path is None or not path.exists() else _read_lines(path)
+        lines = [] if path is None or not path.exists() else _read_lines(path)
+        self._known: dict[str, Any] = {line["name"]: line["measured"] for line in lines}
+        parts = {line["part"]: line["seconds"] for line in lines if "part" in line}  # the last line of each part
+        #: Processor seconds of the earlier parts of this run.
+        self.seconds = sum(parts.values())
+        self._part = uuid.uuid4().hex
         self._lock = threading.Lock()
 
     def get(self, name: str, measure: Callable[[], Any]) -> Any:
@@ -449,18 +469,19 @@ class Kept:
         if self.path is None:
             return
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        line = json.dumps({"version": labeldp.__version__, "name": name, "measured": self._known[name]})
+        told = {"version": labeldp.__version__, "name": name, "measured": self._known[name]}
+        line = json.dumps({**told, "part": self._part, "seconds": round(time.process_time(), 1)})
         with self.path.open("a", encoding="utf-8") as file:
             file.write(line + "\n")
 
 
-def _read_lines(path: Path) -> dict[str, Any]:
-    known: dict[str, Any] = {}
+def _read_lines(path: Path) -> list[dict[str, Any]]:
+    found = []
     for line in path.read_text(encoding="utf-8").splitlines():
         try:
             row = json.loads(line)
         except ValueError:
             continue  # cut short by a crash
         if row["version"] == labeldp.__version__:
-            known[row["name"]] = row["measured"]
-    return known
+            found.append(row)
+    return found

@@ -110,6 +110,20 @@ def test_lines_of_another_version_do_not_count(tmp_path: Path, monkeypatch: pyte
     assert Kept(path).get("a", lambda: {"accuracy": 2.0}) == {"accuracy": 2.0}
 
 
+def test_parts_are_joined_by_a_whole_run_and_their_processor_time_adds_up(tmp_path: Path):
+    path = tmp_path / "partial.jsonl"
+    part = Toy(kept=Kept(path))
+    assert part.measure_part("b", seeds=2) == 1
+    assert part.calls == [("b", 0)]
+    line = json.loads(path.read_text())
+    path.write_text(json.dumps({**line, "seconds": 70.0}) + "\n")  # as if the part had taken long
+    whole = Toy(kept=Kept(path))
+    result = whole.run(seeds=2)
+    assert whole.calls == [("a", 0), ("a", 1)]
+    assert result.rows == Toy().run(seeds=2).rows
+    assert result.facts["cpu_seconds"] >= whole.kept.seconds >= 70.0
+
+
 def test_arrays_are_made_once(tmp_path: Path):
     import numpy as np
 
