@@ -38,7 +38,7 @@ def study(
     readme: Annotated[bool, typer.Option("--readme", help="Print the text of studies/results/README.md.")] = False,
     only: Annotated[
         str | None,
-        typer.Option("--only", help="Measure the cases that have this in their name, and write no page yet."),
+        typer.Option("--only", help="Measure the cases whose name begins so, and write no page yet."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:

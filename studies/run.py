@@ -113,7 +113,7 @@ def measure_part(
     directory: Where = None,
     progress: Progress | None = None,
 ) -> int:
-    """Measure the cases of a study whose name contains `only`; `run` with the same `out_dir` takes them up. Returns how many.
+    """Measure the cases of a study whose name begins with `only`; `run` with the same `out_dir` takes them up. Returns how many.
 
     Parts may run side by side, one process each: that is how a study of hours uses two cores.
     """
@@ -123,9 +123,7 @@ def measure_part(
         only, seeds=seeds, progress=progress
     )
     if not found:
-        raise invalid(
-            "study", "only", "be part of the name of a case", got=only, fix="Names are data, setting, epsilon."
-        )
+        raise invalid("study", "only", "be the beginning of the name of a case", got=only)
     return found
 
 

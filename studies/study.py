@@ -256,9 +256,9 @@ class Study(abc.ABC, Generic[C]):
         return {}
 
     def measure_part(self, only: str, *, seeds: int | None = None, progress: Progress | None = None) -> int:
-        """Measure the cases whose name contains `only`, keep what they gave for a whole run, and return how many there were."""
+        """Measure the cases whose name begins with `only`, keep what they gave for a whole run, and return how many there were."""
         self._choose_seeds(seeds)
-        cases = [case for case in self.cases() if only in case.name]
+        cases = [case for case in self.cases() if case.name.startswith(only)]
         todo = [(case, seed) for case in cases for seed in self.choose_seeds(case, self.seeds)]
         for done, ((case, seed), _) in enumerate(zip(todo, self._measure(todo), strict=True), start=1):
             (progress or say_nothing)(done / len(todo), f"{case.name}, seed {seed}")
