@@ -65,10 +65,13 @@ class ModelBeliefs(LazyRows):
 
 
 class Posteriors(LazyRows):
-    """q of the module: `beliefs` (n, K), array or lazy, times the likelihood of `evidence` at `rows`, normalised."""
+    """q of the module: `beliefs` (n, K), array or lazy, times the likelihood of `evidence` at `rows`, normalised.
 
-    def __init__(self, beliefs: Any, parts: Sequence[tuple[Places, Any]]) -> None:
-        self._beliefs, self.shape = beliefs, beliefs.shape
+    The likelihood is taken to a `power`, 1 unless the beliefs have seen the same evidence (`labeldp.learn.pools`).
+    """
+
+    def __init__(self, beliefs: Any, parts: Sequence[tuple[Places, Any]], *, power: float = 1.0) -> None:
+        self._beliefs, self._power, self.shape = beliefs, power, beliefs.shape
         self._evidence = [evidence for _, evidence in parts]
         #: Which part has released something of a row, and its place there; -1 where there is none.
         self._part, self._place = np.full(len(beliefs), -1, np.int16), np.zeros(len(beliefs), np.int64)
@@ -82,7 +85,8 @@ class Posteriors(LazyRows):
         for number, evidence in enumerate(self._evidence):
             mine = np.flatnonzero(part == number)
             if len(mine):
-                joint[mine] *= evidence.make(place[mine])
+                likely = evidence.make(place[mine])
+                joint[mine] *= likely if self._power == 1.0 else likely**self._power
         joint /= joint.sum(axis=1, keepdims=True)
         return joint
 

@@ -16,7 +16,8 @@ with a fresh fit that maximises sum_i log sum_y p_i[y] L_i[y] over all that was 
     q_i[y] = p_i[y] L_i[y] / sum_k p_i[k] L_i[k],
 
 the E-step of EM for the labels, the fit being its M-step, which maximises a lower bound of the same sum: one before the next stage, and
-`rounds` of them after the last. Where a curator has counted labels of clusters, the counts are evidence in the E-step too
+`rounds` of them after the last. Where all answers together say little, "auto" pools them in neighbourhoods first, instead
+(`labeldp.learn.pools`). Where a curator has counted labels of clusters, the counts are evidence in the E-step too
 (`labeldp.learn.bags`), and the first E-step takes the forward model times the square root of the one that was distilled from the
 counts: what two models learned from independent noise. EM that starts from the sharp beliefs of one keeps them. Everything here reads what was released
 and nothing else: post-processing, free at any number of rounds. Without any evidence at all the beliefs would only repeat
@@ -60,6 +61,7 @@ from labeldp.learn.corrections import (
 )
 from labeldp.learn.crossfit import ROUNDS as ROUNDS_OF_CROSSFIT
 from labeldp.learn.crossfit import calibrate_start, fit_crossfit
+from labeldp.learn.pools import OWN_ANSWER, pool_answers, pools_features, says_little
 from labeldp.learn.softmax import SoftmaxRegression
 from labeldp.mechanisms import InformativeResponse, MeasuringMechanism, Mechanism, RRWithPrior
 from labeldp.priors import PriorTable
@@ -80,8 +82,9 @@ TEMPERATURE = (0.6, 0.5, 0.5, 0.5)
 #: More than anyone found useful (the paper stops at four); the number of a stage fits in a byte.
 MOST_STAGES = 100
 #: Rounds after the last stage, where "auto" has any: some to settle, and a last, longer one. Where little is known, EM is slow: 3
-#: rounds were a point or two short of 6 at epsilon 0.5 on images. Self-training has nothing new to find.
-ROUNDS, SELF_ROUNDS = 6, 2
+#: rounds were a point or two short of 6 at epsilon 0.5 on images. Self-training has nothing new to find, and of pooled answers
+#: all is known.
+ROUNDS, SHORT_ROUNDS = 6, 2
 #: What a model of counts alone says counts this much less than it is sure of, beside a model of the answers.
 COUNTS_TEMPERATURE = 2.0
 #: Labels of sets that are looked at in one step.
@@ -148,6 +151,8 @@ class Training:
     model: Any = None
     #: Fits so far.
     fits: int = 0
+    #: Whether the answers were pooled for the newest stage.
+    pooled: bool = False
 
 
 def train_in_stages(
@@ -291,6 +296,15 @@ def _train_stage(training: Training, X: Any, settings: Settings, public: Weights
     if settings.correction == "crossfit":
         training.model = _fit_crossfit(kept, take_rows(X, rows), settings, weights, number=number, final=final)
         return dropped
+    training.pooled = settings.pool and says_little(
+        settings.epsilon, n_examples=len(rows), n_classes=len(settings.classes)
+    )
+    if training.pooled:
+        estimator = _make_estimator(training, settings, number, final=final)
+        mine = take_rows(X, rows)
+        beliefs = pool_answers(mine, [Evidence(part.codes, part.channel) for part in kept])
+        training.model = fit_soft(estimator, mine, beliefs, settings.classes, weights=weights)
+        return dropped
     correction = settings.correction
     if correction == "em":
         correction = "forward" if hasattr(settings.estimator, "fit_likelihood") else "posterior"
@@ -366,16 +380,17 @@ def _fit_posteriors(
     beliefs = ModelBeliefs(training.model, X, classes=settings.classes, temperature=sharper).kept()
     if told is not None:
         beliefs = np.maximum(np.asarray(beliefs), LEAST_BELIEF) * np.asarray(told)
-    targets = posteriors(beliefs, parts) if parts else beliefs
+    targets = posteriors(beliefs, parts, power=OWN_ANSWER if training.pooled else 1.0) if parts else beliefs
     if bags is not None:  # counts of all labels of all clusters are a whole array, so these are too
         targets = bags.move(np.asarray(targets))
     estimator = _make_estimator(training, settings, number, final=final)
     training.model = public.fit_soft(estimator, X, targets, settings.classes, rows=rows)
 
 
-def posteriors(beliefs: Any, parts: Sequence[Part]) -> Any:
+def posteriors(beliefs: Any, parts: Sequence[Part], *, power: float = 1.0) -> Any:
     """Return q of the module: beliefs (n, K) times the likelihood of what each part's rows released, normalised."""
-    return keep_small(Posteriors(beliefs, [(part.rows, Evidence(part.codes, part.channel)) for part in parts]))
+    evidence = [(part.rows, Evidence(part.codes, part.channel)) for part in parts]
+    return keep_small(Posteriors(beliefs, evidence, power=power))
 
 
 def _make_estimator(training: Training, settings: Settings, number: int, *, final: bool = False) -> BaseEstimator:
@@ -679,6 +694,8 @@ class Settings:
     classes: tuple[Any, ...]
     distil: bool = False
     rounds: int = 0
+    #: Whether answers that say little are pooled before they are read.
+    pool: bool = False
     stage_params: tuple[Mapping[str, Any], ...] = ()
     final_params: Mapping[str, Any] | None = None
 
@@ -710,7 +727,7 @@ def check_settings(learner: Any, classes: Sequence[Any], epsilon: float, *, sile
         filter_earlier=bool(learner.filter_earlier),
         classes=tuple(classes),
         distil=distil,
-        rounds=_decide_rounds(learner, correction=correction, silent=silent),
+        rounds=_decide_rounds(learner, correction=correction, short=silent),
         stage_params=_check_stage_params(learner.stage_params),
         final_params=_check_params("final_params", learner.final_params),
     )
@@ -743,8 +760,12 @@ def settle_settings(settings: Settings, learner: Any, table: PriorTable, *, sets
         if isinstance(learner.distil, str) and grouped and hasattr(settings.estimator, "fit_targets"):
             distil = True
     temperature = _decide_temperature(learner, settings.epsilon, correction, silent=settings.silent, sets=sets)
-    rounds = _decide_rounds(learner, correction=correction, silent=settings.silent)
-    return replace(settings, correction=correction, distil=distil, rounds=rounds, temperature=temperature)
+    asked = learner.correction == "auto" and correction == "em" and not settings.silent
+    pool = asked and sets and pools_features(settings.estimator) and hasattr(settings.estimator, "fit_targets")
+    sizes = {"n_examples": len(table.index), "n_classes": len(settings.classes)}
+    short = settings.silent or (pool and says_little(settings.epsilon, **sizes))
+    rounds = _decide_rounds(learner, correction=correction, short=short)
+    return replace(settings, correction=correction, distil=distil, rounds=rounds, temperature=temperature, pool=pool)
 
 
 def are_sets(channel: FiniteChannel) -> bool:
@@ -779,10 +800,10 @@ def _decide_distil(learner: Any, *, silent: bool) -> bool:
     return silent
 
 
-def _decide_rounds(learner: Any, *, correction: str, silent: bool) -> int:
+def _decide_rounds(learner: Any, *, correction: str, short: bool) -> int:
     if isinstance(learner.rounds, str):
         check_choice(OWNER, "rounds", learner.rounds, ("auto",))
-        return (SELF_ROUNDS if silent else ROUNDS) if correction == "em" else 0
+        return (SHORT_ROUNDS if short else ROUNDS) if correction == "em" else 0
     return check_integer(OWNER, "rounds", learner.rounds, least=0, most=1000)
 
 

@@ -132,6 +132,12 @@ class NetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sc
 
     #: `fit_targets` and `fit_likelihood` take `labeldp.channel.LazyRows`.
     takes_lazy_rows = True
+
+    @property
+    def reads_features(self) -> bool:
+        """Whether rows with near features are near for the network: for "mlp" they are, pixels of images are not."""
+        return bool(isinstance(self.module, str) and self.module == "mlp")
+
     _scale: Scale
     _sample_shape: tuple[int, ...]
     _sizes: tuple[int, ...]

@@ -18,10 +18,18 @@ from labeldp.priors.base import (
     PublicPrior,
     Reader,
     UniformPrior,
+    flat_features,
     model_probabilities,
     tempered,
 )
-from labeldp.priors.cluster import Clustering, ClusterPrior, cluster_features, heterogeneity, public_heterogeneity
+from labeldp.priors.cluster import (
+    Clustering,
+    ClusterPrior,
+    cluster,
+    cluster_features,
+    heterogeneity,
+    public_heterogeneity,
+)
 from labeldp.priors.staged import LearnedPrior, StagedClusterPrior
 
 __all__ = [
@@ -39,7 +47,9 @@ __all__ = [
     "Reader",
     "StagedClusterPrior",
     "UniformPrior",
+    "cluster",
     "cluster_features",
+    "flat_features",
     "heterogeneity",
     "model_probabilities",
     "public_heterogeneity",
