@@ -42,8 +42,9 @@ from labeldp.channel import Evidence
 from labeldp.mechanisms import most_information
 from labeldp.priors import cluster, flat_features
 
-#: Answers of fewer nats a class than this are pooled first, where classes are few: both were measured with ten classes.
-LITTLE_NATS, MOST_CLASSES = 400.0, 30
+#: Answers of fewer nats a class than this are pooled first, where classes are few: both were measured with ten classes. With more
+#: rows than this a network sees each of them so rarely that it needs fewer nats to read them one by one.
+LITTLE_NATS, MOST_CLASSES, MANY_ROWS = 400.0, 30, 20_000
 #: Nats over ln K that a cluster needs to be told, clusterings that are averaged, and clusters at most.
 NATS_PER_CLUSTER, CLUSTERINGS, MOST_CLUSTERS = 4.0, 3, 1000
 #: Principal components that are clustered, and steps of k-means over all rows.
@@ -57,12 +58,14 @@ OWN_ANSWER = 0.5
 def says_little(epsilon: float, *, n_examples: int, n_classes: int) -> bool:
     """Whether so many answers at this epsilon should be pooled before a network reads them.
 
+    n answers have n I(e) nats; pooled are fewer than 400 K min(1, 20,000 / n).
+
     >>> says_little(1.0, n_examples=8_000, n_classes=10), says_little(1.0, n_examples=60_000, n_classes=10)
     (True, False)
     """
     if not 0 < epsilon < math.inf or not 2 < n_classes <= MOST_CLASSES or n_examples < 2 * n_classes:
         return False
-    return n_examples * most_information(epsilon) < LITTLE_NATS * n_classes
+    return n_examples * most_information(epsilon) < LITTLE_NATS * n_classes * min(1.0, MANY_ROWS / n_examples)
 
 
 def pools_features(estimator: Any) -> bool:
