@@ -105,7 +105,7 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
         1. "auto": if there are no stages, or a prior that is "auto" knows something. Post-processing, free.
     rounds : int or "auto"
         Fits after the last stage on the posteriors of all examples (EM; without stages, self-training). Free. "auto": 6 for
-        em, 2 without stages, else 0. With crossfit, rounds beyond its own two.
+        em (2 where its answers say so little that they were pooled, `labeldp.learn.pools`), 2 without stages, else 0. With crossfit, rounds beyond its own two.
     stage_params : list of dicts, optional
         Parameters of the estimator: for distilling the prior, if it is distilled, then for the fits of each stage and for each
         round; the last ones hold for all that comes later. Mixup, for example.

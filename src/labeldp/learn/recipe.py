@@ -21,6 +21,9 @@ To tell K classes apart takes ln K nats an example, so that many classes need mo
 With two classes a prior changes nothing, and with epsilon 0 or infinity there is nothing to choose: one stage. So it is for an
 estimator without `fit_likelihood`, whose fits on a quarter are calibrated by too few rows.
 
+How the answers are read is not decided here, since a receiver reads them too: a network reads them one by one, by the forward loss and
+rounds of EM (`labeldp.learn.stages`), or, where all of them together say little, pooled in clusters first (`labeldp.learn.pools`).
+
 **A curator is trusted.** She counts labels in clusters of the features, with noise of scale 2 / e_p. The largest of K such
 noises is about (2 / e_p) ln K, and a cluster's own class should stand far above it: clusters of 22 ln K / e_p examples. A
 histogram is worth most for its first dozen clusters a class, which cost
