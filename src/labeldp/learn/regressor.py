@@ -27,8 +27,9 @@ what the model leaves unexplained, a row has the weight 1 / (v + s^2), where the
 to be wrong by d says more: a label is about normal around its prediction m, of variance d^2, and an answer then has a score and an
 information about m (`labeldp.channel.MeanEvidence`). ``correction="evidence"`` fits again, twice, to the pseudo-targets m + score /
 information with the information as weight, m the prediction of a model that did not see the row's answer. On house values that is
-worth as much as twice the rows and more at epsilon 1 (study `numbers`). Answers far outside of the bounds lose their pull. It
-is no longer unbiased whatever the labels' law is; where a label is nothing like normal around its mean, stay with the answers.
+worth as much as twice the rows and more at epsilon 1 (study `numbers`). It is no longer unbiased whatever the labels' law is: on skewed
+amounts whose variance grows with their mean it was worse than the answers themselves (docs/tutorials/numbers.md, which also shows
+how to compare the two on answers of rows that were held out, for nothing).
 
 Reference: the unbiased channel as a linear program, Ghazi et al. 2023; here in stages, with the model as prior.
 """
