@@ -218,7 +218,7 @@ class PrivateGLM(ScoredRegressor, BaseEstimator):  # type: ignore[misc]  # sciki
         beside = [name for name, given in self._beside(exposure, sample_weight) if given is not None]
         if self.statistic == "answers":
             _refuse_weights(sample_weight)
-            found = release_answers(
+            answered = release_answers(
                 OWNER,
                 family,
                 design,
@@ -232,8 +232,8 @@ class PrivateGLM(ScoredRegressor, BaseEstimator):  # type: ignore[misc]  # sciki
                 beside=beside,
                 fit=partial(self._solve_answers, family, bounds),
             )
-            self._keep_answers(family, design, found.model, found.release)
-            self.stages_ = found.stages
+            self._keep_answers(family, design, answered.model, answered.release)
+            self.stages_ = answered.stages
             return self
         box = box_on_grid(OWNER, y, n_rows=len(design.rows), bounds=bounds, label_set=self.label_set, beside=beside)
         if self.statistic == "groups":
