@@ -18,9 +18,9 @@ whatever the channel is. Any learner with squared loss that takes weights can le
 ([1.5, -0.5], [1.0, 1.0])
 
 *Why not the answer itself.* An unbiased answer v is its own pseudo-target for a learner that knows nothing of p: its variance is
-that of the answer. Knowing p, some answers weigh more than others, and what cannot be told from far off is discounted: the
-information is two to three times as large for housing at epsilon 1 (study `numbers`, "evidence"). The price is that p must be
-about right; the unbiased answer needs no such thing.
+that of the answer. Knowing p, some answers weigh more than others, and what cannot be told from far off is discounted
+(`labeldp.learn.regressor` has an example in numbers). The price is that p must be about right; the unbiased answer needs no such
+thing.
 
 | laws | p(m) | of |
 |---|---|---|

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mpmath
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression, PoissonRegressor
@@ -136,3 +137,16 @@ def test_what_cannot_be_asked_is_refused_before_anything_is_charged(tmp_path):
     answered(ledger=ledger).fit(X, y, exposure=years)
     with pytest.raises(BudgetError):
         answered(ledger=ledger).fit(X, y, exposure=years)
+
+
+def test_channels_of_all_stages_keep_epsilon_in_high_precision():
+    """Entries are k 2^-52: ratios of integers in every column of every stage's channels, against e^epsilon to 60 digits."""
+    X, y, years = claims(2000)
+    for epsilon in (0.1, 2.0):
+        transition = answered(epsilon).fit(X, y, exposure=years).release_.channel.transition
+        weights = (transition * 2.0**52).transpose(0, 2, 1).reshape(-1, transition.shape[1])
+        assert (weights == np.round(weights)).all()
+        with mpmath.workdps(60):
+            limit = mpmath.exp(mpmath.mpf(epsilon))
+            for column in weights[weights.max(axis=1) > 0].astype(np.int64):
+                assert mpmath.mpf(int(column.max())) / int(column.min()) <= limit

@@ -18,9 +18,18 @@ maximises the sum of its logarithms, less a penalty on the weights.
 True
 
 *Against unbiased answers.* sum_i y~_i x_i of debiased answers y~ is a canonical statistic too, and its noise is that of y~. For
-rare counts the likelihood tells much more: at a mean of .124 and epsilon 2 the answer "a claim or none" has 34% of the information
-of the count itself, debiased randomized response on 0, 1, 2 has 12%. No epsilon-private answer has more, to the solver's precision:
-that is what `MeanInformation` maximises. The price is that the law must be about right: answers that only say whether there was a
+rare counts the likelihood of the best answer tells much more: of the information of the count itself, at a mean of .124,
+
+>>> from labeldp.mechanisms import BinnedResponse
+>>> mean, laws = np.array([0.124]), CountLaws(2)
+>>> law = laws.tabulate(mean)[0][0]
+>>> best = OptimalResponse(2.0, objective=MeanInformation(values=(0, 1, 2))).channel(law)
+>>> told = AnswerLikelihood.read(np.array([0]), best, laws).information(mean)[0] * mean[0]
+>>> debiased = BinnedResponse(2.0, bounds=(0, 2), bins=3).channel()
+>>> round(float(told), 2), round(float(0.124 / (0.124 + law @ debiased.variances[0])), 2)
+(0.34, 0.12)
+
+No epsilon-private answer has more, to the solver's precision: that is what `MeanInformation` maximises. The price is that the law must be about right: answers that only say whether there was a
 claim cannot see that claims come in clusters, and then the level of all means is too low by as much.
 
 *Prior.* At the null model the score of the weights has mean H w and variance H, H = sum_i I_i (dm_i/ds)^2 x_i x_i' the information
