@@ -29,7 +29,7 @@ from labeldp.data import load
 from labeldp.guarantee import Guarantee
 from labeldp.learn import LabelPrivateClassifier
 from labeldp.learn.ratings import GroupSums, LabelPrivateRatings, MatrixFactorisation
-from labeldp.learn.ratings.evidence import PairTable
+from labeldp.learn.ratings.pairs import PairTable
 from labeldp.learn.ratings.private import SUMS_UP_TO, default_factors, laplace_variance
 from labeldp.mechanisms import RandomizedResponse
 from labeldp.release import LabelSums, SensitiveLabels, measure, privatize

@@ -21,6 +21,8 @@ many classes work along the row.
 label is kept, one draws. Example r of a batch uses words[r] alone, so the answer does not depend on batches, threads or
 order. The thresholds come from `labeldp.channel.finite`.
 
+**What answers say of means** (`linearise`; used by `labeldp.channel.means`): one scoring step from each mean, by table.
+
 **The peers' accountant** (`convolve_rows`, `multiply`, `add_profiles`, `binomial_rows`; used by `labeldp.loss.peers`):
 laws of noisy sums, and the privacy profiles of neighbouring laws.
 
@@ -672,3 +674,31 @@ def pool_rectified(
                         for m in range(filters):
                             out[image, a, b, 0, m] += line[b, 0, m] * share
                             out[image, a, b, 1, m] += line[b, 1, m] * share
+
+
+@compile_loop(nogil=True, boundscheck=False, fastmath={"reassoc", "contract", "nsz"})
+def linearise(  # pragma: no cover - compiled
+    mean: Any,
+    column: Any,
+    matrix: Any,
+    score: Any,
+    information: Any,
+    low: float,
+    step: float,
+    least: float,
+    target: Any,
+    weight: Any,
+) -> None:
+    """Write the pseudo-target m + score / information and its weight at the grid point m nearest each current mean.
+
+    A column below zero marks an example whose label was not released: weight zero.
+    """
+    last = score.shape[1] - 1
+    for e in range(len(mean)):
+        if column[e] < 0:
+            target[e], weight[e] = 0.0, 0.0
+            continue
+        g = min(max(int(np.floor((mean[e] - low) / step + 0.5)), 0), last)
+        known = information[matrix[e], g] + least
+        target[e] = low + g * step + score[column[e], g] / known
+        weight[e] = known

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
+from labeldp.channel import slopes, tilted_laws
 from labeldp.errors import LabelDPError
 from labeldp.mechanisms import Accuracy, MeanInformation, OptimalResponse, RRWithPrior, UnbiasedReport
-from labeldp.mechanisms.optimal import slopes, tilted_laws
 from labeldp.testing import ConformanceError, check_mechanism, check_optimal
 from labeldp.testing.suite import worst_log_ratio
 

@@ -10,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from labeldp.errors import LabelDPError
+from labeldp.mechanisms import RandomizedResponse, UnbiasedResponse
 from labeldp.mechanisms.numbers import check_bounds
+from labeldp.release import privatize
 from labeldp.release.grid import MOST_STEPS, box_on_grid
 from labeldp.release.labels import SensitiveLabels, codes_of
 
@@ -76,3 +78,17 @@ def test_a_box_of_numbers_keeps_name_rows_bounds_and_what_it_does_outside():
         box_on_grid("test", boxed, n_rows=3, bounds=(0.0, 5.0), label_set="other")
     with pytest.raises(LabelDPError, match="3 for 2 rows"):
         box_on_grid("test", boxed, n_rows=2, bounds=(0.0, 4.0), label_set="other")
+
+
+def test_numbers_on_a_grid_are_not_taken_for_the_levels_of_a_mechanism():
+    """Their codes go to 65,536 and a channel's levels to 33: the draw would read beyond its tables."""
+    box = box_on_grid("test", [0.0, 1.0, 7.0], n_rows=3, bounds=(0.0, 2.0), label_set="claims")
+    with pytest.raises(LabelDPError, match="must be numbers"):
+        privatize(box.labels, UnbiasedResponse(1.0, bounds=(0, 2)), rng=0)
+
+
+def test_counts_on_a_grid_of_their_own_are_classes_that_say_what_was_clipped():
+    box = box_on_grid("test", [0.0, 1.0, 7.0], n_rows=3, bounds=(0.0, 2.0), label_set="claims", steps=2)
+    release = privatize(box.labels, RandomizedResponse(float("inf"), n_classes=3))
+    assert release.codes.tolist() == [0, 1, 2]
+    assert "clipped" in str(release.guarantee)

@@ -261,3 +261,15 @@ def test_the_mechanism_audit_bounds_epsilon_from_below():
     assert not audit(
         Randomizer(run=lambda codes: run(codes, louder), n_classes=5, claimed=2.0), n_draws=200_000, seed=0
     ).passed
+
+
+def test_rounding_to_levels_keeps_the_mean_by_enumeration():
+    """Every 2^16th first word, and a channel that shows the level: the mean is the number to the words' own step."""
+    channel = NumericChannel(np.eye(5), levels=np.linspace(0, 4, 5), values=np.linspace(0, 4, 5))
+    count = 1 << 16
+    words = np.zeros((count, 2), np.uint64)
+    words[:, 0] = np.arange(count, dtype=np.uint64) << np.uint64(48)
+    for number in (0.0, 0.1, 1.5, 2.0, 3.999, 4.0):
+        levels = channel.decode(channel.draw(np.full(count, number), words))
+        assert set(levels.tolist()) <= {np.floor(number), np.ceil(number)}
+        assert abs(levels.mean() - number) <= 1 / count  # words are 2^-16 apart

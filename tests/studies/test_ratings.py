@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from labeldp.learn.ratings.evidence import PairTable
+from labeldp.learn.ratings.pairs import PairTable
 from studies import StudyRow
 from studies import ratings as subject
 

@@ -190,7 +190,7 @@ def _read_pairs(table: Any, columns: list[str]) -> Any:
     """Return two columns of ids as one array: whole numbers if both are, else text."""
     import numpy as np
 
-    from labeldp.learn.ratings.evidence import as_ids
+    from labeldp.learn.ratings.pairs import as_ids
 
     left, right = (as_ids(table[column].to_numpy(zero_copy_only=False)) for column in columns)
     if left.dtype.kind != right.dtype.kind:

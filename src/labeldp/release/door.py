@@ -92,8 +92,8 @@ def privatize(
     )
     if isinstance(mechanism, MeasuringMechanism):
         return _release_after_counts(boxed, mechanism, key, budget, prior=prior, groups=groups)
-    # Of numbers the mechanism itself knows the levels.
-    channel = mechanism.channel(prior, groups=groups, n_classes=None if boxed.bounds else boxed.n_classes)
+    # Of numbers the mechanism itself knows the levels; numbers on a grid have classes.
+    channel = mechanism.channel(prior, groups=groups, n_classes=boxed.n_classes or None)
     _check_fit(channel, boxed)
     check_claim(mechanism, channel, claimed=mechanism.guarantee.epsilon())
     guarantee = budget.state(mechanism.guarantee)
@@ -194,7 +194,8 @@ def _known_n_classes(labels: Any, mechanism: Mechanism, prior: Any) -> int | Non
 
 def _check_fit(channel: FiniteChannel, labels: SensitiveLabels) -> None:
     """Refuse a channel for another number of labels, or for labels of another kind."""
-    if labels.bounds is not None and not (isinstance(channel, NumericChannel) and channel.bounds == labels.bounds):
+    numbers = labels.bounds is not None and not labels.classes
+    if numbers and not (isinstance(channel, NumericChannel) and channel.bounds == labels.bounds):
         raise invalid(
             "privatize", "mechanism", "have a channel for numbers of its bounds", got=Described("another one")
         )

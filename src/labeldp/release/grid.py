@@ -44,17 +44,25 @@ class GridLabels(NamedTuple):
 
 
 def box_on_grid(
-    owner: str, y: Any, *, n_rows: int, bounds: tuple[float, float], label_set: str, beside: Sequence[str] = ()
+    owner: str,
+    y: Any,
+    *,
+    n_rows: int,
+    bounds: tuple[float, float],
+    label_set: str,
+    beside: Sequence[str] = (),
+    steps: int | None = None,
 ) -> GridLabels:
     """Return one boxed number for each of the rows: clipped to public bounds, and on a public grid between them.
 
-    The grid has 2^16 steps; if the bounds are a whole number apart, a multiple of it, so that counts are exact. A number is
+    The grid has `steps` steps. By default they are 2^16; if the bounds are a whole number apart, a multiple of it, so that counts are exact. A number is
     rounded to the nearest point. Numbers in a box already must have these bounds; so may classes that are numbers, which are
     clipped. Booleans count as 0 and 1. What is missing, infinite or no number is refused; which row is said, never what it holds.
     """
     low, high = bounds
     width = high - low
-    steps = int(width) * (MOST_STEPS // int(width)) if width in range(1, MOST_STEPS) else MOST_STEPS
+    if steps is None:
+        steps = int(width) * (MOST_STEPS // int(width)) if width in range(1, MOST_STEPS) else MOST_STEPS
     if isinstance(y, SensitiveLabels) and y.bounds is None:
         if n_rows != len(y):
             got = Described(f"{len(y)} for {n_rows} rows")

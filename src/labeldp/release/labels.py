@@ -185,7 +185,7 @@ def as_sensitive(labels: Any, n_classes: int | None) -> SensitiveLabels:
 def as_sensitive_numbers(labels: Any, bounds: tuple[float, float], *, outside: str = "clip") -> SensitiveLabels:
     """Return numbers boxed, clipped to these bounds; those that already are boxed must have them."""
     boxed = labels if isinstance(labels, SensitiveLabels) else SensitiveLabels(labels, bounds=bounds, outside=outside)
-    if boxed.bounds is None:
+    if boxed.bounds is None or boxed.classes:  # numbers on a grid are codes: a channel would take them for its levels
         fix = "Box numbers as SensitiveLabels(values, bounds=(low, high))."
         raise invalid("labels", "labels", "be numbers", got=Described(f"{boxed.n_classes} classes"), fix=fix)
     if boxed.bounds != bounds:

@@ -35,6 +35,7 @@ largest stage where each label is in one stage alone (parallel), the sum where e
 | `LabelPrivateClassifier` | the model's probabilities | a response to each label | its own | parallel |
 | `LabelPrivateRatings` | predicted ratings and their spread | a response to each rating | its own | parallel |
 | `SufficientStatistics` | a network's probabilities and features | class moments | all | sequence |
+| `PrivateGLM`, answers | predicted counts and their spread | a response to each count | its own | parallel |
 | `PrivateGLM`, groups | rows that the model treats alike | totals of groups | its own | parallel |
 
 A receiver of a release runs the same loop: her `release` reads the stage out of the release instead of drawing it, and her

@@ -8,15 +8,17 @@ import mpmath
 import numpy as np
 import pytest
 
+from labeldp.channel import MeanEvidence, MeanTable, NormalLaws
+from labeldp.channel.means import distinct_matrices
 from labeldp.errors import LabelDPError
 from labeldp.learn.ratings import GroupSums
-from labeldp.learn.ratings.evidence import PairTable, RatingFamily, Responses, distinct_matrices
+from labeldp.learn.ratings.pairs import PairTable
 from labeldp.learn.ratings.private import integer_scores, laplace_variance, number_of_groups
 from labeldp.mechanisms import MeanInformation, OptimalResponse, RandomizedResponse, RRWithPrior
 from labeldp.release import LabelSums, measure
 
 STARS = (1, 2, 3, 4, 5)
-FAMILY = RatingFamily.of(STARS)
+FAMILY = MeanTable.of(NormalLaws(STARS))
 PRIORS = np.array([[0.1, 0.1, 0.2, 0.3, 0.3], [0.6, 0.3, 0.1, 0.0, 0.0], [0.2, 0.2, 0.2, 0.2, 0.2]])
 
 
@@ -42,7 +44,7 @@ def test_scores_average_to_zero_and_information_is_their_variance(channel):
         outputs = np.arange(dense.shape[1])
         mean, square, stated = np.zeros(len(FAMILY.grid)), np.zeros(len(FAMILY.grid)), None
         for output in outputs:
-            told = Responses.read(np.full(4, output), channel, FAMILY)
+            told = MeanEvidence.read(np.full(4, output), channel, FAMILY)
             chance, score = FAMILY.laws @ dense[:, output], told.score[told.column[example]]
             mean, square = mean + chance * score, square + chance * score**2
             stated = told.information[told.matrix[example]]
@@ -53,10 +55,10 @@ def test_scores_average_to_zero_and_information_is_their_variance(channel):
 
 def test_distinct_matrices_are_found():
     channel = RRWithPrior(1.0).channel(PRIORS[[0, 1, 0, 2]])
-    matrix, firsts = distinct_matrices(channel, 4)
+    matrix, dense = distinct_matrices(channel, 4)
     assert matrix[0] == matrix[2]
     for example in range(4):
-        assert np.array_equal(channel.matrix(example), channel.matrix(int(firsts[matrix[example]])))
+        assert np.array_equal(channel.matrix(example), dense[matrix[example]])
 
 
 def test_the_common_mean_is_found_through_a_channel_of_two_outputs():
@@ -66,7 +68,7 @@ def test_the_common_mean_is_found_through_a_channel_of_two_outputs():
     chances = FAMILY.law(3.7) @ channel.matrix()
     codes = np.repeat(np.arange(len(chances)), np.rint(chances * 10_000).astype(int))
     # Codes in exact proportion: what is left is their rounding (1e-4) and the grid's step of 0.01.
-    assert Responses.read(codes, channel, FAMILY).mean(FAMILY) == pytest.approx(3.7, abs=0.02)
+    assert MeanEvidence.read(codes, channel, FAMILY).mean() == pytest.approx(3.7, abs=0.02)
 
 
 def test_group_sums_are_label_sums_with_indicators():

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from labeldp.learn.ratings.evidence import CellSums, PairTable, RatingFamily
+from labeldp.channel import MeanTable, NormalLaws
 from labeldp.learn.ratings.gibbs import RIDGE, Chain, Evidence
+from labeldp.learn.ratings.pairs import CellSums, PairTable
 
 N_USERS, N_ITEMS, K = 5, 4, 3
 
@@ -34,7 +35,7 @@ def small_state(*, sums: bool, numbers: bool) -> tuple[Chain, PairTable, Evidenc
         by_item=by_item if sums else None,
     )
     features = (rng.normal(size=(N_USERS, 2)), rng.normal(size=(N_ITEMS, 2)))
-    family, first = RatingFamily.of((1, 2, 3, 4, 5)), np.random.default_rng(5)
+    family, first = MeanTable.of(NormalLaws((1, 2, 3, 4, 5))), np.random.default_rng(5)
     state = Chain(table, evidence, family, features=features, factors=K, rng=first)
     for side in (state.users, state.items):
         side.slope = rng.normal(size=side.slope.shape)
@@ -160,7 +161,7 @@ def test_the_prior_is_drawn_around_the_regression():
     features = np.column_stack([np.ones(4_000), rng.normal(size=4_000)])
     table = PairTable.of(np.column_stack([np.arange(4_000), np.arange(4_000) % 7]))
     evidence = Evidence(numbers=rng.uniform(1, 5, 4_000))
-    family = RatingFamily.of((1, 2, 3, 4, 5))
+    family = MeanTable.of(NormalLaws((1, 2, 3, 4, 5)))
     state = Chain(table, evidence, family, features=(features, np.ones((7, 1))), factors=2, rng=rng)
     slope = np.array([[1.0, 0.0], [0.5, -0.5]])
     state.users.factors[:] = features @ slope + 0.5 * rng.standard_normal((4_000, 2))

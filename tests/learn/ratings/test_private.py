@@ -10,9 +10,10 @@ import pytest
 from labeldp.accounting import Ledger
 from labeldp.errors import BudgetError, LabelDPError
 from labeldp.guarantee import Trust
+from labeldp.learn import responses as _responses
 from labeldp.learn.ratings import LabelPrivateRatings, MatrixFactorisation
 from labeldp.learn.ratings import private as _private
-from labeldp.mechanisms import RandomizedResponse
+from labeldp.mechanisms import RandomizedResponse, UnbiasedResponse
 from labeldp.release import SensitiveLabels, load_release, privatize
 
 STARS = (1, 2, 3, 4, 5)
@@ -62,7 +63,7 @@ def test_each_label_goes_through_the_door_once(stars, monkeypatch):
     """The door is instrumented: responses see disjoint rows that make up all, and each sum is asked for once."""
     pairs, ratings = (column[:2_000] for column in stars)
     drawn, summed = [], []
-    real_privatize, real_measure = _private.privatize, _private.measure
+    real_privatize, real_measure = _responses.privatize, _private.measure
 
     def watched(labels, mechanism, **options):
         drawn.append((np.asarray(labels.row_ids), mechanism.epsilon))
@@ -72,7 +73,7 @@ def test_each_label_goes_through_the_door_once(stars, monkeypatch):
         summed.append(epsilon)
         return real_measure(labels, query, epsilon=epsilon, rng=rng)
 
-    monkeypatch.setattr(_private, "privatize", watched)
+    monkeypatch.setattr(_responses, "privatize", watched)
     monkeypatch.setattr(_private, "measure", watched_measure)
     labels = SensitiveLabels(ratings, classes=STARS, row_ids=np.arange(len(ratings)))
     model = private(3.0, sums=0.5, stages=(0.2, 0.3, 0.5)).fit(pairs, labels)
@@ -197,3 +198,29 @@ def _with_learner(learner, options):
 def test_bad_settings_of_the_learner(settings):
     with pytest.raises(LabelDPError):
         MatrixFactorisation(**settings).fit([(0, 0), (1, 1)], [1, 5])
+
+
+def test_stars_may_come_as_numbers_with_bounds(stars):
+    """A box of numbers is brought to the list of values, and then nothing differs from a box of classes."""
+    pairs, ratings = (column[:1_500] for column in stars)
+    boxed = SensitiveLabels(np.asarray(ratings, float), bounds=(1, 5))
+    told = private(2.0).fit(pairs, boxed)
+    named = private(2.0).fit(pairs, SensitiveLabels(ratings, classes=STARS))
+    assert np.array_equal(told.release_.codes, named.release_.codes)
+    assert "clipped" in str(told.guarantee_.assumptions)
+    with pytest.raises(LabelDPError, match="bounds"):
+        private(2.0).fit(pairs, SensitiveLabels(np.asarray(ratings, float), bounds=(0, 5)))
+    with pytest.raises(LabelDPError, match="even"):
+        private(2.0).set_params(values=(1, 2, 5)).fit(pairs, boxed)
+
+
+def test_factors_learn_from_a_release_of_unbiased_numbers(stars):
+    """Half stars, released as any other number: the factor learner reads its evidence off the numeric channel."""
+    pairs, ratings = stars
+    numbers = np.asarray(ratings, float)
+    mechanism = UnbiasedResponse(4.0, bounds=(0.5, 5.5), grid=11)
+    release = privatize(SensitiveLabels(numbers, bounds=(0.5, 5.5)), mechanism, rng=0)
+    model = MatrixFactorisation(factors=3, sweeps=20, burn=8, random_state=0).fit_release(pairs, release)
+    constant = np.mean((numbers - numbers.mean()) ** 2)
+    # The set's own signal is most of its variance; the answers' noise leaves at least half of it.
+    assert np.mean((model.predict(pairs) - numbers) ** 2) < 0.7 * constant

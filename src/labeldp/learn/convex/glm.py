@@ -1,4 +1,4 @@
-r"""`PrivateGLM`: numbers as labels, with a curator: one noisy sum of features times labels; then any solver is free.
+r"""`PrivateGLM`: numbers as labels, from one noisy sum of features times labels, noisy totals, or answers to single labels.
 
 A generalised linear model sees its labels only through t = sum_i v_i y_i z_i (`labeldp.learn.convex.families`), z_i public rows
 with a constant for the intercept, v_i public weights (`labeldp.learn.convex.design`). This vector is all that needs noise.
@@ -30,6 +30,10 @@ range of means.
 *Others' aggregates.* `fit_measurement` fits the same model to noisy totals of public groups that someone else released, and
 ``statistic="groups"`` has the owner of labels release such totals herself, in rounds (`labeldp.learn.convex.totals`).
 
+*Without a curator.* ``statistic="answers"`` has every count (or 0 and 1) answered once, by the channel that tells most about its
+mean, and maximises the likelihood of the answers (`labeldp.learn.convex.likelihood`); `fit_release` does so from answers that
+someone else released.
+
 References: McCullagh & Nelder 1989; Vu & Slavkovic 2009, Foulds et al. 2016, Bernstein & Sheldon 2018 (noisy sufficient
 statistics, and the noise in the posterior); Canonne, Kamath, Steinke 2020 (discrete noise).
 """
@@ -39,6 +43,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -50,11 +55,13 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from labeldp.arrays import Floats
+from labeldp.channel import FiniteChannel
 from labeldp.errors import Described, invalid
 from labeldp.guarantee import Guarantee
 from labeldp.learn.convex.base import check_penalty
 from labeldp.learn.convex.design import Design, check_exposure, make_design
 from labeldp.learn.convex.families import NAMES, TOP, Family, find_family
+from labeldp.learn.convex.likelihood import Answered, AnsweredModel, release_answers
 from labeldp.learn.convex.moments import (
     ClassMoments,
     Moments,
@@ -68,6 +75,8 @@ from labeldp.learn.convex.moments import (
 from labeldp.learn.convex.totals import FittedWeights, TotalNoise, fit_totals, release_rounds
 from labeldp.mechanisms.numbers import check_bounds
 from labeldp.random import NoiseKey, as_key
+from labeldp.release import Release
+from labeldp.release.budget import assume_public
 from labeldp.release.grid import box_on_grid
 from labeldp.release.labels import SensitiveLabels, as_plain, box_labels
 from labeldp.release.measurement import check_groups
@@ -107,11 +116,13 @@ class PrivateGLM(ScoredRegressor, BaseEstimator):  # type: ignore[misc]  # sciki
         The norm of a (standardised) row at which its weight begins to fall; "auto" is the median norm. Features are public.
     standardise : bool
         Whether columns are divided by their deviations. They are centred in any case, and `coef_` is in their own units.
-    statistic : {"moments", "groups"}
+    statistic : {"moments", "groups", "answers"}
         One noisy sum over all rows; or noisy totals of groups of similar rows, in rounds on fresh rows, each grouped by
-        what the model so far predicts. Groups cost pure epsilon, whatever the number of columns.
+        what the model so far predicts; or an answer to each label, for poisson and binomial, which trusts no one: a first
+        twentieth of the rows finds the level of means, the others are asked by it. Groups and answers cost pure epsilon,
+        whatever the number of columns.
     rounds, n_groups : int, int or "auto"
-        For ``statistic="groups"``; "auto" is groups of 20 / epsilon rows.
+        For ``statistic="groups"``; "auto" is groups of 20 / epsilon rows. Answers have as many rounds.
     intercept_scaling : float
         The constant of a row, as a multiple of `clip`: a larger one makes the intercept more exact and all else less.
     classes : sequence, optional
@@ -123,6 +134,7 @@ class PrivateGLM(ScoredRegressor, BaseEstimator):  # type: ignore[misc]  # sciki
     ----------
     coef_, intercept_ : (d,) and a number, or (K, d) and (K,); of the columns as they came
     statistic_ : the released sums (D,) or (K, D), in units of the standardised rows; or the totals of groups
+    release_, stages_ : the released answers, and each stage as it was run, for answers
     noise_, noise_scale_, sensitivity_ : the noise in words, its deviation, and the sensitivity of the sums
     l2_ : the penalty, a number if it was given; otherwise the prior variance of a weight is in `prior_variance_`
     guarantee_, seeded_ : what is promised, and whether the noise had a seed
@@ -135,6 +147,9 @@ class PrivateGLM(ScoredRegressor, BaseEstimator):  # type: ignore[misc]  # sciki
     exact noise for it: pure epsilon (delta = 0) or discrete Gaussian noise whose exact loss implies (epsilon, delta), when one
     label is replaced. Weights, exposures, scales and bounds are public and did not see the labels. Everything after it is
     post-processing. A curator sees the labels and is trusted.
+
+    Of answers: every label is in one stage, where its answer is epsilon-private; what shapes a stage is made of earlier answers
+    and public data. Pure epsilon when one label is replaced, and no one to trust.
 
     Edge cases
     ----------
@@ -194,13 +209,32 @@ class PrivateGLM(ScoredRegressor, BaseEstimator):  # type: ignore[misc]  # sciki
             Public weights >= 0. A row's weight times its norm is held to R, so that no weight costs more noise.
         """
         check_choice(OWNER, "family", self.family, NAMES)
-        check_choice(OWNER, "statistic", self.statistic, ("moments", "groups"))
+        check_choice(OWNER, "statistic", self.statistic, ("moments", "groups", "answers"))
         if self.family == "multinomial":
             return self._fit_classes(X, y, exposure, sample_weight)
         family, bounds = self._find_family(y.bounds if isinstance(y, SensitiveLabels) else None)
         epsilon, delta, key = self._check_budget()
         design = self._make_design(X, exposure, sample_weight)
         beside = [name for name, given in self._beside(exposure, sample_weight) if given is not None]
+        if self.statistic == "answers":
+            _refuse_weights(sample_weight)
+            answered = release_answers(
+                OWNER,
+                family,
+                design,
+                y,
+                bounds=bounds,
+                epsilon=epsilon,
+                rounds=check_integer(OWNER, "rounds", self.rounds, least=1, most=100),
+                key=key,
+                ledger=self.ledger,
+                label_set=self.label_set,
+                beside=beside,
+                fit=partial(self._solve_answers, family, bounds),
+            )
+            self._keep_answers(family, design, answered.model, answered.release)
+            self.stages_ = answered.stages
+            return self
         box = box_on_grid(OWNER, y, n_rows=len(design.rows), bounds=bounds, label_set=self.label_set, beside=beside)
         if self.statistic == "groups":
             return self._fit_rounds(family, design, box, bounds, epsilon=epsilon, key=key, weighted=sample_weight)
@@ -276,6 +310,31 @@ class PrivateGLM(ScoredRegressor, BaseEstimator):  # type: ignore[misc]  # sciki
         self.noise_, self.noise_scale_ = f"{noise!r}, by others", float(np.sqrt(np.mean(noise.variance)))
         stated = Guarantee.pure(math.inf).assuming(NO_PROMISE) if promise is None else promise
         self.guarantee_, self.seeded_ = stated.assuming(THEIRS), stated.seeded
+        return self
+
+    def fit_release(self, X: Any, release: Release, *, exposure: Any = None) -> PrivateGLM:
+        """Fit the model to answers that were released before, by any mechanism for classes or numbers; nothing is spent.
+
+        The labels are counts 0 .. C (poisson) or 0 and 1 (binomial), where C stands for all counts from it on: a release of
+        classes 0, 1, .., C, or one of `UnbiasedResponse(.., bounds=(0, C), grid="integers")`. From `release_` and the owner's
+        features, the model is the owner's.
+        """
+        check_choice(OWNER, "family", self.family, NAMES)
+        listed = np.asarray(release.classes)
+        if listed.dtype.kind not in "iuf" or not np.array_equal(listed, np.arange(len(listed))):
+            fix = 'Release counts as classes 0 .. C, or with grid="integers".'
+            raise invalid(OWNER, "release", "hold counts 0 .. C", got=Described("other labels"), fix=fix)
+        bounds = (0.0, float(len(listed) - 1))
+        family = find_family(check_choice(OWNER, "family", self.family, ("poisson", "binomial")))
+        family.check_bounds(OWNER, bounds)
+        self._read_penalty()
+        design = self._make_design(X, exposure, None)
+        if len(design.rows) != len(release):
+            got = Described(f"{len(design.rows)} rows for {len(release)} labels")
+            raise invalid(OWNER, "X", "have one row per released label", got=got)
+        found = self._solve_answers(family, bounds, design, release.codes, release.channel)
+        given = () if exposure is None else ("exposures",)
+        self._keep_answers(family, design, found, replace(release, guarantee=assume_public(release.guarantee, *given)))
         return self
 
     # ------------------------------------------------------------------------------------------------ reading
@@ -428,9 +487,7 @@ class PrivateGLM(ScoredRegressor, BaseEstimator):  # type: ignore[misc]  # sciki
         weighted: Any,
     ) -> PrivateGLM:
         """Release totals of groups in rounds, and fit the model to all of them."""
-        if weighted is not None:
-            fix = 'Totals of groups have none; use statistic="moments".'
-            raise invalid(OWNER, "sample_weight", "be left out", got=Described("weights"), fix=fix)
+        _refuse_weights(weighted)
         found = release_rounds(
             OWNER,
             family,
@@ -449,16 +506,35 @@ class PrivateGLM(ScoredRegressor, BaseEstimator):  # type: ignore[misc]  # sciki
         self.guarantee_, self.seeded_ = found.guarantee, key.seeded
         return self
 
+    def _solve_answers(
+        self, family: Family, bounds: tuple[float, float], design: Design, codes: Any, channel: FiniteChannel
+    ) -> Answered:
+        """Return the model of the largest posterior for these answers."""
+
+        def find_penalty(hessian: Floats, scores: Floats) -> Floats:
+            spread = family.spread(bounds)
+            return self._find_penalty(hessian, scores[None, :], design, noise=0.0, dispersion=1.0, spread=spread)
+
+        return AnsweredModel.start(family, design, codes, channel, bounds=bounds).fit(find_penalty)
+
     # ------------------------------------------------------------------------------------------------ keeping
 
+    def _keep_answers(self, family: Family, design: Design, found: Answered, release: Release) -> None:
+        for name in ("statistic_", "sensitivity_", "noise_", "noise_scale_", "stages_"):
+            self.__dict__.pop(name, None)  # of an earlier fit
+        self._keep_model(family, design, found.fitted, (0.0, float(len(release.classes) - 1)))
+        self.release_, self.guarantee_, self.seeded_ = release, release.guarantee, release.seeded
+
     def _keep_release(self, found: Moments, sums: Floats) -> None:
+        for name in ("release_", "stages_"):
+            self.__dict__.pop(name, None)  # of an earlier fit
         self.statistic_, self.sensitivity_ = sums, found.sensitivity
         self.noise_, self.noise_scale_ = found.noise, found.scale
 
     def _keep_totals(
         self, family: Family, design: Design, found: FittedWeights, sums: Floats, bounds: tuple[float, float]
     ) -> None:
-        for name in ("l2_", "prior_variance_", "sensitivity_"):
+        for name in ("l2_", "prior_variance_", "sensitivity_", "release_", "stages_"):
             self.__dict__.pop(name, None)  # of an earlier fit
         given = self._read_penalty()
         if given is None:
@@ -543,3 +619,9 @@ class PrivateGLM(ScoredRegressor, BaseEstimator):  # type: ignore[misc]  # sciki
             tags.estimator_type, tags.regressor_tags = "classifier", None
             tags.classifier_tags = ClassifierTags()
         return replace(tags)
+
+
+def _refuse_weights(sample_weight: Any) -> None:
+    if sample_weight is not None:
+        fix = 'Totals of groups and answers to labels have none; use statistic="moments".'
+        raise invalid(OWNER, "sample_weight", "be left out", got=Described("weights"), fix=fix)

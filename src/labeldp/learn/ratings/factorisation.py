@@ -23,9 +23,10 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from labeldp.arrays import Floats
+from labeldp.channel import MeanEvidence, MeanTable, NormalLaws
 from labeldp.errors import Described, LabelDPError, invalid
-from labeldp.learn.ratings.evidence import CellSums, PairTable, RatingFamily, Responses, find_ids, split_pairs
 from labeldp.learn.ratings.gibbs import Evidence, Progress, SamplerSettings, sample_factors
+from labeldp.learn.ratings.pairs import CellSums, PairTable, find_ids, split_pairs
 from labeldp.release import Release
 from labeldp.validate import check_integer, check_positive
 
@@ -105,7 +106,7 @@ class MatrixFactorisation(RegressorMixin, BaseEstimator):  # type: ignore[misc] 
         by_item: CellSums | None = None,
         progress: Progress | None = None,
     ) -> MatrixFactorisation:
-        """Learn from a release whose classes are numbers (any channel), from private sums, or from both; no label is needed.
+        """Learn from a release of numbers or numeric classes (any channel), from private sums, or from both; no label is needed.
 
         `values` are the rating values where there is no release that says them.
         """
@@ -114,7 +115,7 @@ class MatrixFactorisation(RegressorMixin, BaseEstimator):  # type: ignore[misc] 
         responses = None
         if release is not None:
             _check_length(table, len(release), "release")
-            responses = Responses.read(release.codes, release.channel, self.family(numbers))
+            responses = MeanEvidence.read(release.codes, release.channel, self.family(numbers))
         evidence = Evidence(responses=responses, by_user=by_user, by_item=by_item)
         return self.fit_evidence(table, evidence, numbers, progress=progress)
 
@@ -148,11 +149,11 @@ class MatrixFactorisation(RegressorMixin, BaseEstimator):  # type: ignore[misc] 
         _, spread = self.moments(*self._find_pairs(pairs))
         return spread
 
-    def family(self, values: Any) -> RatingFamily:
+    def family(self, values: Any) -> MeanTable:
         """Return the law of a label given its mean that this learner assumes."""
         if self.dispersion is not None:
             check_positive("MatrixFactorisation", "dispersion", self.dispersion)
-        return RatingFamily.of(values, dispersion=self.dispersion)
+        return MeanTable.of(NormalLaws(values, self.dispersion))
 
     def _find_pairs(self, pairs: Any) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         check_is_fitted(self, "user_factors_")

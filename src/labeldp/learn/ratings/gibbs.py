@@ -1,10 +1,11 @@
 """The sampler of factors: Bayesian matrix factorisation whose factor means are linear in public features.
 
->>> from labeldp.learn.ratings.evidence import PairTable, RatingFamily
+>>> from labeldp.channel import MeanTable, NormalLaws
+>>> from labeldp.learn.ratings.pairs import PairTable
 >>> table = PairTable.of([(u, i) for u in range(8) for i in range(6)])
 >>> evidence = Evidence(numbers=np.where(table.items % 2 == 0, 5.0, 1.0))
 >>> settings = SamplerSettings(factors=2, sweeps=12, burn=4)
->>> samples = sample_factors(table, evidence, RatingFamily.of((1, 5)), table.features(0), settings, seed=0)
+>>> samples = sample_factors(table, evidence, MeanTable.of(NormalLaws((1, 5))), table.features(0), settings, seed=0)
 >>> samples.users.shape, samples.items.shape
 ((8, 9, 2), (8, 7, 2))
 
@@ -19,7 +20,7 @@ and U - F B: the residuals stay, and U moves along. Both are exact steps of the 
 center: that is not the question", JCGS 20(3), 2011); without the second, a fit at epsilon 1 needs hundreds of passes.
 
 *Evidence.* Outputs of a channel enter by scoring steps around a slowly moving average of the means (see
-`labeldp.learn.ratings.evidence`), sums by their exact Gaussian conditional, plain numbers with a noise precision that is
+`labeldp.channel.means`), sums by their exact Gaussian conditional, plain numbers with a noise precision that is
 drawn as well.
 
 Design notes. Randomness here is not privacy noise: it works on what was released. `Chain` holds both sides and draws in
@@ -37,7 +38,8 @@ import numpy as np
 import numpy.typing as npt
 
 from labeldp.arrays import Floats
-from labeldp.learn.ratings.evidence import CellSums, PairTable, RatingFamily, Responses
+from labeldp.channel import MeanEvidence, MeanTable
+from labeldp.learn.ratings.pairs import CellSums, PairTable
 
 Progress = Callable[[float, str], None]
 
@@ -65,7 +67,7 @@ class SamplerSettings:
 class Evidence:
     """Everything known about the ratings of a pair table; any part may be absent."""
 
-    responses: Responses | None = None
+    responses: MeanEvidence | None = None
     numbers: Floats | None = None
     by_user: CellSums | None = None
     by_item: CellSums | None = None
@@ -91,7 +93,7 @@ class Samples:
 def sample_factors(
     table: PairTable,
     evidence: Evidence,
-    family: RatingFamily,
+    family: MeanTable,
     features: tuple[Floats, Floats],
     settings: SamplerSettings,
     *,
@@ -104,7 +106,7 @@ def sample_factors(
     ----------
     table, evidence : PairTable, Evidence
         Who rated what, and what is known of the ratings; evidence per rating is in the order of the table.
-    family : RatingFamily
+    family : MeanTable
         The law of a rating given its mean.
     features : pair of arrays
         Public features of the users and of the items, a row per id, first column one.
@@ -142,7 +144,7 @@ class Chain:
         self,
         table: PairTable,
         evidence: Evidence,
-        family: RatingFamily,
+        family: MeanTable,
         *,
         features: tuple[Floats, Floats],
         factors: int,
@@ -191,13 +193,9 @@ class Chain:
 
     def _read_evidence(self, sweep: int) -> None:
         """Set targets, relative to the center, and weights from what was released."""
-        from labeldp.learn.ratings import kernels
-
         told = self.evidence.responses
         if told is not None:
-            low, step = float(self.family.grid[0]), float(self.family.grid[1] - self.family.grid[0])
-            tables = (told.column, told.matrix, told.score, told.information)
-            kernels.linearise(self.average, *tables, low, step, self.target, self.weight)
+            told.write_targets(self.average, self.target, self.weight)
             self.target -= self.center
         elif self.evidence.numbers is not None:
             self.target[:] = self.evidence.numbers - self.center
@@ -238,13 +236,13 @@ class Chain:
         kernels.products(self.items.other, self.users.other, self.users.factors, self.items.factors, self.current)
 
 
-def common_mean(evidence: Evidence, family: RatingFamily, n: int) -> float:
+def common_mean(evidence: Evidence, family: MeanTable, n: int) -> float:
     """Return the mean of all ratings as the evidence has it: from sums, outputs or numbers, in this order."""
     for sums in (evidence.by_user, evidence.by_item):
         if sums is not None:
             return float(np.clip(sums.sums.sum() / n, family.grid[0], family.grid[-1]))
     if evidence.responses is not None:
-        return evidence.responses.mean(family)
+        return evidence.responses.mean()
     if evidence.numbers is not None:
         return float(evidence.numbers.mean())
     return float(family.values[0] + family.values[-1]) / 2

@@ -1,4 +1,4 @@
-"""Compiled loops of the factor sampler: one Gibbs pass over the rows of one side, predictions, and linearisation.
+"""Compiled loops of the factor sampler: one Gibbs pass over the rows of one side, and predictions.
 
 The model has mean m_e = center + u_e . v_e for rating e. Three kinds of evidence enter a row's conditional, all Gaussian:
 a pseudo-target t_e of weight w_e; a sum over a cell of this row's own ratings, S_c = sum m_e + noise, linear in the row with
@@ -172,30 +172,3 @@ def moments(  # pragma: no cover - compiled
             second += s * s
         mean[e] = first / count
         square[e] = second / count
-
-
-@compile_loop(**_JIT)
-def linearise(  # pragma: no cover - compiled
-    mean: Any,
-    column: Any,
-    matrix: Any,
-    score: Any,
-    information: Any,
-    low: float,
-    step: float,
-    target: Any,
-    weight: Any,
-) -> None:
-    """Write the pseudo-target m + score / information and its weight at the grid point m nearest each current mean.
-
-    A column below zero marks a rating whose label was not released: weight zero.
-    """
-    last = score.shape[1] - 1
-    for e in range(len(mean)):
-        if column[e] < 0:
-            target[e], weight[e] = 0.0, 0.0
-            continue
-        g = min(max(int(np.floor((mean[e] - low) / step + 0.5)), 0), last)
-        known = information[matrix[e], g] + 1e-6
-        target[e] = low + g * step + score[column[e], g] / known
-        weight[e] = known

@@ -28,7 +28,7 @@ Sums and responses are about the same ratings and compose in sequence; stages co
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
@@ -38,23 +38,24 @@ import numpy.typing as npt
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
-from labeldp.arrays import Codes, Floats, Int64s, Places
-from labeldp.channel import FiniteChannel, join_channels
+from labeldp.arrays import Floats, Int64s, Places
+from labeldp.channel import MeanEvidence, MeanTable
 from labeldp.errors import Described, invalid
 from labeldp.guarantee import Guarantee, Trust
-from labeldp.learn.ratings.evidence import CellSums, PairTable, RatingFamily, Responses
 from labeldp.learn.ratings.factorisation import MatrixFactorisation, rating_values
 from labeldp.learn.ratings.gibbs import Evidence, Progress
+from labeldp.learn.ratings.pairs import CellSums, PairTable
+from labeldp.learn.responses import Predictor, Responded, respond_in_stages
 from labeldp.learn.stages import assign_stages, stage_shares
-from labeldp.mechanisms import MeanInformation, OptimalResponse
 from labeldp.priors.cluster import cluster
 from labeldp.random import NoiseKey, as_key
-from labeldp.release import LabelSums, Query, Release, SensitiveLabels, Sensitivity, measure, privatize
+from labeldp.release import LabelSums, Query, Release, SensitiveLabels, Sensitivity, measure
 from labeldp.release.budget import Budget
+from labeldp.release.grid import box_on_grid
 from labeldp.release.labels import box_labels
 from labeldp.release.measurement import check_groups, round_to_integers
 from labeldp.release.scores import ScoredRegressor
-from labeldp.release.stages import StageDoor, run_stages
+from labeldp.release.stages import StageDoor
 from labeldp.validate import check_epsilon, check_integer, check_real
 
 OWNER = "LabelPrivateRatings"
@@ -141,20 +142,12 @@ class LabelPrivateRatings(ScoredRegressor, BaseEstimator):  # type: ignore[misc]
         pairs : array (n, 2), or a list of (user, item)
             Public. Ids are whole numbers or text.
         ratings : sequence of numbers, or SensitiveLabels
-            One per pair.
+            One per pair. Boxed numbers with bounds are brought to the nearest of `values`, which are then even.
         progress : (share done, what is being done) -> None, optional
             Called after each sweep of the last fit.
         """
         table = PairTable.of(pairs)
-        labels = box_labels(
-            OWNER,
-            ratings,
-            n_rows=len(table),
-            classes=self.values,
-            label_set=self.label_set,
-            argument="ratings",
-            numeric=True,
-        )
+        labels = self._box_ratings(ratings, len(table))
         key = as_key(OWNER, self.random_state, name="random_state")
         budget = Budget(owner=OWNER, labels=labels, ledger=self.ledger, seeded=key.seeded)
         plan = RatingPlan.of(budget, self.epsilon, sums=self.sums)
@@ -172,8 +165,9 @@ class LabelPrivateRatings(ScoredRegressor, BaseEstimator):  # type: ignore[misc]
                 _make_predictor(table, features, learner, family, evidence),
                 door=StageDoor(budget=budget, key=key, epsilon=plan.response),
                 informed=evidence.by_user is not None,
+                owner=OWNER,
             )
-            told = Responses.read(responded.codes, responded.channel, family)
+            told = MeanEvidence.read(responded.codes, responded.channel, family)
             evidence = Evidence(responses=told, by_user=evidence.by_user, by_item=evidence.by_item)
         learner.fit_evidence(table, evidence, family.values, features=features, progress=progress)
         self.guarantee_, self.seeded_, self.ledger_entry_ = plan.promise, key.seeded, entry
@@ -193,7 +187,30 @@ class LabelPrivateRatings(ScoredRegressor, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "learner_")
         return self.learner_.predict_spread(pairs)
 
-    def _prepare(self, labels: SensitiveLabels, plan: RatingPlan) -> tuple[MatrixFactorisation, RatingFamily]:
+    def _box_ratings(self, ratings: Any, n_rows: int) -> SensitiveLabels:
+        """Return the ratings in a box of classes; numbers with bounds are brought to the nearest of `values`."""
+        if isinstance(ratings, SensitiveLabels) and ratings.bounds is not None:
+            values = rating_values(self.values)
+            bounds = (float(values[0]), float(values[-1]))
+            if not np.allclose(np.diff(values), np.diff(values)[0], rtol=1e-9):  # decimals are not exact in binary
+                got, fix = Described("others"), "Box them as SensitiveLabels(ratings, classes=values)."
+                raise invalid(OWNER, "values", "be even for numbers with bounds", got=got, fix=fix)
+            box = box_on_grid(
+                OWNER, ratings, n_rows=n_rows, bounds=bounds, label_set=self.label_set, steps=len(values) - 1
+            )
+            box.labels.classes = tuple(values.tolist())
+            return box.labels
+        return box_labels(
+            OWNER,
+            ratings,
+            n_rows=n_rows,
+            classes=self.values,
+            label_set=self.label_set,
+            argument="ratings",
+            numeric=True,
+        )
+
+    def _prepare(self, labels: SensitiveLabels, plan: RatingPlan) -> tuple[MatrixFactorisation, MeanTable]:
         """Check everything that can be checked without noise; return the learner and the law of its labels."""
         learner = clone(self.learner) if self.learner is not None else self._default_learner()
         if not isinstance(learner, MatrixFactorisation):
@@ -285,132 +302,13 @@ def default_factors(epsilon: float) -> int:
 
 #: Models between stages only place channels: fewer passes and factors do.
 _BETWEEN_SWEEPS, _BETWEEN_BURN = 20, 8
-#: Predictions are put into bins of the range: a tenth of a star for five stars.
-_BINS = 40
-#: Before anything is known, the mean may lie a sixth of the range around its middle.
-_FIRST_SPREAD = 1 / 6
-
-
-@dataclass(frozen=True, kw_only=True)
-class RatingStage:
-    """One stage as it was run: labels, the spread that its channels were made for, how many channels, and information.
-
-    `information` is the mean Fisher information of a label's output about its mean, as expected beforehand.
-    """
-
-    number: int
-    n_examples: int
-    spread: float
-    n_channels: int
-    information: float
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Responded:
-    """Responses so far: to which ratings (`rows`), what came out (`codes`), through which channel; and each stage."""
-
-    rows: Places
-    codes: Codes
-    channel: FiniteChannel
-    stages: tuple[RatingStage, ...]
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Question:
-    """What a stage asks about: its ratings, the bin of each, and the mechanism at the law of each bin."""
-
-    rows: Places
-    bins: Int64s
-    laws: Floats
-    spread: float
-    mechanism: OptimalResponse
-
-
-#: (responses so far or None, the ratings to predict) -> mean and standard deviation of each
-Predictor = Callable[[Responded | None, Places], tuple[Floats, Floats]]
-
-
-def respond_in_stages(
-    labels: SensitiveLabels,
-    stage: npt.NDArray[np.uint8],
-    family: RatingFamily,
-    predict: Predictor,
-    *,
-    door: StageDoor[Release],
-    informed: bool,
-) -> Responded:
-    """Randomize every label once, and return all responses in the order of the data set.
-
-    `informed` says that `predict` knows something before the first stage (sums). Otherwise that stage has one channel,
-    for means anywhere about the middle.
-    """
-
-    def believe(number: int, known: Responded | None) -> Question:
-        rows = np.flatnonzero(stage == number)
-        if known is None and not informed:
-            middle = float(family.values[0] + family.values[-1]) / 2
-            mean, spread = np.full(len(rows), middle), _FIRST_SPREAD * family.span
-        else:
-            mean, deviation = predict(known, rows)
-            spread = float(np.sqrt(np.mean(deviation**2)))
-        bins, laws = bin_means(mean, family)
-        objective = MeanInformation(values=family.values.tolist(), spread=spread)
-        mechanism = OptimalResponse(door.epsilon, objective=objective)
-        return Question(rows=rows, bins=bins, laws=laws, spread=spread, mechanism=mechanism)
-
-    def release(number: int, asked: Question) -> Release:
-        def respond(key: NoiseKey) -> Release:
-            mine = labels.take(asked.rows)
-            return privatize(mine, asked.mechanism, prior=asked.laws, groups=asked.bins, rng=key)
-
-        return door.draw(number, respond)
-
-    def learn(number: int, known: Responded | None, asked: Question, part: Release) -> Responded:
-        report = _describe_stage(number, asked)
-        if known is None:
-            return Responded(rows=asked.rows, codes=part.codes, channel=part.channel, stages=(report,))
-        return Responded(
-            rows=np.concatenate([known.rows, asked.rows]),
-            codes=np.concatenate([known.codes, part.codes]),
-            channel=join_channels([known.channel, part.channel]),
-            stages=(*known.stages, report),
-        )
-
-    start: Responded | None = None
-    done = run_stages(int(stage.max()) + 1, start=start, believe=believe, release=release, learn=learn)
-    if done is None:
-        raise invalid(OWNER, "stages", "hold at least one rating", got=Described("none"))
-    order = np.argsort(done.rows, kind="stable")
-    return Responded(
-        rows=done.rows[order], codes=done.codes[order], channel=done.channel.take(order), stages=done.stages
-    )
-
-
-def bin_means(mean: Floats, family: RatingFamily) -> tuple[Int64s, Floats]:
-    """Return the bin of each prediction, and the law at the middle of each bin that occurs."""
-    step = family.span / _BINS
-    grid = np.clip(mean, family.grid[0], family.grid[-1])
-    found, bins = np.unique(np.rint((grid - family.values[0]) / step), return_inverse=True)
-    laws = family.laws[family.at(family.values[0] + found * step)]
-    return bins.reshape(-1).astype(np.int64), laws
-
-
-def _describe_stage(number: int, asked: Question) -> RatingStage:
-    information = np.asarray([asked.mechanism.design(law).worth for law in asked.laws])
-    return RatingStage(
-        number=number + 1,
-        n_examples=len(asked.bins),
-        spread=asked.spread,
-        n_channels=len(asked.laws),
-        information=float(information[asked.bins].mean()),
-    )
 
 
 def _make_predictor(
     table: PairTable,
     features: tuple[Floats, Floats],
     learner: MatrixFactorisation,
-    family: RatingFamily,
+    family: MeanTable,
     sums: Evidence,
 ) -> Predictor:
     """Return what a model of the sums and of the responses so far says of other pairs."""
@@ -419,7 +317,7 @@ def _make_predictor(
     def predict(known: Responded | None, asked: Places) -> tuple[Floats, Floats]:
         part, evidence = table, sums
         if known is not None:
-            seen = Responses.read(known.codes, known.channel, family)
+            seen = MeanEvidence.read(known.codes, known.channel, family)
             if sums.by_user is None:  # without sums, pairs whose labels are not out yet have no say
                 part, evidence = table.take(known.rows), Evidence(responses=seen)
             else:
@@ -447,7 +345,7 @@ def _measure_sums(
     table: PairTable,
     labels: SensitiveLabels,
     features: tuple[Floats, Floats],
-    family: RatingFamily,
+    family: MeanTable,
     *,
     plan: RatingPlan,
     budget: Budget,

@@ -1,6 +1,6 @@
-"""What a learner of ratings may know: who rated what, and released outputs, noisy sums or plain numbers.
+"""Who rated what, which is public, and noisy sums of what they gave.
 
-*Pairs* are public. `PairTable` turns ids into positions, and the 0/1 matrix of who rated what into features of the ids: its
+`PairTable` turns ids into positions, and the 0/1 matrix of who rated what into features of the ids: its
 leading singular vectors, divided by the square roots of the counts and shrunk for ids with few ratings, beside the
 logarithm of the count. They look at no rating and cost no privacy: that a person rated a film is public here, how is not.
 
@@ -8,24 +8,7 @@ logarithm of the count. They look at no rating and cost no privacy: that a perso
 >>> table.users.tolist(), table.items.tolist(), table.find([("bob", 9), ("eve", 7)])
 ([0, 1, 0], [0, 0, 1], (array([1, 2]), array([1, 0])))
 
-*The law of a rating given its mean* turns any channel's output into evidence about the mean. `RatingFamily` tabulates a
-discretised normal, p[y] ~ exp(-(v[y] - c)^2 / (2 d)), tilted to the mean. Its dispersion d is public: by default a
-quarter of the range, squared, which leaves two standard deviations to either side of the middle.
-
->>> family = RatingFamily.of((1, 2, 3, 4, 5))
->>> family.law(3.0).round(3).tolist()
-[0.054, 0.244, 0.403, 0.244, 0.054]
-
-*Outputs of a channel.* For an output o of a channel T at mean m, with the label's law p(m): the score is
-s = (T[., o].dp) / (T[., o].p), the derivative of the log likelihood, and the Fisher information of the whole channel is
-I = sum_o (T[., o].dp)^2 / (T[., o].p). One scoring step from m gives the pseudo-target m + s / I of weight I: E[s] = 0 and
-Var[s] = I, so at the true mean it is unbiased with variance 1 / I, whatever the channel is.
-
->>> import labeldp
->>> channel = labeldp.RandomizedResponse(1.0, n_classes=3).channel()
->>> told = Responses.read(np.array([0, 2, 2]), channel, RatingFamily.of((1, 2, 3)))
->>> told.column.tolist(), told.score.shape[0], told.information.shape[0]
-([0, 2, 2], 3, 1)
+What the answer to a single rating says of its mean is `labeldp.channel.MeanEvidence`, as for any number.
 """
 
 from __future__ import annotations
@@ -36,67 +19,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from labeldp.arrays import Floats, Int64s, Ints
-from labeldp.channel import FiniteChannel
+from labeldp.arrays import Floats, Int64s
 from labeldp.errors import Described, invalid
-from labeldp.mechanisms.optimal import slopes, tilted_laws
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Responses:
-    """Released outputs: `column` and `matrix` of each example, tables of scores per column and information per matrix."""
-
-    column: npt.NDArray[np.int32]
-    matrix: npt.NDArray[np.int32]
-    score: Floats
-    information: Floats
-
-    @classmethod
-    def read(cls, codes: Ints, channel: FiniteChannel, family: RatingFamily) -> Responses:
-        """Tabulate a release; examples with the same matrix share a table."""
-        matrix, firsts = distinct_matrices(channel, len(codes))
-        dense = np.stack([channel.matrix(int(first)) for first in firsts])
-        chance = np.einsum("qk,gkm->gmq", family.laws, dense)
-        change = np.einsum("qk,gkm->gmq", family.slopes, dense)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            score = np.where(chance > 0, change / chance, 0.0)
-        outputs = dense.shape[2]
-        return cls(
-            column=(matrix * outputs + codes).astype(np.int32),
-            matrix=matrix.astype(np.int32),
-            score=score.reshape(-1, len(family.grid)),
-            information=(score * change).sum(axis=1),
-        )
-
-    def mean(self, family: RatingFamily) -> float:
-        """Return the likeliest common mean of all labels: where the total score, summed up along the grid, is largest.
-
-        The sum is the log likelihood. A zero of the score would not do: scores also vanish at the ends of the grid.
-        """
-        counts = np.bincount(self.column[self.column >= 0], minlength=len(self.score))
-        return float(family.grid[np.argmax(np.cumsum(counts @ self.score))])
-
-    def take(self, rows: Ints) -> Responses:
-        """Return the evidence of some ratings."""
-        return Responses(
-            column=self.column[rows], matrix=self.matrix[rows], score=self.score, information=self.information
-        )
-
-    def place(self, rows: Ints, n: int) -> Responses:
-        """Return the same evidence among n ratings, of which only `rows` have some."""
-        column, matrix = np.full(n, -1, np.int32), np.zeros(n, np.int32)
-        column[rows], matrix[rows] = self.column, self.matrix
-        return Responses(column=column, matrix=matrix, score=self.score, information=self.information)
-
-
-def distinct_matrices(channel: FiniteChannel, n: int) -> tuple[npt.NDArray[np.int64], Ints]:
-    """Return which matrix each of n examples has, and an example of each; by what the channel stores per example."""
-    arrays = channel.example_arrays()
-    if not arrays:
-        return np.zeros(n, np.int64), np.zeros(1, np.int64)
-    keys = np.column_stack([np.asarray(array).reshape(n, -1) for array in arrays.values()])
-    _, firsts, index = np.unique(keys, axis=0, return_index=True, return_inverse=True)
-    return index.reshape(-1).astype(np.int64), firsts
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -114,57 +38,6 @@ class CellSums:
     def n_groups(self) -> int:
         """Cells per own id."""
         return int(self.sums.shape[1])
-
-
-#: Grid points of the mean: a hundredth of a star for five stars.
-_POINTS = 381
-#: The grid ends this share of the range from its ends, where a mean says that all labels are the same.
-_MARGIN = 0.025
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class RatingFamily:
-    """Laws on a grid of means: `laws` (Q, K), their derivatives `slopes` (Q, K), and `variances` (Q,)."""
-
-    values: Floats
-    grid: Floats
-    laws: Floats
-    slopes: Floats
-    variances: Floats
-
-    @classmethod
-    def of(cls, values: Any, *, dispersion: float | None = None) -> RatingFamily:
-        """Return the family of these rising values."""
-        numbers = np.asarray(values, dtype=np.float64)
-        span, middle = float(np.ptp(numbers)), float(numbers.min() + numbers.max()) / 2
-        spread = (span / 4) ** 2 if dispersion is None else dispersion
-        base = np.exp(-((numbers - middle) ** 2) / (2 * spread))
-        grid = np.linspace(numbers[0] + _MARGIN * span, numbers[-1] - _MARGIN * span, _POINTS)
-        laws = tilted_laws(base / base.sum(), numbers, grid)
-        variances = (laws * (numbers - grid[:, None]) ** 2).sum(axis=1)
-        return cls(values=numbers, grid=grid, laws=laws, slopes=slopes(laws, numbers), variances=variances)
-
-    @property
-    def span(self) -> float:
-        """Largest value less the least."""
-        return float(self.values[-1] - self.values[0])
-
-    def law(self, mean: float) -> Floats:
-        """Return the law at the grid point nearest a mean."""
-        answer: Floats = self.laws[self.at(np.asarray([mean]))[0]]
-        return answer
-
-    def variance(self, mean: float) -> float:
-        """Return the variance of a label with this mean."""
-        return float(self.variances[self.at(np.asarray([mean]))[0]])
-
-    def at(self, means: Floats) -> npt.NDArray[np.intp]:
-        """Return the nearest grid points."""
-        step = self.grid[1] - self.grid[0]
-        nearest: npt.NDArray[np.intp] = (
-            np.rint((means - self.grid[0]) / step).clip(0, len(self.grid) - 1).astype(np.intp)
-        )
-        return nearest
 
 
 #: Pseudo-counts that keep rare ids from dominating the singular vectors, and their vectors from being noise.
