@@ -35,7 +35,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -64,6 +64,10 @@ MOST_CANDIDATES = 1_000
 ID_ROWS = 2**18
 
 
+#: What to do about a column of quantities.
+NUMBERS = "Numbers: give public bounds, bounds=(low, high) (--bounds low,high), or counts= (--counts 0..C)."
+
+
 @dataclass(frozen=True, kw_only=True)
 class LabelProfile:
     """What one pass over a label column found: how often each value occurs, and the first row that has it.
@@ -86,10 +90,14 @@ class LabelProfile:
         return len(self.counts)
 
 
-def label_profile(source: TableSource, label: str) -> LabelProfile:
+def label_profile(
+    source: TableSource, label: str, *, check: Callable[[Any, Int64s], None] | None = None
+) -> LabelProfile:
     """Return how often each value of a label column occurs, from one pass over it.
 
-    NaN counts as missing. Counting stops at `MOST_COUNTED` values; rows and missing values are counted to the end.
+    NaN counts as missing. Counting stops at `MOST_COUNTED` values; rows and missing values are counted to the end. Where
+    labels are numbers no value is counted: `check` is called with those of each batch that are not missing, and the row of
+    each, and refuses what it must.
     """
     source.require(label)
     dtype = _check_value_type(source, label)
@@ -102,8 +110,13 @@ def label_profile(source: TableSource, label: str) -> LabelProfile:
     for batch in source.batches(columns=list(dict.fromkeys([label, *along])), batch_rows=PROFILE_ROWS):
         values = batch.column(0)
         absent = pc.is_null(values, nan_is_null=True)
-        missing += pc.sum(absent).as_py() or 0
-        if len(counts) <= MOST_COUNTED:
+        gone = pc.sum(absent).as_py() or 0
+        missing += gone
+        if check is not None:
+            present = pc.indices_nonzero(pc.invert(absent)) if gone else None
+            places = np.arange(len(values)) if present is None else present.to_numpy().astype(np.int64)
+            check(values if present is None else values.take(present), places + rows)
+        elif len(counts) <= MOST_COUNTED:
             present = pc.indices_nonzero(pc.invert(absent))
             _add_counts(counts, first, values.take(present), positions=present.to_numpy() + rows)
         rows += len(values)
@@ -151,8 +164,7 @@ def check_label(
     values, one value only, values that differ in spaces or capitals alone, a question mark among text, a value that one row
     alone has.
     """
-    check_choice(profile.column, "missing", missing, ("error", "drop"))
-    _check_missing(profile, missing)
+    check_missing(profile, missing)
     if classes is not None:
         return _check_listed(profile, classes)
     _check_many(profile)
@@ -194,8 +206,9 @@ def _add_counts(counts: Counter[Any], first: dict[Any, int], values: Any, *, pos
         first.update({value: at[value] for value in new})
 
 
-def _check_missing(profile: LabelProfile, missing: str) -> None:
+def check_missing(profile: LabelProfile, missing: str) -> None:
     """Refuse a column without values, and missing values unless they are dropped."""
+    check_choice(profile.column, "missing", missing, ("error", "drop"))
     if profile.missing == profile.rows:
         got = Described(f"{profile.missing:,} missing of {profile.rows:,} rows")
         raise invalid(profile.column, "label", "have values", got=got, fix="Choose another label column.")
@@ -232,7 +245,7 @@ def _check_many(profile: LabelProfile) -> None:
     at_least = "" if profile.complete else "more than "
     shown = Described(f"{at_least}{min(profile.n_values, MOST_COUNTED):,} different numbers")
     if profile.numeric and profile.n_values > MOST_NUMERIC:
-        fix = "It is a quantity: bin it into a few ranges first, or list its values with --classes if they are classes."
+        fix = f"{NUMBERS} Classes: list them, classes= (--classes)."
         raise invalid(profile.column, "label", f"have at most {MOST_NUMERIC:,} values", got=shown, fix=fix)
     if not profile.complete:
         got = Described(f"more than {MOST_COUNTED:,} values")
