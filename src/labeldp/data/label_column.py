@@ -54,6 +54,8 @@ MOST_COUNTED = 10_000
 #: A numeric column with more values than this is a quantity, to be binned; the largest class sets in use that are
 #: numbered rather than named have a thousand.
 MOST_NUMERIC = 1_000
+#: The same for one with fractions: half stars are ten, grades by tenths some fifty.
+MOST_FRACTIONS = 60
 #: Value counts of longer batches cost less per row; the column alone is read, so a batch stays near 10 MB.
 PROFILE_ROWS = 2**18
 #: 128 MB of 64-bit keys, and as much again to sort them.
@@ -244,9 +246,11 @@ def _check_many(profile: LabelProfile) -> None:
     """Refuse a quantity, free text and identifiers: more values than classes have."""
     at_least = "" if profile.complete else "more than "
     shown = Described(f"{at_least}{min(profile.n_values, MOST_COUNTED):,} different numbers")
-    if profile.numeric and profile.n_values > MOST_NUMERIC:
+    many = profile.numeric and profile.n_values > MOST_FRACTIONS
+    most = MOST_FRACTIONS if many and any(float(value) % 1 for value in profile.counts) else MOST_NUMERIC
+    if profile.numeric and profile.n_values > most:
         fix = f"{NUMBERS} Classes: list them, classes= (--classes)."
-        raise invalid(profile.column, "label", f"have at most {MOST_NUMERIC:,} values", got=shown, fix=fix)
+        raise invalid(profile.column, "label", f"have at most {most:,} values", got=shown, fix=fix)
     if not profile.complete:
         got = Described(f"more than {MOST_COUNTED:,} values")
         fix = "It looks like free text or an identifier: choose another column, or group its values."

@@ -75,10 +75,9 @@ from labeldp.random import NoiseKey
 from labeldp.release import SensitiveLabels
 from labeldp.release.columns import RESERVED
 from labeldp.release.door import draw_part
-from labeldp.release.labels import as_plain
+from labeldp.release.labels import NumberRule
 from labeldp.release.manifest import LABELS, LABELS_FOLDER
 from labeldp.release.measurement import StreamedCounts
-from labeldp.release.numbers import Asked, read_numbers
 from labeldp.release.saving import check_plain_classes
 from labeldp.validate import check_integer, check_probability_rows
 
@@ -258,21 +257,6 @@ def _name(file: str, place: int, *, runs: int, alone: bool) -> str:
     return LABELS if alone else f"{LABELS_FOLDER}/{file}"
 
 
-@dataclass(frozen=True, kw_only=True)
-class NumberRule:
-    """What labels that are numbers are checked against: public bounds, what is done outside of them, and the levels."""
-
-    bounds: tuple[float, float]
-    outside: str
-    levels: tuple[float, ...] = field(repr=False)
-
-    def check(self, values: Any, rows: Int64s, *, label: str, first: int, where: str) -> None:
-        """Refuse values of a batch that are no numbers, or not within bounds where that is asked; `rows` are theirs."""
-        fix = f"Text is read as numbers with types={{{label!r}: 'double'}} (--type {label}=double). Classes have no bounds."
-        asked = Asked(label, "label", fix=fix, rows=rows + first, where=f"{where} (rows count from 0)")
-        read_numbers(as_plain(_decode(values)), self.bounds, outside=self.outside, asked=asked)
-
-
 def check_rows(
     source: TableSource,
     label: str,
@@ -284,19 +268,19 @@ def check_rows(
 ) -> tuple[Rows, int]:
     """Return the rows to release, and how many are left out; one pass over the label column.
 
-    With `numbers` its values are not counted: they are numbers within bounds.
+    With `numbers` its values are not counted: they are checked to be numbers, and `classes` are the levels of a mechanism.
     """
     source.require(label)
     check_names(source)
     _check_partitions(source, label)
-    listed = class_values(source, label, classes)
+    listed = None if numbers is not None else class_values(source, label, classes)
     spans = spans_of(source)
     each = functools.partial(_profile_span, label=label, numbers=numbers)
     try:
         found = dict(engine.each(each, _place_spans(source, spans)))
     except ColumnTypeError:
         source = source.retype()
-        listed = class_values(source, label, classes)
+        listed = None if numbers is not None else class_values(source, label, classes)
         found = dict(engine.each(each, _place_spans(source, spans)))
     profiles = [found[number] for number in range(len(spans))]
     if numbers is not None:
@@ -305,7 +289,7 @@ def check_rows(
         rows = Rows(
             source=source,
             label=label,
-            classes=numbers.levels,
+            classes=tuple(classes or ()),
             value_set=None,
             spans=spans,
             counts=tuple(one.rows - one.missing for one in profiles),

@@ -49,7 +49,6 @@ from labeldp.engines.rows import (
     BATCH_ROWS,
     MOST_CELLS,
     OWNER,
-    NumberRule,
     TableExamples,
     check_ids,
     check_rows,
@@ -66,7 +65,7 @@ from labeldp.mechanisms import (
     RRWithPrior,
     UnbiasedResponse,
 )
-from labeldp.mechanisms.numbers import LEVELS, MOST_LEVELS, check_bounds
+from labeldp.mechanisms.numbers import LEVELS, choose_bounds
 from labeldp.mechanisms.response import find_distinct_rows
 from labeldp.priors import Beliefs, ClusterPrior, Grouping, LearnedPrior, Prior, PublicPrior, Reader
 from labeldp.priors.cluster import group_examples
@@ -74,6 +73,7 @@ from labeldp.random import NoiseKey, as_key
 from labeldp.release import LabelCounts, Release, load_release
 from labeldp.release.budget import Budget, open_account
 from labeldp.release.door import check_claim
+from labeldp.release.labels import NumberRule
 from labeldp.release.measurement import Counter
 from labeldp.release.numbers import OUTSIDE, say_bounds
 from labeldp.release.saving import check_target
@@ -249,8 +249,11 @@ def privatize_table(
     if belief is not None or groups is not None:
         table = table.settle()  # what a prior reads must not turn out to be of another type when it has been paid for
     with open_engine(engine, client=client, scheduler=scheduler, workers=workers, insecure=insecure) as carrier:
-        rule = None if numeric is None else _make_rule(numeric, outside=outside)
-        rows, dropped = check_rows(table, label, classes=classes, missing=missing, engine=carrier, numbers=rule)
+        if numeric is None:
+            rows, dropped = check_rows(table, label, classes=classes, missing=missing, engine=carrier)
+        else:
+            levels, rule = tuple(numeric.levels.tolist()), NumberRule(numeric.bounds, outside)
+            rows, dropped = check_rows(table, label, classes=levels, missing=missing, engine=carrier, numbers=rule)
         rows = replace(rows, row_ids=check_ids(rows.source, row_ids, label))
         given = () if groups is None else ("grouping",)
         budget = Budget(owner=OWNER, labels=rows, ledger=ledger, seeded=key.seeded, given=given)
@@ -408,16 +411,12 @@ def choose_numeric(mechanism: Any, *, epsilon: float | None, bounds: Any, counts
     >>> choose_numeric(None, epsilon=1.0, bounds=None, counts=4).levels.tolist()
     [0.0, 1.0, 2.0, 3.0, 4.0]
     """
-    if bounds is not None and counts is not None:
-        fix = "Counts are their own bounds: 0 and the largest."
-        raise invalid(OWNER, "bounds", "be left out where counts are given", got=Described("both"), fix=fix)
-    known = _read_counts(counts) if bounds is None else check_bounds(OWNER, bounds)
+    known = choose_bounds(OWNER, bounds, counts)
     if mechanism is None:
         if known is None:
             return None
         assert epsilon is not None
-        grid: int | str = LEVELS if counts is None else "integers"
-        return UnbiasedResponse(epsilon, bounds=known, grid=grid)
+        return UnbiasedResponse(epsilon, bounds=known, grid=LEVELS if counts is None else "integers")
     if not isinstance(mechanism, NumericMechanism):
         if known is None:
             return None
@@ -433,20 +432,6 @@ def choose_numeric(mechanism: Any, *, epsilon: float | None, bounds: Any, counts
     return mechanism if epsilon is None else mechanism.with_epsilon(epsilon)
 
 
-def _read_counts(counts: Any) -> tuple[float, float] | None:
-    """Return counts as bounds: 0 .. C, or from the first to the last."""
-    if counts is None:
-        return None
-    fix = f"Whole numbers 0 .. C, at most {MOST_LEVELS} of them: counts=4, (0, 4), --counts 0..4. For more: bounds (--bounds)."
-    pair = (0, counts) if isinstance(counts, int) and not isinstance(counts, bool) else counts
-    whole = isinstance(pair, (tuple, list)) and len(pair) == 2 and all(type(one) is int for one in pair)
-    if not whole or not 0 < pair[1] - pair[0] < MOST_LEVELS or abs(pair[0]) > 2**53:
-        raise invalid(
-            OWNER, "counts", "be the largest count, or the first and the last", got=Described(f"{counts!r}"), fix=fix
-        )
-    return check_bounds(OWNER, pair)
-
-
 def _check_numeric(prior: Prior | None, *, groups: Any, of_classes: Mapping[str, Any]) -> None:
     """Refuse what only labels with classes have."""
     given = next((name for name, value in of_classes.items() if value is not None), None)
@@ -458,10 +443,6 @@ def _check_numeric(prior: Prior | None, *, groups: Any, of_classes: Mapping[str,
         raise invalid(OWNER, "prior", "be a public one for labels that are numbers", got=type(prior).__name__, fix=fix)
     if prior is None and groups is not None:
         raise invalid(OWNER, "groups", "be left out without a prior of shape (C, K)", got=Described("some"))
-
-
-def _make_rule(mechanism: NumericMechanism, *, outside: str) -> NumberRule:
-    return NumberRule(bounds=mechanism.bounds, outside=outside, levels=tuple(mechanism.levels.tolist()))
 
 
 def choose_mechanism(
