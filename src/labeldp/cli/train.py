@@ -326,7 +326,7 @@ class _Owner:
     drop: tuple[str, ...]
     label_set: str | None
     ledger: Any
-    numbers: NumberRules = NumberRules()
+    numbers: NumberRules
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

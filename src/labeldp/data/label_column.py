@@ -246,15 +246,20 @@ def _check_many(profile: LabelProfile) -> None:
     """Refuse a quantity, free text and identifiers: more values than classes have."""
     at_least = "" if profile.complete else "more than "
     shown = Described(f"{at_least}{min(profile.n_values, MOST_COUNTED):,} different numbers")
-    many = profile.numeric and profile.n_values > MOST_FRACTIONS
-    most = MOST_FRACTIONS if many and any(float(value) % 1 for value in profile.counts) else MOST_NUMERIC
-    if profile.numeric and profile.n_values > most:
+    if is_quantity(profile):
+        most = MOST_NUMERIC if profile.n_values > MOST_NUMERIC else MOST_FRACTIONS
         fix = f"{NUMBERS} Classes: list them, classes= (--classes)."
         raise invalid(profile.column, "label", f"have at most {most:,} values", got=shown, fix=fix)
     if not profile.complete:
         got = Described(f"more than {MOST_COUNTED:,} values")
         fix = "It looks like free text or an identifier: choose another column, or group its values."
         raise invalid(profile.column, "label", "have classes", got=got, fix=fix)
+
+
+def is_quantity(profile: LabelProfile) -> bool:
+    """Whether a column holds numbers of more values than classes have, or of many with fractions among them."""
+    many = profile.numeric and profile.n_values > MOST_FRACTIONS
+    return many and (profile.n_values > MOST_NUMERIC or any(float(value) % 1 for value in profile.counts))
 
 
 def find_alike(values: Iterable[Any]) -> list[list[Any]]:
