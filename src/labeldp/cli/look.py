@@ -126,7 +126,9 @@ def _describe_numbers(source: Any, found: dict[str, Any], bounds: tuple[float, f
     from labeldp.release.numbers import Asked, read_finite
 
     column = decode_column(read_columns(source, [found["column"]])[found["column"]]).drop_null()
-    values = read_finite(as_plain(column), Asked(found["column"], "label", must="be numbers", fix="Leave out --bounds."))
+    values = read_finite(
+        as_plain(column), Asked(found["column"], "label", must="be numbers", fix="Leave out --bounds.")
+    )
     low, high = (-np.inf, np.inf) if bounds is None else bounds
     return {
         **{name: found[name] for name in ("column", "type", "missing", "changes")},
@@ -146,7 +148,9 @@ def _show_numbers(console: Console, found: dict[str, Any]) -> None:
         told = f"a quantity: release it with {way}, of numbers that you knew before you saw these"
         console.print(styled(("numbers: ", "yellow"), told), soft_wrap=True)
     else:
-        told = f"{found['below']:,} below the bounds, {found['above']:,} above: they would be brought to the nearest one"
+        told = (
+            f"{found['below']:,} below the bounds, {found['above']:,} above: they would be brought to the nearest one"
+        )
         console.print(styled(("outside: ", "yellow"), told), soft_wrap=True)
     if found["missing"]:
         told = f"{found['missing']:,} rows: --missing drop leaves them out"

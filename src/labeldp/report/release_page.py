@@ -384,7 +384,12 @@ def model_section(facts: dict[str, Any] | None, release: Release) -> Section | N
             for s, v in zip(told, off, strict=True)
         )
         blocks.append(
-            Table(caption="The model's stages", columns=("stage", "rows", "an answer is off by"), rows=lines, numeric=(1, 2))
+            Table(
+                caption="The model's stages",
+                columns=("stage", "rows", "an answer is off by"),
+                rows=lines,
+                numeric=(1, 2),
+            )
         )
         return Section(title="Model", blocks=tuple(blocks))
     rows = tuple(
