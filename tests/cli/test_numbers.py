@@ -87,6 +87,16 @@ def test_mechanisms_by_name(run_json, claims):
     assert len(run_json(f"{wide} d --mechanism unbiased --mechanism-option grid=5")["classes"]) == 5
 
 
+def test_what_an_epsilon_buys(run, run_json):
+    lines = run_json("plan --bounds 0,100 --epsilon 0.5 --epsilon 2")["plan"]
+    assert [line["epsilon"] for line in lines] == [0.5, 2.0]
+    first, second = lines
+    assert second["noise"] < first["noise"]
+    assert second["off_after"] < first["off_after"] < first["off_before"] == second["off_before"]
+    assert first["rows_for_a_mean"] == int(np.ceil((first["noise"] / 100 / 0.01) ** 2))
+    assert "numbers in [0, 4]" in run("plan --counts 0..4 --epsilon 1").stdout
+
+
 def test_how_many_were_clipped_is_said_to_the_owner_alone(run, run_json, claims):
     """Nothing that is printed or written by a release changes with how many numbers lie outside; `look` counts them."""
     raw = pq.read_table("claims.parquet")
@@ -124,6 +134,7 @@ BAD = {
     "privatize claims.parquet -l amount -e 1 --to out --bounds 0,9 --classes 1,2": "left out for labels that are numbers",
     "train claims.parquet -l amount -e 1 --to out --bounds 0,9 --estimator logistic": "be a regressor.*ridge, forest, boosting",
     "train claims.parquet -l amount -e 1 --to out --bounds 0,9 --search": "left out for labels that are numbers",
+    "plan --bounds 0,1 --classes 3": "left out where classes are spoken of",
     "train people.parquet -l income -e 1 --to out --estimator ridge": "be one that has a name here",
 }
 
@@ -131,7 +142,8 @@ BAD = {
 @pytest.mark.parametrize("line", BAD)
 def test_bad_lines_charge_nothing(run, refused, claims, line):
     run("ledger l --set-budget 9")
-    assert re.search(BAD[line], " ".join(refused(f"{line} --ledger l").split()))
+    paid = "" if line.startswith("plan") else " --ledger l"
+    assert re.search(BAD[line], " ".join(refused(line + paid).split()))
     assert json.loads(run("ledger l --json").stdout)["entries"] == []
 
 

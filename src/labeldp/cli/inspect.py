@@ -131,6 +131,8 @@ def _show(console: Console, facts: dict[str, Any], guarantee: Any) -> None:
         told = "The noise came from a seed: it can be removed."
         console.print(styled((" NOT PRIVATE ", "bold white on red"), " ", (told, "red")))
     column = "labels" if facts["label_column"] is None else f"labels of column `{facts['label_column']}`"
+    from labeldp.release.numbers import say_number
+
     stages, numbers = facts["stages"], facts["numbers"]
     rows: list[tuple[str, Any]] = [
         ("protects", f"{facts['rows']:,} {column}, {_describe_kind(facts)}; the other columns are public"),
@@ -141,7 +143,7 @@ def _show(console: Console, facts: dict[str, Any], guarantee: Any) -> None:
         ("answers", facts["answers"]),
         ("stored in", None if facts["answers"] is None else _stored_text(facts)),
         ("labels expected right", _expected_text(facts)),
-        ("an answer is off by", None if numbers is None else f"{numbers['noise']:,.4g} in the root mean square"),
+        ("an answer is off by", None if numbers is None else f"{say_number(numbers['noise'])} in the root mean square"),
         ("one number", None if numbers is None else numbers["in_words"]),
         ("stages", None if stages is None or len(stages) < 2 else " + ".join(f"{n:,}" for n in stages) + " rows"),
         ("label set", facts["label_set"]),

@@ -508,6 +508,8 @@ def _refuse_owner_options(**options: Any) -> None:
 
 
 def _show(console: Console, model: Any, facts: dict[str, Any]) -> None:
+    from labeldp.release.numbers import say_number
+
     dropped = facts.get("dropped")
     rows: list[tuple[str, Any]] = [
         ("learned from", f"{facts['rows']:,} rows, {len(facts['features'])} features of {facts['source']}"),
@@ -516,7 +518,7 @@ def _show(console: Console, model: Any, facts: dict[str, Any]) -> None:
         *promise_rows(model.guarantee_),
     ]
     for stage in model.stages_ if hasattr(model, "bounds_") else ():
-        off = f"{stage.noise**0.5:,.4g} in the root mean square"
+        off = f"{say_number(stage.noise**0.5)} in the root mean square"
         rows.append((f"stage {stage.number}", f"{stage.n_examples:,} rows, an answer is off by {off}"))
     for stage in () if hasattr(model, "bounds_") else model.stages_:
         text, right = f"{stage.n_examples:,} rows", percent_or_none(stage.expected_accuracy)

@@ -279,7 +279,9 @@ def check_rows(
     try:
         found = dict(engine.each(each, _place_spans(source, spans)))
     except ColumnTypeError:
-        if source.form is not None and source.form.whole:  # every row was looked at: a type that was asked for does not fit
+        if (
+            source.form is not None and source.form.whole
+        ):  # every row was looked at: a type that was asked for does not fit
             raise
         source = source.retype()
         listed = None if numbers is not None else class_values(source, label, classes)

@@ -75,7 +75,7 @@ from labeldp.release.budget import Budget, open_account
 from labeldp.release.door import check_claim
 from labeldp.release.labels import NumberRule
 from labeldp.release.measurement import Counter
-from labeldp.release.numbers import OUTSIDE, say_bounds
+from labeldp.release.numbers import OUTSIDE, say_bounds, say_number
 from labeldp.release.saving import check_target
 from labeldp.release.unfinished import check_passphrase
 from labeldp.validate import check_choice, check_epsilon, check_integer
@@ -356,7 +356,7 @@ def describe_answers(channel: FiniteChannel | None) -> str:
         return "a set of classes, by what the prior leaves open"
     if isinstance(channel, NumericChannel):
         off = float(np.sqrt(np.mean(channel.spread())))
-        return f"a number whose mean is the label, off by {off:,.4g} in the root mean square"
+        return f"a number whose mean is the label, off by {say_number(off)} in the root mean square"
     return "a value that is no label"
 
 

@@ -106,6 +106,15 @@ def say_bounds(bounds: tuple[float, float]) -> str:
     return ", ".join(f"{bound:g}" if float(f"{bound:g}") == bound else repr(bound) for bound in bounds)
 
 
+def say_number(value: float) -> str:
+    """Return a number for people: four digits, or all before the point.
+
+    >>> say_number(0.123456), say_number(2213.4), say_number(50010.2)
+    ('0.1235', '2,213', '50,010')
+    """
+    return f"{value:,.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
+
+
 def _as_floats(column: Array, asked: Asked) -> Float64s:
     """Return a copy as float64; what is no number is refused."""
     if column.dtype.kind in "iuf":

@@ -48,6 +48,7 @@ from labeldp.channel import (
 from labeldp.mechanisms import RandomizedResponse, RRWithPrior
 from labeldp.plots import Series
 from labeldp.release import Release
+from labeldp.release.numbers import say_number
 from labeldp.report.words import percent
 
 #: Cells (rows x classes x classes asked about) beyond which evenly spaced examples stand for all.
@@ -186,8 +187,8 @@ class NumberFacts(NamedTuple):
     def sentence(self) -> str:
         """The facts in words."""
         return (
-            f"Whoever knew nothing but the bounds, and guesses as well as can be, is off by {self.off_before:,.4g} on average "
-            f"before she sees the answer, and by {self.off_after:,.4g} after; the nearest of {self.n_levels} levels she names "
+            f"Whoever knew nothing but the bounds, and guesses as well as can be, is off by {say_number(self.off_before)} on average "
+            f"before she sees the answer, and by {say_number(self.off_after)} after; the nearest of {self.n_levels} levels she names "
             f"{percent(self.hit_before)} of the time before, {percent(self.hit_after)} after."
         )
 
@@ -197,8 +198,14 @@ def number_facts(release: Release) -> NumberFacts | None:
     channel = release.channel
     if not isinstance(channel, NumericChannel) or not len(release):
         return None
+    return channel_facts(channel)
+
+
+def channel_facts(channel: NumericChannel) -> NumberFacts:
+    """Return what an answer of a channel says, each group weighed by how many rows have it."""
     groups = len(channel.transition)
-    weights = np.ones(1) if channel.index is None else np.bincount(channel.index, minlength=groups) / len(release)
+    counts = np.ones(1) if channel.index is None else np.bincount(channel.index, minlength=groups)
+    weights = counts / counts.sum()
     levels, size = channel.levels, channel.n_classes
     flat = np.full(size, 1.0 / size)
     off = [guess_errors(channel.transition[group] / size, levels) for group in range(groups)]

@@ -34,7 +34,7 @@ from labeldp.guarantee import Guarantee, best_guess
 from labeldp.plots import Bars, Lines, Series
 from labeldp.release import Release, load_release
 from labeldp.release.manifest import Manifest, read_manifest
-from labeldp.release.numbers import say_bounds
+from labeldp.release.numbers import say_bounds, say_number
 from labeldp.report.page import Block, Facts, Section, Table, page, versions
 from labeldp.report.rates import NumberFacts, Rates, accuracy_against_epsilon, number_facts, rates, set_facts
 from labeldp.report.words import (
@@ -233,11 +233,11 @@ def _number_blocks(release: Release, facts: NumberFacts) -> tuple[Block, ...]:
     assert isinstance(channel, NumericChannel)
     low, high = facts.bounds
     text = (
-        f"Each number was answered with a number whose mean it is, off by {facts.noise:,.4g} in the root mean square for levels "
+        f"Each number was answered with a number whose mean it is, off by {say_number(facts.noise)} in the root mean square for levels "
         "that are equally likely. Answers lie outside of the bounds too: no private answer has a mean at a bound otherwise."
     )
     counts, edges = np.histogram(release.values, bins=MOST_BARS)
-    names = tuple(f"{a:,.4g} to {b:,.4g}" for a, b in itertools.pairwise(edges))
+    names = tuple(f"{say_number(a)} to {say_number(b)}" for a, b in itertools.pairwise(edges))
     shares = tuple(100 * float(count) / len(release) for count in counts)
     answers = Bars(
         title="Answers, noise included",
@@ -258,7 +258,7 @@ def _number_blocks(release: Release, facts: NumberFacts) -> tuple[Block, ...]:
         ),
         x_title="number",
         y_title="distance of the answer",
-        alt=f"Between {errors.min():,.4g} and {errors.max():,.4g}.",
+        alt=f"Between {say_number(errors.min())} and {say_number(errors.max())}.",
     )
     exact = f"{facts.sentence} This is exact, from the channel; whoever knows more before knows more after."
     return (text, exact, answers, noise)
