@@ -130,6 +130,17 @@ def test_a_model_and_its_own_release() -> None:
     assert part.n_rows == 99
 
 
+def test_a_release_of_other_labels_is_refused() -> None:
+    X = np.linspace(0, 1, 50)[:, None]
+    model = LabelPrivateRegressor(epsilon=2.0, bounds=(0, 1), random_state=0).fit(X, X[:, 0])
+    other = privatize(X[:, 0], labeldp.UnbiasedResponse(2.0, bounds=(0, 2)), rng=0)
+    with pytest.raises(LabelDPError, match="with the bounds of the model"):
+        evaluate(model, X, other)
+    classes = privatize([0, 1] * 25, labeldp.RandomizedResponse(1.0, n_classes=2), rng=0)
+    with pytest.raises(LabelDPError, match="probabilities"):
+        evaluate(model, X, classes)
+
+
 def test_deciles_of_equal_predictions_are_one() -> None:
     assert find_bins(np.full(7, 2.0)).tolist() == [0] * 7
     found = evaluate(np.full(50, 2.0), None, LABELS[:50], bounds=BOUNDS, labels_are_public=True)

@@ -131,7 +131,8 @@ def _read_codes(target: str, table: Path | None, label: str | None) -> Any:
     plain, classes = as_plain(column(table, label)), released.classes
     if released.channel.outputs_are_numbers:  # the level that is nearest to each number is what an attacker guesses
         levels = np.asarray(classes)
-        values = read_numbers(plain, (classes[0], classes[-1]), outside="clip", asked=Asked("audit", "--label"))
+        ends = (float(levels[0]), float(levels[-1]))
+        values = read_numbers(plain, ends, outside="clip", asked=Asked("audit", "--label"))
         codes = np.rint((values - levels[0]) / (levels[1] - levels[0])).astype(np.int64)
         return codes
     codes = look_up(plain, classes)

@@ -357,13 +357,15 @@ def _main_table(found: Any) -> Any:
 def _decile_table(found: Any) -> Any:
     from rich.table import Table
 
+    from labeldp.release.numbers import say_number
+
     table = Table(title="Calibration by decile of the predictions", title_justify="left", header_style="bold")
     for name in ("predicted", "mean", "label", "95 %", "rows"):
         table.add_column(name, justify="right")
     for place in found.calibration:
-        said = f"{place.low:.4g} .. {place.high:.4g}"
+        said = f"{say_number(place.low)} .. {say_number(place.high)}"
         ends = place.observed.interval or place.observed.population
-        cells = (said, f"{place.mean_prediction:.4g}", _number(place.observed), _between(ends), f"{place.n_rows:,}")
+        cells = (said, say_number(place.mean_prediction), _number(place.observed), _between(ends), f"{place.n_rows:,}")
         table.add_row(*cells)
     return table
 

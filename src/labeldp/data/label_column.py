@@ -173,9 +173,14 @@ def check_label(
     _check_constant(profile)
     _check_alike(profile)
     values = list(profile.counts)
-    check_not_alone(
-        profile.column, "label", list(profile.counts.values()), find_row=lambda place: profile.first[values[place]]
-    )
+    try:
+        check_not_alone(
+            profile.column, "label", list(profile.counts.values()), find_row=lambda place: profile.first[values[place]]
+        )
+    except LabelDPError as error:
+        if not profile.numeric:
+            raise
+        raise LabelDPError(f"{error} {NUMBERS}") from None
     return tuple(sorted(values))
 
 

@@ -206,6 +206,10 @@ def evaluate_numbers(
 ) -> NumberEvaluation:
     """Return the report on a regressor, or on an array of predictions; `evaluate` has checked which source it is."""
     if isinstance(labels, Release):
+        own, known = getattr(model, "bounds_", None), getattr(labels.channel, "bounds", None)
+        if own not in (None, known) or bounds not in (None, known):
+            got = Described(f"{known} for {own or bounds}")
+            raise invalid(OWNER, "labels", "be a release with the bounds of the model", got=got, fix="Of other labels?")
         part = labels if rows is None else labels.take(np.arange(len(labels))[rows])
         guess = _predict(model, X, len(labels))
         guess = guess if rows is None else guess[np.arange(len(labels))[rows]]
