@@ -12,10 +12,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from sklearn.linear_model import SGDClassifier, SGDRegressor
 
 import labeldp
-from labeldp.engines import privatize_table
-from labeldp.errors import BudgetError, ReleaseError
+from labeldp.engines import privatize_table, train_released
+from labeldp.errors import BudgetError, LabelDPError, ReleaseError
 from labeldp.mechanisms import BinnedResponse, LaplaceResponse
 from labeldp.release import SensitiveLabels, load_release, privatize
 from labeldp.release.manifest import digest, file_facts
@@ -123,3 +124,25 @@ def test_numbers_of_another_channel_are_refused(write: Callable[..., Path]) -> N
         (done.directory / "release.json").write_text(json.dumps(manifest))
         with pytest.raises(ReleaseError):
             load_release(done.directory)
+
+
+def test_a_long_release_trains_a_regressor_in_batches(tmp_path: Path) -> None:
+    """What `partial_fit` sees are the released numbers in order; a classifier is refused, here and in memory."""
+    folder = tmp_path / "in"
+    folder.mkdir()
+    for part in range(2):
+        rows = slice(1_000 * part, 1_000 * (part + 1))
+        pq.write_table(pa.table({"x": np.arange(1_000) / 500, "amount": RAW[rows]}), folder / f"{part}.parquet")
+    done = privatize_table(folder, label="amount", to=tmp_path / "out", bounds=BOUNDS, epsilon=4.0, rng=1)
+    release, x = done.load(), np.concatenate([np.arange(1_000) / 500] * 2)[:, None]
+    found = train_released(SGDRegressor(random_state=0), done.directory, batch_rows=300)
+    expected = SGDRegressor(random_state=0)
+    for start in (0, 300, 600, 900, 1_000, 1_300, 1_600, 1_900):
+        stop = min(start + 300, 1_000 if start < 1_000 else 2_000)
+        expected.partial_fit(x[start:stop], release.values[start:stop])
+    np.testing.assert_array_equal(found.coef_, expected.coef_)
+    for estimator in (SGDClassifier(), labeldp.learn.SoftmaxRegression()):
+        with pytest.raises(LabelDPError, match="be a regressor for numbers"):
+            train_released(estimator, done.directory)
+    with pytest.raises(LabelDPError, match="hold labels with classes"):
+        labeldp.LabelPrivateClassifier().fit_release(x, release)
