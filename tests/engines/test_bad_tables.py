@@ -135,7 +135,7 @@ def test_numbers_outside_are_refused_where_that_is_asked(write: Callable[..., Pa
         ({"bounds": (0, 1), "counts": 4}, r"`bounds` must be left out where counts are given"),
         ({"counts": 0}, r"`counts` must be the largest count"),
         ({"counts": 4.0}, r"`counts` must be the largest count"),
-        ({"counts": 500}, r"at most 129 of them.*--bounds"),
+        ({"counts": 500}, r"at most 129: .*--bounds"),
         ({"bounds": (0, 1), "classes": [0, 1]}, r"`classes` must be left out for labels that are numbers"),
         ({"bounds": (0, 1), "strip": True}, r"`strip` must be left out for labels that are numbers"),
         ({"bounds": (0, 1), "purpose": "labels"}, r"`purpose` must be left out for labels that are numbers"),

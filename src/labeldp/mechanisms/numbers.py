@@ -111,7 +111,7 @@ def choose_bounds(owner: str, bounds: Any, counts: Any) -> tuple[float, float] |
     pair = (0, counts) if type(counts) is int else counts
     whole = isinstance(pair, (tuple, list)) and len(pair) == 2 and all(type(one) is int for one in pair)
     if not whole or not 0 < pair[1] - pair[0] < MOST_LEVELS or max(map(abs, pair)) > 2**53:
-        fix = f"Whole numbers, at most {MOST_LEVELS}: counts=4, counts=(0, 4), --counts 0..4. For more of them: bounds."
+        fix = f"Whole numbers, at most {MOST_LEVELS}: counts=4, counts=(0, 4), --counts 0..4. For more: bounds (--bounds)."
         raise invalid(
             owner, "counts", "be the largest count, or the first and the last", got=Described(f"{counts!r}"), fix=fix
         )
