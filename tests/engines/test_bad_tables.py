@@ -80,8 +80,77 @@ def test_a_constant_label(write: Callable[..., Path], table: pa.Table) -> None:
     refused(write(replaced(table, "level", pa.array(["low"] * len(table)))), r"two values or more, got one value only")
 
 
-def test_a_quantity_is_to_be_binned(path: Path) -> None:
-    refused(path, r"at most 1,000 values, got 3,000 different numbers\. .*bin", label="x")
+def test_a_quantity_is_told_its_way(path: Path) -> None:
+    refused(path, r"at most 1,000 values, got 3,000 different numbers\. Numbers: give public bounds", label="x")
+
+
+HALF = np.repeat([1.5, 2.5], 5)
+#: Labels that are no numbers within bounds, by what is wrong; a row is named as for classes, and no value.
+NOT_NUMBERS: dict[str, tuple[Any, str]] = {
+    "infinity": (
+        [1.0, np.inf],
+        r"`label` must be finite, got a missing or infinite number in row 1 \(rows count from 0\)",
+    ),
+    "missing": ([1.0, None, np.nan], r"no missing values, got 2 missing of 3 rows\. .*--missing drop"),
+    "nothing": (pa.nulls(3), r"have values, got 3 missing of 3 rows"),
+    "text that looks like numbers": (["1.5", "2.5"], r"be numbers, .* got text in row 0 .*--type bad=double"),
+    "booleans": ([True, False], r"be numbers, where bounds are given, got booleans"),
+    "dates": (pa.array([1, 2], pa.date32()), r"got dates or durations.*Subtract a public date"),
+    "times": (pa.array([1, 2], pa.time32("s")), r"got dates or durations.*Subtract a public date"),
+    "durations": (pa.array([1, 2], pa.duration("s")), r"got dates or durations"),
+    "lists": ([[1.0], [2.0]], r"be a column of single values"),
+    "bytes": ([b"1", b"2"], r"got something else in row 0"),
+}
+
+
+@pytest.mark.parametrize("case", NOT_NUMBERS)
+def test_labels_that_are_no_numbers(case: str, write: Callable[..., Path]) -> None:
+    values, message = NOT_NUMBERS[case]
+    path = write(pa.table({"x": np.arange(len(values)), "bad": values}))
+    refused(path, message, label="bad", bounds=(0, 10))
+
+
+def test_numbers_outside_are_refused_where_that_is_asked(write: Callable[..., Path]) -> None:
+    """The row and its file, as for classes; of a table in row groups too, and not how many there are, or what they hold."""
+    column = np.append(HALF, [77.25, 99.0])
+    path = write(pa.table({"bad": column}), row_group_size=3)
+    message = r"^bad: `label` must be within bounds, got another one in row 10 \(rows count from 0\)\. Widen"
+    refused(path, message, label="bad", bounds=(0, 10), outside="refuse")
+    for name in ("a", "b"):
+        (path.parent / "parts").mkdir(exist_ok=True)
+        pq.write_table(pa.table({"bad": HALF if name == "a" else column}), path.parent / "parts" / f"{name}.parquet")
+    refused(path.parent / "parts", r"row 10 of b.parquet \(rows", label="bad", bounds=(0, 10), outside="refuse")
+    done = privatize_table(path, label="bad", to=path.parent / "out", bounds=(0, 10), epsilon=1.0)
+    assert "numbers outside were clipped to them" in str(done.guarantee)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"bounds": (5, 0)}, r"`bounds` must rise, got \(5, 0\)"),
+        ({"bounds": (0, np.inf)}, r"`bounds` must be finite"),
+        ({"bounds": (0, 1e200)}, r"told apart by floats"),
+        ({"bounds": (1e9, 1e9 + 0.1)}, r"told apart by floats"),
+        ({"bounds": "0,1"}, r"`bounds` must be \(low, high\)"),
+        ({"bounds": (0, 1), "counts": 4}, r"`bounds` must be left out where counts are given"),
+        ({"counts": 0}, r"`counts` must be the largest count"),
+        ({"counts": 4.0}, r"`counts` must be the largest count"),
+        ({"counts": 500}, r"at most 129: .*--bounds"),
+        ({"bounds": (0, 1), "classes": [0, 1]}, r"`classes` must be left out for labels that are numbers"),
+        ({"bounds": (0, 1), "strip": True}, r"`strip` must be left out for labels that are numbers"),
+        ({"bounds": (0, 1), "purpose": "labels"}, r"`purpose` must be left out for labels that are numbers"),
+        ({"bounds": (0, 1), "outside": "drop"}, r"`outside` must be"),
+        ({"bounds": (0, 1), "epsilon": 0.0}, r"`epsilon` must be > 0"),
+        ({"bounds": (0, 1), "cluster_column": "site"}, r"`prior` must be a public one for labels that are numbers"),
+        ({"bounds": (0, 1), "groups": "site"}, r"`groups` must be left out"),
+        ({"bounds": (0, 1), "mechanism": labeldp.RRTopK(1.0, k=2)}, r"be one for numbers, got 'RRTopK'.*unbiased"),
+        ({"bounds": (0, 2), "mechanism": labeldp.UnbiasedResponse(1.0, bounds=(0, 1))}, r"be those of the mechanism"),
+        ({"bounds": (0, 1), "prior": [0.5, 0.5]}, r"`source` must .*33"),
+    ],
+    ids=str,
+)
+def test_options_of_numbers_that_are_none(options: dict[str, Any], message: str, path: Path) -> None:
+    refused(path, message, label="x", **options)
 
 
 def test_a_value_outside_the_listed_classes(path: Path) -> None:

@@ -33,6 +33,8 @@ BELIEFS: list[dict[str, Any]] = [
     {"n_clusters": 4, "row_ids": "id"},
     {"model": True},
     {"label": "kind"},
+    {"label": "x", "bounds": (-1.0, 3.0)},
+    {"label": "y", "counts": (-4, 2), "missing": "drop", "row_ids": "id"},
 ]
 
 

@@ -206,6 +206,8 @@ class TestResume:
         place = unfinished(error)
         with pytest.raises(LabelDPError, match=r"be the same job as before, got another table, label, budget or prior"):
             call(parts, resume=place, epsilon=2.0)
+        with pytest.raises(LabelDPError, match=r"be the same job as before, got another table, label, budget or prior"):
+            call(parts, resume=place, label="x", bounds=(0, 1))
         with pytest.raises(LabelDPError, match=r"`rng` must be left out"):
             call(parts, resume=place, rng=4)
         with pytest.raises(LabelDPError, match=r"`resume` must be a job of"):

@@ -190,6 +190,6 @@ def test_the_wrong_kind_of_labels_is_refused_before_anything_is_drawn(tmp_path):
         labeldp.LabelPrivateClassifier(mechanism=mechanism, ledger=ledger).fit(np.eye(4), [0, 1, 0, 1])
     table = tmp_path / "people.parquet"
     pq.write_table(pa.table({"x": [1, 2, 3, 4], "y": [0, 1, 0, 1]}), table)
-    with pytest.raises(LabelDPError, match="be one for classes"):
-        privatize_table(table, label="y", to=tmp_path / "out", mechanism=mechanism, ledger=ledger)
+    with pytest.raises(LabelDPError, match="`classes` must be left out for labels that are numbers"):
+        privatize_table(table, label="y", to=tmp_path / "out", mechanism=mechanism, classes=[0, 1], ledger=ledger)
     assert len(list(ledger.entries())) == 0

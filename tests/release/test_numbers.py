@@ -58,7 +58,7 @@ def test_columns_of_numbers_are_read_and_clipped(column: Any):
         ([1.0, 10**400], "beyond float64 in row 1"),
         ([Decimal("sNaN"), 1.0], "beyond float64 in row 0"),
         ([True, False], "booleans"),
-        (["1", "2"], "something else in row 0"),
+        (["1", "2"], "text in row 0"),
         ([1 + 2j], "complex"),
         ([dt.date(2020, 1, 1)], "dates or durations, the first in row 0"),
         (np.array(["2020-01-01"], "M8[D]"), "dates or durations"),

@@ -45,6 +45,7 @@ References: Hoeffding 1956, "On the distribution of the number of successes in i
 from __future__ import annotations
 
 import base64
+import math
 import os
 import re
 import unicodedata
@@ -57,7 +58,7 @@ import numpy.typing as npt
 
 from labeldp.arrays import Bools, Floats, Int64s
 from labeldp.audit.results import Check
-from labeldp.channel import SetAnswers
+from labeldp.channel import NumericChannel, SetAnswers
 from labeldp.release import Release
 from labeldp.release.columns import EXTRAS, RESERVED, clean_metadata, find_metadata
 from labeldp.release.manifest import CHANNEL, PRIOR, Manifest, read_manifest
@@ -79,6 +80,8 @@ MOST_VALUES, BINS = 1024, 32
 MOST_CODES = 32
 #: Rows of the smallest block; the next are twice as long.
 LEAST_BLOCK = 64
+#: Rows of numbers that are compared, at least: fewer have no normal means.
+LEAST_COMPARED = 100
 #: Names that are shown of many.
 MOST_NAMED = 8
 #: What Arrow calls itself in a file.
@@ -292,6 +295,8 @@ def raw_label_check(directory: str | os.PathLike[str], release: Release) -> Chec
     classes under other names, on two halves of the rows. Columns that labeldp adds are looked at as the table's own are.
     """
     name = "no raw label column"
+    if isinstance(release.channel, NumericChannel):
+        return _raw_number_check(name, directory, release)
     if not release.channel.outputs_are_labels:
         return Check(name=name, passed=True, detail="outputs are not labels: no column can be compared with them")
     rows = choose_rows(release)
@@ -305,6 +310,66 @@ def raw_label_check(directory: str | os.PathLike[str], release: Release) -> Chec
         return Check(name=name, passed=False, detail=f"behaves as the raw labels: {'; '.join(suspects[:MOST_NAMED])}")
     other = f"{looked} other columns, none behaves as they would" if looked else "the release has no other columns"
     return Check(name=name, passed=True, detail=other)
+
+
+def _raw_number_check(name: str, directory: str | os.PathLike[str], release: Release) -> Check:
+    """Compare the released numbers with every other column of numbers, as `looks_raw_number` does."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    rows = choose_rows(release)
+    part = release.take(rows)
+    paths, label = read_manifest(directory).label_files, _label_name(release)
+    suspects, looked = [], 0
+    for field in pq.read_schema(paths[0]):
+        kinds = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
+        if field.name == label or not any(kind(field.type) for kind in kinds):
+            continue
+        looked += 1
+        pieces = [pq.ParquetFile(path).read(columns=[field.name])[field.name] for path in paths]
+        whole = pa.chunked_array([chunk for piece in pieces for chunk in piece.chunks], type=field.type).take(rows)
+        values = whole.cast(pa.float64(), safe=False).to_numpy()
+        if looks_raw_number(part, values):
+            suspects.append(f"column {field.name!a}")
+    if suspects:
+        return Check(name=name, passed=False, detail=f"behaves as the raw numbers: {'; '.join(suspects[:MOST_NAMED])}")
+    return Check(
+        name=name, passed=True, detail=f"{looked} other columns of numbers, none behaves as the raw ones would"
+    )
+
+
+def looks_raw_number(release: Release, values: Floats) -> bool:
+    """Whether a column of numbers is to the released ones what the raw ones are, and not what others are.
+
+    Clipped to the bounds, raw numbers x have answers v with E v = x: the mean of v - x is 0, the slope of v on x is 1, and the mean
+    of (v - x)^2 is that of the channel's variance at x, each up to `NEAR` standard errors; and the slope is `FAR` of
+    them above 0. A prediction of the numbers that is right on average has the first two; its own error adds to the third.
+    """
+    channel = release.channel
+    assert isinstance(channel, NumericChannel)
+    there = np.isfinite(values)
+    if there.sum() < LEAST_COMPARED:
+        return False
+    part = release.take(np.flatnonzero(there))
+    x, v, n = np.clip(values[there], *channel.bounds), part.values, int(there.sum())
+    centred = x - x.mean()
+    extent = float(centred @ centred)
+    if extent == 0:
+        return False
+    index = np.zeros(n, np.int64) if part.channel.index is None else part.channel.index  # type: ignore[attr-defined]
+    errors = (channel.variances + channel.bias**2)[index]
+    place = (x - channel.levels[0]) / (channel.levels[1] - channel.levels[0])
+    low = np.minimum(place.astype(np.int64), channel.n_classes - 2)
+    up = place - low
+    # A label between levels is one of them: the variance of both, and that of which it is.
+    step = channel.levels[1] - channel.levels[0]
+    rows = np.arange(n)
+    expected = (1 - up) * errors[rows, low] + up * errors[rows, low + 1] + up * (1 - up) * step**2
+    away = v - x
+    slope, error = float(centred @ v) / extent, math.sqrt(float(centred**2 @ away**2)) / extent
+    extra = away**2 - expected
+    near = abs(away.mean()) <= NEAR * away.std() / math.sqrt(n) and abs(slope - 1) <= NEAR * error
+    return bool(near and slope > FAR * error and abs(extra.mean()) <= NEAR * extra.std() / math.sqrt(n))
 
 
 def _stands_for_labels(part: Release, grouping: Grouping) -> bool:

@@ -117,15 +117,25 @@ def _read_codes(target: str, table: Path | None, label: str | None) -> Any:
         return None
     if not Path(target).is_dir():
         raise invalid("audit", "--labels", "go with a release", got=target, fix="A pipeline brings its own labels.")
+    import numpy as np
+
     from labeldp.data import column
     from labeldp.release import load_release
     from labeldp.release.labels import as_plain, look_up
+    from labeldp.release.numbers import Asked, read_numbers
 
     try:
-        classes = load_release(target).classes
+        released = load_release(target)
     except LabelDPError:  # the audit says what is wrong with the release
         return None
-    codes = look_up(as_plain(column(table, label)), classes)
+    plain, classes = as_plain(column(table, label)), released.classes
+    if released.channel.outputs_are_numbers:  # the level that is nearest to each number is what an attacker guesses
+        levels = np.asarray(classes)
+        ends = (float(levels[0]), float(levels[-1]))
+        values = read_numbers(plain, ends, outside="clip", asked=Asked("audit", "--label"))
+        codes = np.rint((values - levels[0]) / (levels[1] - levels[0])).astype(np.int64)
+        return codes
+    codes = look_up(plain, classes)
     if codes is None:
         fix = "Pass the table that was released."
         raise invalid("audit", "--label", "hold classes of the release only", got=Described("others too"), fix=fix)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from labeldp.cli.predict import features_of, labels_of, require_features
+from labeldp.cli.predict import features_of, labels_of, predicts_numbers, require_features
 from labeldp.cli.screen import (
     AsJson,
     Budget,
@@ -69,7 +69,8 @@ def evaluate(
         ),
     ] = None,
     plot: Annotated[
-        Path | None, typer.Option("--plot", help="Draw calibration and ROC: a new SVG file.", metavar="FILE")
+        Path | None,
+        typer.Option("--plot", help="Draw calibration (and ROC of classes): a new SVG file.", metavar="FILE"),
     ] = None,
     ledger: LedgerFile = None,
     budget: Budget = None,
@@ -81,6 +82,8 @@ def evaluate(
     as_json: AsJson = False,
 ) -> None:
     """Report how good a model is: accuracy, AUC, log loss, calibration, confusion, precision at k.
+
+    Of a model that predicts numbers: RMSE, MAE, deviance, what is saved of the error of the mean label, calibration by decile.
 
     A report on protected labels is a release: rows are counted by score and label, with noise, at --epsilon, and charged
     once for all figures. Labels that are public knowledge are scored exactly, and the answer says that they were declared
@@ -116,7 +119,8 @@ def evaluate(
             name = name_label_set(label_set, place, column)
             if epsilon is None:
                 _refuse_accounted(read_ledger(ledger, owner="evaluate"), reading.open(place), column, name)
-                found = _report(fitted, features, labels.to_pylist(), labels_are_public=True)
+                public = labels if predicts_numbers(fitted) else labels.to_pylist()
+                found = _report(fitted, features, public, labels_are_public=True)
             else:
                 book = open_ledger(ledger, budget)
                 # Columns as the file has them, and not as the model wants them: so `privatize` reads them too.
@@ -255,6 +259,8 @@ SAID = {"public labels": "declared public", "protected labels": "protected", "re
 def _list_facts(found: Any) -> dict[str, Any]:
     """Return the report for machines: the main figures as numbers, and all of it under `report`."""
     whole = found.facts()
+    if hasattr(found, "rmse"):
+        return _list_numbers(found, whole)
     main = ("accuracy", "majority", "balanced_accuracy", "auc", "log_loss", "constant_log_loss", "brier", "ece")
     facts: dict[str, Any] = {name: getattr(found, name).value for name in main}
     facts |= {
@@ -275,17 +281,33 @@ def _list_facts(found: Any) -> dict[str, Any]:
     return facts
 
 
+def _list_numbers(found: Any, whole: dict[str, Any]) -> dict[str, Any]:
+    """Return the report on numbers for machines."""
+    main = ("rmse", "mae", "gain", "explained", "deviance", "deviance_gain", "mean_error")
+    facts: dict[str, Any] = {name: getattr(found, name).value for name in main}
+    facts |= {"rows": found.n_rows, "labels": SAID[found.source], "noisy": found.source != "public labels"}
+    facts |= {"seeded": found.seeded, "report": whole}
+    if found.noise is not None:
+        facts |= {"noise": found.noise, **entry_facts(found.ledger_entry)}
+    if found.guarantee is not None:
+        facts["guarantee"] = promise_facts(found.guarantee)
+    return facts
+
+
 # ---------------------------------------------------------------------------------------------------------- for people
 
 
 def _show(console: Console, found: Any, facts: dict[str, Any]) -> None:
     console.print(styled(("evaluated", "bold green"), f" on {found.n_rows:,} rows with {found.source}"), soft_wrap=True)
     console.print(_main_table(found))
-    console.print(_calibration_table(found))
-    if found.confusion is not None and len(found.classes) <= WIDEST:
-        console.print(_confusion_table(found))
-    if found.tops:
-        console.print(_top_table(found))
+    if hasattr(found, "rmse"):
+        console.print(_decile_table(found))
+    else:
+        console.print(_calibration_table(found))
+        if found.confusion is not None and len(found.classes) <= WIDEST:
+            console.print(_confusion_table(found))
+        if found.tops:
+            console.print(_top_table(found))
     said = {
         "public labels": "declared public by --public-labels: exact, and nothing was charged",
         "protected labels": "protected: this score is a release of them, charged once for all figures",
@@ -325,9 +347,26 @@ def _main_table(found: Any) -> Any:
     for name, metric, beside in found.headline():
         between = [_between(metric.interval)] if noisy else []
         table.add_row(name, _number(metric), *between, _between(metric.population), metric.reason or beside)
-    for value, rate in zip(found.classes[:20], found.base_rates, strict=False):
+    classes = getattr(found, "classes", ())
+    for value, rate in zip(classes[:20], found.base_rates if classes else (), strict=False):
         between = [_between(rate.interval)] if noisy else []
         table.add_row(f"share of {value}", _number(rate), *between, _between(rate.population), rate.reason)
+    return table
+
+
+def _decile_table(found: Any) -> Any:
+    from rich.table import Table
+
+    from labeldp.release.numbers import say_number
+
+    table = Table(title="Calibration by decile of the predictions", title_justify="left", header_style="bold")
+    for name in ("predicted", "mean", "label", "95 %", "rows"):
+        table.add_column(name, justify="right")
+    for place in found.calibration:
+        said = f"{say_number(place.low)} .. {say_number(place.high)}"
+        ends = place.observed.interval or place.observed.population
+        cells = (said, say_number(place.mean_prediction), _number(place.observed), _between(ends), f"{place.n_rows:,}")
+        table.add_row(*cells)
     return table
 
 
@@ -381,8 +420,13 @@ def _top_table(found: Any) -> Any:
 
 
 def _number(metric: Any) -> str:
-    return "-" if metric.value is None else f"{metric.value:.4f}"
+    return "-" if metric.value is None else _figure(metric.value)
+
+
+def _figure(value: float) -> str:
+    """Return a number in four decimals, a large one in fewer."""
+    return f"{value:.4f}" if abs(value) < 100 else f"{value:,.1f}"
 
 
 def _between(ends: tuple[float, float] | None) -> str:
-    return "" if ends is None else f"{ends[0]:.4f} .. {ends[1]:.4f}"
+    return "" if ends is None else f"{_figure(ends[0])} .. {_figure(ends[1])}"

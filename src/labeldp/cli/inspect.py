@@ -101,7 +101,7 @@ def _facts(directory: Path, release: Any) -> dict[str, Any]:
 
 def _rate_facts(release: Any) -> dict[str, Any]:
     """Return how often each class is released as another one, and the accuracy to expect, from the channel alone."""
-    from labeldp.report.rates import rates, set_facts
+    from labeldp.report.rates import number_facts, rates, set_facts
 
     found = rates(release, most_classes=MOST_SHOWN)
     flips = (
@@ -109,9 +109,10 @@ def _rate_facts(release: Any) -> dict[str, Any]:
         if found.flips is None
         else {str(name): flip for name, flip in zip(release.classes, found.flips, strict=False)}
     )
-    sets = set_facts(release)
+    sets, numbers = set_facts(release), number_facts(release)
     return {
         "answers": None if sets is None else sets.sentence,
+        "numbers": None if numbers is None else {**numbers._asdict(), "in_words": numbers.sentence},
         "flip_rate": flips,
         "expected_accuracy": found.expected_accuracy,
         "expected_under": found.expected_under,
@@ -130,9 +131,11 @@ def _show(console: Console, facts: dict[str, Any], guarantee: Any) -> None:
         told = "The noise came from a seed: it can be removed."
         console.print(styled((" NOT PRIVATE ", "bold white on red"), " ", (told, "red")))
     column = "labels" if facts["label_column"] is None else f"labels of column `{facts['label_column']}`"
-    stages = facts["stages"]
+    from labeldp.release.numbers import say_number
+
+    stages, numbers = facts["stages"], facts["numbers"]
     rows: list[tuple[str, Any]] = [
-        ("protects", f"{facts['rows']:,} {column}, {len(facts['classes'])} classes; the other columns are public"),
+        ("protects", f"{facts['rows']:,} {column}, {_describe_kind(facts)}; the other columns are public"),
         *promise_rows(guarantee),
         ("labels were tidied", "; ".join(facts["label_notes"]) or None),
         ("mechanism", facts["mechanism"]),
@@ -140,6 +143,8 @@ def _show(console: Console, facts: dict[str, Any], guarantee: Any) -> None:
         ("answers", facts["answers"]),
         ("stored in", None if facts["answers"] is None else _stored_text(facts)),
         ("labels expected right", _expected_text(facts)),
+        ("an answer is off by", None if numbers is None else f"{say_number(numbers['noise'])} in the root mean square"),
+        ("one number", None if numbers is None else numbers["in_words"]),
         ("stages", None if stages is None or len(stages) < 2 else " + ".join(f"{n:,}" for n in stages) + " rows"),
         ("label set", facts["label_set"]),
         ("ledger entry", entry_text(facts)),
@@ -151,6 +156,15 @@ def _show(console: Console, facts: dict[str, Any], guarantee: Any) -> None:
     if facts["flip_rate"]:
         console.print("How often a label is released as another one:")
         console.print(_flip_table(facts))
+
+
+def _describe_kind(facts: dict[str, Any]) -> str:
+    """Say how many classes there are, or what is public of numbers."""
+    if facts["numbers"] is None:
+        return f"{len(facts['classes'])} classes"
+    from labeldp.release.numbers import say_bounds
+
+    return f"numbers in [{say_bounds(facts['numbers']['bounds'])}]"
 
 
 def _expected_text(facts: dict[str, Any]) -> str | None:

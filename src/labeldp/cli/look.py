@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from labeldp.cli.screen import AsJson, answer, facts_table, styled
-from labeldp.cli.tables import LabelRules, Reading
+from labeldp.cli.tables import LabelRules, NumberRules, Reading
 from labeldp.errors import Described, invalid
 
 if TYPE_CHECKING:
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 #: Classes shown one by one, columns too, and how few rows make a class rare.
 MOST_SHOWN, MOST_COLUMNS, RARE = 50, 200, 10
+#: Of numbers.
+QUANTILES = (0.0, 0.01, 0.25, 0.5, 0.75, 0.99, 1.0)
 
 
 def look(
@@ -35,6 +37,7 @@ def look(
         bool, typer.Option("--show-raw", help="Print raw label counts also where the output is kept (a file, a pipe).")
     ] = False,
     rules: LabelRules = LabelRules(),
+    numbers: NumberRules = NumberRules(),
     reading: Reading = Reading(),
     as_json: AsJson = False,
 ) -> None:
@@ -42,7 +45,7 @@ def look(
 
     The labels are shown as `privatize` would read them: classes with counts, spellings that look like one class, values of
     a few rows, missing ones. Nothing is spent and nothing is written. Output that is not a terminal is refused without
-    --show-raw.
+    --show-raw. Of labels that are numbers (--bounds, --counts) it shows how many lie outside: the one place that counts them.
 
     [bold]Examples[/bold]
 
@@ -50,12 +53,16 @@ def look(
 
       labeldp look people.csv --label income --strip --merge yes=YES
 
+      labeldp look claims.parquet --label amount --bounds 0,5000
+
       labeldp look export.txt --sep '|' --encoding cp1252
     """
     if label is not None and not show_raw and not (sys.stdout is not None and sys.stdout.isatty()):
         fix = "Raw labels would be kept there. If that is meant: --show-raw. Without --label no label is shown."
         got = Described("a file or a pipe")
         raise invalid("look", "output", "be a terminal", got=got, fix=fix)
+    from labeldp.mechanisms.numbers import choose_bounds
+
     source = reading.open(table)
     if label is not None:
         source = rules.apply(source, label)
@@ -68,7 +75,10 @@ def look(
         "columns": columns,
     }
     if label is not None:
+        known = choose_bounds("look", numbers.read_bounds(), numbers.read_counts()) if numbers.given else None
         facts["label"] = _describe_label(source, label)
+        if known is not None or facts["label"]["quantity"]:
+            facts["label"] = _describe_numbers(source, facts["label"], known)
     answer(facts, as_json=as_json, show=lambda console: _show(console, facts, label))
 
 
@@ -88,13 +98,14 @@ def _count_missing(source: Any) -> tuple[list[dict[str, Any]], int]:
 
 def _describe_label(source: Any, label: str) -> dict[str, Any]:
     """Return the raw labels as a release would read them, and what is odd about them."""
-    from labeldp.data.label_column import choose_spelling, find_alike, label_profile
+    from labeldp.data.label_column import choose_spelling, find_alike, is_quantity, label_profile
 
     profile = label_profile(source, label)
     alike = find_alike(profile.counts) if profile.complete else []
     return {
         "column": label,
         "type": profile.dtype,
+        "quantity": is_quantity(profile),
         "missing": profile.missing,
         "complete": profile.complete,
         "values": len(profile.counts),
@@ -104,6 +115,46 @@ def _describe_label(source: Any, label: str) -> dict[str, Any]:
         "alone": [[value, profile.first[value]] for value, count in profile.counts.items() if count == 1][:MOST_SHOWN],
         "changes": [] if source.rewritten is None else source.rewritten.words,
     }
+
+
+def _describe_numbers(source: Any, found: dict[str, Any], bounds: tuple[float, float] | None) -> dict[str, Any]:
+    """Return the raw numbers in a few quantiles, and how many lie outside of public bounds; the column is in memory."""
+    import numpy as np
+
+    from labeldp.learn.tables import decode_column, read_columns
+    from labeldp.release.labels import as_plain
+    from labeldp.release.numbers import Asked, read_finite
+
+    column = decode_column(read_columns(source, [found["column"]])[found["column"]]).drop_null()
+    values = read_finite(
+        as_plain(column), Asked(found["column"], "label", must="be numbers", fix="Leave out --bounds.")
+    )
+    low, high = (-np.inf, np.inf) if bounds is None else bounds
+    return {
+        **{name: found[name] for name in ("column", "type", "missing", "changes")},
+        "quantiles": dict(zip(QUANTILES, np.quantile(values, QUANTILES).tolist(), strict=True)) if len(values) else {},
+        "bounds": bounds,
+        "below": int((values < low).sum()),
+        "above": int((values > high).sum()),
+        "whole": bool(np.all(values == np.rint(values))),
+    }
+
+
+def _show_numbers(console: Console, found: dict[str, Any]) -> None:
+    rows = [(f"{100 * share:g}% are at most", f"{value:,.6g}") for share, value in found["quantiles"].items()]
+    console.print(facts_table(rows))
+    if found["bounds"] is None:
+        way = "--bounds LOW,HIGH" + (" or --counts 0..C" if found["whole"] else "")
+        told = f"a quantity: release it with {way}, of numbers that you knew before you saw these"
+        console.print(styled(("numbers: ", "yellow"), told), soft_wrap=True)
+    else:
+        told = (
+            f"{found['below']:,} below the bounds, {found['above']:,} above: they would be brought to the nearest one"
+        )
+        console.print(styled(("outside: ", "yellow"), told), soft_wrap=True)
+    if found["missing"]:
+        told = f"{found['missing']:,} rows: --missing drop leaves them out"
+        console.print(styled(("without a label: ", "yellow"), told))
 
 
 def _show(console: Console, facts: dict[str, Any], label: str | None) -> None:
@@ -126,7 +177,7 @@ def _show(console: Console, facts: dict[str, Any], label: str | None) -> None:
     if len(facts["columns"]) > MOST_COLUMNS:
         console.print(f"and {len(facts['columns']) - MOST_COLUMNS:,} more columns")
     if label is not None:
-        _show_label(console, facts["label"])
+        (_show_numbers if "quantiles" in facts["label"] else _show_label)(console, facts["label"])
 
 
 def _show_label(console: Console, found: dict[str, Any]) -> None:

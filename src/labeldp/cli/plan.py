@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from labeldp.cli.screen import AsJson, answer, note, styled
-from labeldp.cli.tables import Reading
+from labeldp.cli.tables import NumberRules, Reading
 from labeldp.errors import Described, invalid
 from labeldp.report.words import in_words, percent
 
@@ -63,6 +63,7 @@ def plan(
     cluster_size: Annotated[
         int | None, typer.Option("--cluster-size", help="Examples per cluster: warns where clusters are too small.")
     ] = None,
+    numbers: NumberRules = NumberRules(),
     reading: Reading = Reading(),
     as_json: AsJson = False,
 ) -> None:
@@ -72,9 +73,14 @@ def plan(
     and the most that anyone can learn about one label; then, for training, the information of an answer and the clean
     labels that it is worth, of randomized response and of sets of classes (what `privatize` releases unless --for labels).
 
+    Of labels that are numbers (--bounds, --counts): how far an answer is from the number, how far the best guess of one number is
+    before and after, and from how many answers a mean is known to a hundredth of the range.
+
     [bold]Examples[/bold]
 
       labeldp plan --classes 10
+
+      labeldp plan --bounds 0,5000 --epsilon 1 --epsilon 4
 
       labeldp plan --classes 2 --epsilon 1 --epsilon 2 --prior-accuracy 0.8
 
@@ -84,6 +90,12 @@ def plan(
 
       labeldp plan people.parquet --label income --read-classes
     """
+    if numbers.given:
+        if classes is not None or read_classes or prior_accuracy or cluster_size is not None:
+            fix = "Numbers have bounds, classes have a number."
+            raise invalid("plan", "--bounds", "be left out where classes are spoken of", got=Described("both"), fix=fix)
+        _plan_numbers(numbers, epsilon or EPSILONS, as_json=as_json)
+        return
     size, rows = _read_shape(table, classes=classes, label=label, read_classes=read_classes, reading=reading)
     sharpness = prior_accuracy or [a for a in PRIOR_ACCURACIES if a * size > 1]
     lines = [compute_worth(e, n_classes=size, prior_accuracies=sharpness) for e in epsilon or EPSILONS]
@@ -102,6 +114,50 @@ def plan(
         _show_bounds(console, bounds)
 
     answer(facts, as_json=as_json, show=show)
+
+
+#: A mean of answers is known well if its standard error is this share of the range.
+KNOWN = 0.01
+
+
+def _plan_numbers(numbers: NumberRules, epsilons: Sequence[float], *, as_json: bool) -> None:
+    """Show what an epsilon buys for numbers: from the channels alone, and no data."""
+    from labeldp.mechanisms import UnbiasedResponse
+    from labeldp.mechanisms.numbers import LEVELS, choose_bounds
+    from labeldp.release.numbers import say_bounds, say_number
+    from labeldp.report.rates import channel_facts
+
+    bounds = choose_bounds("plan", numbers.read_bounds(), numbers.read_counts())
+    assert bounds is not None
+    grid: int | str = LEVELS if numbers.counts is None else "integers"
+    found = [
+        (epsilon, channel_facts(UnbiasedResponse(epsilon, bounds=bounds, grid=grid).channel())) for epsilon in epsilons
+    ]
+    lines = [
+        {
+            "epsilon": e,
+            **one._asdict(),
+            "rows_for_a_mean": math.ceil((one.noise / (bounds[1] - bounds[0]) / KNOWN) ** 2),
+        }
+        for e, one in found
+    ]
+
+    def show(console: Console) -> None:
+        from rich.table import Table
+
+        title = f"What an epsilon buys: numbers in [{say_bounds(bounds)}]"
+        table = Table(title=title, title_justify="left", header_style="bold", padding=(0, 1))
+        table.add_column("epsilon", justify="right", style="cyan")
+        for name in ("an answer is off by", "best guess off by, before", "after", "rows for a mean to 1% of the range"):
+            table.add_column(name, justify="right")
+        for line in lines:
+            off = [say_number(line[name]) for name in ("noise", "off_before", "off_after")]
+            table.add_row(f"{line['epsilon']:g}", *off, f"{line['rows_for_a_mean']:,}")
+        console.print(table)
+        told = "Levels are taken to be equally likely. Off by: in the root mean square; of guesses, on average."
+        console.print(styled((told, "dim")))
+
+    answer({"bounds": list(bounds), "plan": lines}, as_json=as_json, show=show)
 
 
 def _bound_clusters(lines: list[Worth], cluster_size: int, n_classes: int) -> list[AssociationBound]:

@@ -28,7 +28,7 @@ def predict(
     reading: Reading = Reading(),
     as_json: AsJson = False,
 ) -> None:
-    """Predict labels: a table with the likeliest class and the probability of each.
+    """Predict labels: a table with the likeliest class and the probability of each; of numbers, with the expected one.
 
     A model of several labels at once gives 0 or 1 for each of them instead.
 
@@ -64,7 +64,12 @@ def predict(
         facts,
         as_json=as_json,
         show=lambda console: console.print(
-            styled(("predicted", "bold green"), f" {rows:,} rows: ", (to, "bold"), f" ({', '.join(names[:3])}, ...)"),
+            styled(
+                ("predicted", "bold green"),
+                f" {rows:,} rows: ",
+                (to, "bold"),
+                f" ({', '.join(names[:3])}{', ...' if names[3:] else ''})",
+            ),
             soft_wrap=True,
         ),
     )
@@ -93,8 +98,15 @@ def labels_of(fitted: Any) -> list[str]:
     return [str(name) for name in fitted.facts_.get("labels", ())]
 
 
+def predicts_numbers(fitted: Any) -> bool:
+    """Whether a saved model is a regressor."""
+    return hasattr(fitted, "bounds_")
+
+
 def answer_names(fitted: Any) -> list[str]:
     """Return the columns of an answer."""
+    if predicts_numbers(fitted):
+        return ["predicted"]
     several = labels_of(fitted)
     first = [f"predicted_{name}" for name in several] or ["predicted"]
     return first + [f"probability_{name}" for name in (several or fitted.classes_)]
@@ -104,14 +116,17 @@ def _predict_batches(
     fitted: Any, source: Any, *, wanted: list[str], carried: list[str], names: list[str], told: Any
 ) -> Iterator[Any]:
     """Yield a table of answers for each batch of rows."""
+    import numpy as np
     import pyarrow as pa
 
     done = 0
     for batch in source.batches(columns=list(dict.fromkeys([*carried, *wanted]))):
         features = pa.Table.from_batches([batch.select(wanted)])
-        chances = fitted.predict_proba(features)
         columns = [batch.column(name) for name in carried]
-        if labels_of(fitted):
+        chances = np.empty((batch.num_rows, 0)) if predicts_numbers(fitted) else fitted.predict_proba(features)
+        if predicts_numbers(fitted):
+            columns.append(pa.array(fitted.predict(features)))
+        elif labels_of(fitted):
             columns += [pa.array(column) for column in fitted.predict(features).T]
         else:
             columns.append(pa.array(fitted.classes_[chances.argmax(axis=1)].tolist()))

@@ -59,7 +59,7 @@ from labeldp.cli.screen import (
     styled,
     warn_seeded,
 )
-from labeldp.cli.tables import Consent, LabelRules, Reading, ask_about_labels
+from labeldp.cli.tables import Consent, LabelRules, NumberRules, Reading, ask_about_labels
 from labeldp.errors import Described, LabelDPError, invalid, nearest
 from labeldp.report.words import promise_facts, promise_rows
 
@@ -78,6 +78,8 @@ MECHANISMS = {
     "cluster-rr": "ClusterRR",
     "optimal": "OptimalResponse",
 }
+#: Those for labels that are numbers, which take the bounds.
+NUMERIC = {"unbiased": "UnbiasedResponse", "laplace": "LaplaceResponse", "binned": "BinnedResponse"}
 
 
 class Purpose(str, Enum):
@@ -157,6 +159,7 @@ def privatize(
     to: Annotated[str, typer.Option("--to", help="The release: a new directory.", metavar="DIRECTORY")],
     classes: Classes = None,
     rules: LabelRules = LabelRules(),
+    numbers: NumberRules = NumberRules(),
     purpose: Annotated[
         Purpose | None,
         typer.Option(
@@ -170,7 +173,8 @@ def privatize(
         str | None,
         typer.Option(
             "--mechanism",
-            help=f"Instead of --for: one of {', '.join(MECHANISMS)}, or your own, module:Name.",
+            help=f"Instead of --for: one of {', '.join(MECHANISMS)}; for numbers {', '.join(NUMERIC)}; or your own, "
+            "module:Name.",
             metavar="NAME",
             rich_help_panel=MECHANISM,
         ),
@@ -259,6 +263,10 @@ def privatize(
     trains better models than from labels as private; with two classes it is a label. Who reads the file as a table
     of labels wants --for labels.
 
+    A label that is a number (an amount, a duration, a count) has --bounds or --counts, public and never read off the data,
+    instead of classes. Each row is then answered with a number whose mean is the label: any regressor with squared loss may
+    train on it as it is. Numbers beyond the bounds are brought to the nearest one, and how many were is not said.
+
     [bold]Examples[/bold]
 
       labeldp privatize people.parquet --label income --epsilon 1 --to release
@@ -266,6 +274,10 @@ def privatize(
       labeldp privatize people.csv -l income -e 1 --to release --ledger spent.sqlite --budget 2
 
       labeldp privatize letters.parquet -l topic -e 1 --to release --for labels
+
+      labeldp privatize claims.parquet -l amount -e 1 --to release --bounds 0,5000
+
+      labeldp privatize policies.csv -l claims -e 1 --to release --counts 0..4
 
       labeldp privatize people.parquet -l income -e 1 --to release --clusters 50
 
@@ -290,11 +302,12 @@ def privatize(
     source = reading.open(table, settle=False)
     source = rules.apply(source, label)
     listed = rules.classes(classes, source.schema.field(label).type)
-    choice = ask_about_labels(source, label, classes=listed, missing=missing.value)
+    choice = ask_about_labels(source, label, classes=listed, missing=missing.value, numbers=numbers.given)
     source = choice.source
     name = name_label_set(label_set, source.path, label)
     fitted = _load_prior(model, label_set=name)
-    chosen = make_mechanism(mechanism, epsilon=epsilon, options=mechanism_option or ())
+    ways = numbers.ways()
+    chosen = make_mechanism(mechanism, epsilon=epsilon, options=mechanism_option or (), **ways)
     if seed is not None:
         warn_seeded()
     with progress("privatizing") as told:
@@ -307,6 +320,7 @@ def privatize(
             purpose=None if purpose is None else purpose.value,
             groups=groups,
             classes=choice.classes,
+            **ways,
             prior_columns=split_names(prior_columns) or None,
             cluster_column=cluster_column,
             n_clusters=clusters,
@@ -329,9 +343,31 @@ def privatize(
     answer(facts, as_json=as_json, show=lambda console: _show(console, done))
 
 
-def make_mechanism(name: str | None, *, epsilon: float, options: Iterable[str]) -> Any:
-    """Return the mechanism that a name stands for, called with epsilon and the options; None without a name."""
+def make_mechanism(
+    name: str | None,
+    *,
+    epsilon: float,
+    options: Iterable[str],
+    bounds: tuple[float, float] | None = None,
+    counts: tuple[int, int] | None = None,
+    outside: str = "",  # noqa: ARG001 - what is done with labels, which a mechanism never sees
+) -> Any:
+    """Return the mechanism that a name stands for, called with epsilon and the options; None without a name.
+
+    One for numbers is given their bounds too, and counts are its levels.
+    """
     given = dict(parse_option(text) for text in options)
+    known = bounds or counts
+    if known is not None:
+        name = name or ("unbiased" if given else None)
+        if name is not None and name not in MECHANISMS:
+            given = {"bounds": known, **given}
+            if counts is not None and name in NUMERIC:
+                every = {"bins": counts[1] - counts[0] + 1} if name == "binned" else {"grid": "integers"}
+                given = {**every, **given}
+    elif name in NUMERIC and "bounds" not in given:
+        fix = "Public ones, known without the labels: --bounds 0,5000, or --counts 0..4."
+        raise invalid(OWNER, "--bounds", f"be given with --mechanism {name}", got=Described("none"), fix=fix)
     if name is None:
         if given:
             fix = "Name the mechanism that they are for."
@@ -339,7 +375,8 @@ def make_mechanism(name: str | None, *, epsilon: float, options: Iterable[str]) 
         return None
     from labeldp import mechanisms
 
-    make = getattr(mechanisms, MECHANISMS[name]) if name in MECHANISMS else _import_mechanism(name)
+    ours = {**MECHANISMS, **NUMERIC}
+    make = getattr(mechanisms, ours[name]) if name in ours else _import_mechanism(name)
     try:
         made = make(epsilon=epsilon, **given)
     except TypeError as error:  # a parameter that it does not have, or one that it misses
@@ -357,7 +394,7 @@ def _import_mechanism(name: str) -> Any:
     """Return what `module:attribute` or `module.attribute` names; modules of the current directory are found too."""
     module, _, attribute = name.partition(":") if ":" in name else name.rpartition(".")
     if not module or not attribute:
-        fix = nearest(name, MECHANISMS) + " One of your own is module:Name."
+        fix = nearest(name, [*MECHANISMS, *NUMERIC]) + " One of your own is module:Name."
         raise invalid(OWNER, "--mechanism", "be a mechanism's name", got=name, fix=fix)
     here = str(Path.cwd())
     sys.path.insert(0, here)
@@ -420,6 +457,7 @@ def _show(console: Console, done: Any) -> None:
         ("rows", f"{done.rows:,}" + (f" ({done.dropped:,} without a label left out)" if done.dropped else "")),
         *promise_rows(done.guarantee),
         ("mechanism", done.mechanism),
+        ("numbers", _bounds_text(done)),
         ("each row has", done.answers + _labels_hint(done)),
         ("labels expected right", percent_or_none(done.expected_accuracy)),
         ("ledger entry", entry_text(entry_facts(done.ledger_entry))),
@@ -427,6 +465,16 @@ def _show(console: Console, done: Any) -> None:
     ]
     console.print(styled(("released", "bold green"), " ", (done.directory, "bold")), soft_wrap=True)
     console.print(facts_table(rows))
+
+
+def _bounds_text(done: Any) -> str | None:
+    """Say what numbers were held to; how many were not within it is a count of labels, and is not said."""
+    if done.bounds is None:
+        return None
+    from labeldp.release.numbers import say_bounds
+
+    what = "brought to the nearest bound" if done.outside == "clip" else "refused"
+    return f"in [{say_bounds(done.bounds)}], others {what}; rounded to {len(done.classes)} levels without bias"
 
 
 def _labels_hint(done: Any) -> str:

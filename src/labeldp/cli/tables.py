@@ -24,6 +24,7 @@ import sys
 import typing
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -34,6 +35,7 @@ from labeldp.errors import Described, LabelDPError, invalid
 
 TEXT = "Text tables (found out if left out)"
 LABELS = "Labels as they are read"
+NUMBERS = "Labels that are numbers"
 #: Above this a label is as good as published: the odds of the truth grow by a factor of 500 million.
 LARGE_EPSILON = 20.0
 #: Bytes of a file of classes.
@@ -171,6 +173,74 @@ class LabelRules:
         return parse_classes(text if self.one_class is None or not self.one_class else self.one_class, kind)
 
 
+class Outside(str, Enum):
+    """What is done with a number outside of its bounds."""
+
+    clip = "clip"
+    refuse = "refuse"
+
+
+@dataclass(frozen=True, kw_only=True)
+class NumberRules:
+    """Labels that are numbers: public bounds, or counts, and what is done outside of them."""
+
+    bounds: Annotated[
+        str | None,
+        typer.Option(
+            "--bounds",
+            help="The label is a number (an amount, a duration) between these public bounds: 0,5000. Never read off the data.",
+            metavar="LOW,HIGH",
+            rich_help_panel=NUMBERS,
+        ),
+    ] = None
+    counts: Annotated[
+        str | None,
+        typer.Option(
+            "--counts", help="The label is a count: 0..4, its public range.", metavar="0..C", rich_help_panel=NUMBERS
+        ),
+    ] = None
+    outside: Annotated[
+        Outside,
+        typer.Option(
+            "--outside",
+            help="Numbers beyond the bounds: brought to the nearest one, or the table is refused.",
+            rich_help_panel=NUMBERS,
+        ),
+    ] = Outside.clip
+
+    @property
+    def given(self) -> bool:
+        """Whether labels are numbers."""
+        return self.bounds is not None or self.counts is not None
+
+    def read_bounds(self) -> tuple[float, float] | None:
+        """Return the two numbers of --bounds."""
+        if self.bounds is None:
+            return None
+        words = self.bounds.split(",")
+        try:
+            low, high = (float(word) for word in words)
+        except ValueError:
+            fix = "For example --bounds 0,5000, with points for decimals: public, and known without the labels."
+            raise invalid("labeldp", "--bounds", "be two numbers, low,high", got=self.bounds, fix=fix) from None
+        return low, high
+
+    def read_counts(self) -> tuple[int, int] | None:
+        """Return the first and the last of --counts."""
+        if self.counts is None:
+            return None
+        first, dots, last = self.counts.partition("..")
+        try:
+            return (int(first), int(last)) if dots else (0, int(first))
+        except ValueError:
+            fix = "For example --counts 0..4."
+            raise invalid("labeldp", "--counts", "be two whole numbers", got=self.counts, fix=fix) from None
+
+    def ways(self) -> dict[str, Any]:
+        """Return what `privatize_table` and `read_labelled` take."""
+        return {"bounds": self.read_bounds(), "counts": self.read_counts(), "outside": self.outside.value}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Consent:
     """What must be confirmed."""
@@ -243,13 +313,15 @@ class LabelChoice:
     missing: str
 
 
-def ask_about_labels(source: Any, label: str, *, classes: list[Any] | None, missing: str) -> LabelChoice:
+def ask_about_labels(
+    source: Any, label: str, *, classes: list[Any] | None, missing: str, numbers: bool = False
+) -> LabelChoice:
     """Show what a label column will be read as, and ask where it looks wrong, before anything is spent.
 
-    Where nobody can be asked, or the classes are listed, nothing happens here: the check of labels refuses.
+    Where nobody can be asked, the classes are listed, or labels are numbers, nothing happens here: the check of labels refuses.
     """
     choice = LabelChoice(source=source, classes=classes, missing=missing)
-    if not can_ask() or classes is not None:
+    if not can_ask() or classes is not None or numbers:
         return choice
     from labeldp.data.label_column import choose_spelling, find_alike, label_profile
 
@@ -294,7 +366,7 @@ def expand(command: Callable[..., None]) -> Callable[..., None]:
     parameters: list[inspect.Parameter] = []
     groups: dict[str, tuple[Any, list[str]]] = {}
     for name, parameter in inspect.signature(command).parameters.items():
-        if hints.get(name) not in (Reading, LabelRules, Consent):
+        if hints.get(name) not in (Reading, LabelRules, NumberRules, Consent):
             parameters.append(parameter.replace(annotation=hints[name]))
             continue
         kind = hints[name]

@@ -35,7 +35,7 @@ from labeldp.cli.screen import (
     styled,
     warn_seeded,
 )
-from labeldp.cli.tables import Consent, LabelChoice, LabelRules, Reading, ask_about_labels
+from labeldp.cli.tables import Consent, LabelChoice, LabelRules, NumberRules, Reading, ask_about_labels
 from labeldp.errors import Described, LabelDPError, invalid
 from labeldp.report.words import promise_facts, promise_rows
 
@@ -46,7 +46,7 @@ MODEL, OWNER = "Model", "From a table (its owner)"
 
 
 class Estimator(str, Enum):
-    """The classifiers that have a name here."""
+    """The classifiers that have a name here, and the regressors: ridge, and forest and boosting, which are both."""
 
     softmax = "softmax"
     logistic = "logistic"
@@ -56,6 +56,7 @@ class Estimator(str, Enum):
     lightgbm = "lightgbm"
     xgboost = "xgboost"
     catboost = "catboost"
+    ridge = "ridge"
 
 
 class Correction(str, Enum):
@@ -107,8 +108,13 @@ def train(
     *,
     to: Annotated[Path, typer.Option("--to", help="The model: a new file.", metavar="FILE")],
     estimator: Annotated[
-        Estimator, typer.Option("--estimator", help="The classifier.", rich_help_panel=MODEL)
-    ] = Estimator.softmax,
+        Estimator | None,
+        typer.Option(
+            "--estimator",
+            help="The classifier (softmax if left out); for numbers ridge (if left out), forest or boosting.",
+            rich_help_panel=MODEL,
+        ),
+    ] = None,
     correction: Annotated[
         Correction, typer.Option("--correction", help="How training accounts for the noise.", rich_help_panel=MODEL)
     ] = Correction.auto,
@@ -162,6 +168,7 @@ def train(
     ] = None,
     classes: Classes = None,
     rules: LabelRules = LabelRules(),
+    numbers: NumberRules = NumberRules(),
     missing: MissingLabels = Missing.error,
     row_ids: RowIds = None,
     ledger: LedgerFile = None,
@@ -172,12 +179,15 @@ def train(
     reading: Reading = Reading(),
     as_json: AsJson = False,
 ) -> None:
-    """Train a classifier on released labels.
+    """Train a classifier on released labels, or a regressor on released numbers.
 
     From a release directory no label and no budget is needed. From a table, its labels are privatized inside at
     --epsilon; with --save-release others can train the same model from that directory alone. The model takes raw
     tables: it scales numbers and encodes text itself. Softmax regression reads a long table in batches; the other
     estimators, --trust curator, --prior cluster and --search need it in memory. LightGBM, XGBoost and CatBoost must be installed.
+
+    A release of numbers trains a regressor with squared loss: ridge regression, whose penalty is chosen on the released
+    numbers, or --estimator forest or boosting. From a table, labels that are numbers have --bounds or --counts.
 
     --search trains every candidate on released labels of two thirds of the rows, three times, and scores it by how likely
     it makes the released labels of the third. That reads the one release and costs nothing more; the model carries the
@@ -195,6 +205,8 @@ def train(
 
       labeldp train people.csv -l income -e 0.2 --trust curator --save-release release --to model.skops
 
+      labeldp train claims.parquet -l amount -e 1 --bounds 0,5000 --to model.skops
+
       labeldp train release --to model.skops --estimator lightgbm --search
 
       labeldp train release --to model.skops --search l2=0.001,0.01,0.1
@@ -206,13 +218,34 @@ def train(
     consent.check_epsilon(epsilon)
     if seed is not None:
         warn_seeded()
-    shape = {"estimator": estimator.value, "correction": correction.value}
     released = source.is_dir() and (source / "release.json").exists()
-    choice = None if released else _choose_labels(reading, rules, source, label, classes=classes, missing=missing.value)
-    grid = None if not search else _read_grid(estimator, search)
+    numeric = _holds_numbers(source) if released else numbers.given
+    if numeric:
+        asked = {"--search": search, "--trust": trust, "--clusters": clusters, "--classes": classes}
+        asked |= {"--prior": prior if prior is not PriorChoice.none else None}
+        asked |= {"--correction": correction if correction is not Correction.auto else None}
+        _refuse_for_numbers(**asked)
+    default = Estimator.ridge if numeric else Estimator.softmax
+    shape = {"estimator": (estimator or default).value}
+    shape |= {} if numeric else {"correction": correction.value}
+    choice = (
+        None
+        if released
+        else _choose_labels(
+            reading, rules, source, label, classes=classes, missing=missing.value, numbers=numbers.given
+        )
+    )
+    grid = None if not search else _read_grid(estimator or default, search)
     with _show_work(grid) as told:
         if choice is None:
-            _refuse_owner_options(label=label, epsilon=epsilon, ledger=ledger, save_release=save_release)
+            _refuse_owner_options(
+                label=label,
+                epsilon=epsilon,
+                ledger=ledger,
+                save_release=save_release,
+                bounds=numbers.bounds,
+                counts=numbers.counts,
+            )
             model, used = _from_release(source, shape, drop=split_names(drop), search=told)
         else:
             owner = _Owner(
@@ -225,6 +258,7 @@ def train(
                 drop=tuple(split_names(drop)),
                 label_set=label_set,
                 ledger=open_ledger(ledger, budget),
+                numbers=numbers,
             )
             chosen = _choose_prior(prior, clusters)
             plan = {
@@ -232,23 +266,51 @@ def train(
                 "stages": "auto" if stages is None else stages,
                 "prior": "auto" if chosen is None else chosen,
             }
+            if numeric:
+                plan = {"stages": 1 if stages is None else stages}
             model, used = _from_table(owner, shape, plan, seed=seed, keep=save_release, search=told)
         used["preparation"], used["text"] = _describe_preparation(model)
         save_model(model, to, facts=used)
     facts = {"model": str(to), **used, "guarantee": promise_facts(model.guarantee_), "seeded": model.release_.seeded}
-    facts["stages"] = [dataclasses.asdict(stage) for stage in model.stages_]
+    facts["stages"] = [_without_nan(dataclasses.asdict(stage)) for stage in model.stages_]
     answer(facts, as_json=as_json, show=lambda console: _show(console, model, facts))
 
 
+def _without_nan(record: dict[str, Any]) -> dict[str, Any]:
+    return {name: None if isinstance(value, float) and value != value else value for name, value in record.items()}  # noqa: PLR0124 - NaN
+
+
 def _choose_labels(
-    reading: Reading, rules: LabelRules, path: Path, label: str | None, *, classes: str | None, missing: str
+    reading: Reading,
+    rules: LabelRules,
+    path: Path,
+    label: str | None,
+    *,
+    classes: str | None,
+    missing: str,
+    numbers: bool,
 ) -> LabelChoice:
     """Return an owner's table with its labels tidied, after what there is to ask about them."""
     source = reading.open(path)
     column = _require("--label", label, path)
     source = rules.apply(source, column)
     listed = rules.classes(classes, source.schema.field(column).type)
-    return ask_about_labels(source, column, classes=listed, missing=missing)
+    return ask_about_labels(source, column, classes=listed, missing=missing, numbers=numbers)
+
+
+def _holds_numbers(directory: Path) -> bool:
+    """Whether the labels of a release are numbers."""
+    from labeldp.release.manifest import read_manifest
+
+    return bool(read_manifest(directory).content["channel"].get("kind") == "numbers")
+
+
+def _refuse_for_numbers(**options: Any) -> None:
+    """Refuse what only classifiers have."""
+    for name, value in options.items():
+        if value is not None:
+            fix = "Labels are numbers: ridge chooses its penalty itself, on what was released."
+            raise invalid("train", name, "be left out for labels that are numbers", got=Described("given"), fix=fix)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -264,6 +326,7 @@ class _Owner:
     drop: tuple[str, ...]
     label_set: str | None
     ledger: Any
+    numbers: NumberRules
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -318,13 +381,14 @@ def _from_release(
     directory: Path, shape: dict[str, str], *, drop: list[str], search: _Search | None
 ) -> tuple[Any, dict[str, Any]]:
     from labeldp.engines import open_released_table
-    from labeldp.learn.tables import TableRows, feature_columns, read_columns, table_classifier
+    from labeldp.learn.tables import TableRows, feature_columns, read_columns, table_classifier, table_regressor
 
     source, release = open_released_table(directory)
     columns = feature_columns(source, label=None, leave_out=drop)
+    make: Any = table_regressor if release.channel.outputs_are_numbers else table_classifier
     size = _batch_rows(source, shape["estimator"], searching=search is not None)
     features = read_columns(source, columns) if size is None else TableRows(source, columns, batch_rows=size)
-    model = table_classifier(**shape, epsilon=release.guarantee.epsilon(), columns=columns)
+    model = make(**shape, epsilon=release.guarantee.epsilon(), columns=columns)
     used = {"source": str(directory), "label": release.label_column, "rows": len(release), "features": columns}
     if search is None:
         return model.fit_release(features, release), used
@@ -343,12 +407,13 @@ def _from_table(
 ) -> tuple[Any, dict[str, Any]]:
     from dataclasses import replace
 
-    from labeldp.learn.tables import read_labelled, table_classifier
+    from labeldp.learn.tables import read_labelled, table_classifier, table_regressor
     from labeldp.release.saving import check_saving
 
     source = owner.table
     source.require(owner.label)
-    counts = plan["prior"] != "auto" or plan["trust"] == "curator"
+    ways = owner.numbers.ways()
+    counts = plan.get("prior", "auto") != "auto" or plan.get("trust") == "curator"
     labelled = read_labelled(
         source,
         label=owner.label,
@@ -359,11 +424,15 @@ def _from_table(
         label_set=name_label_set(owner.label_set, source.path, owner.label),
         ledger=owner.ledger,
         batch_rows=None if counts else _batch_rows(source, shape["estimator"], searching=search is not None),
+        **ways,
     )
     if keep is not None:
         check_saving(keep, classes=labelled.labels.classes, columns=labelled.features.column_names, owner="train")
     columns = labelled.features.column_names
-    model = table_classifier(**shape, epsilon=owner.epsilon, columns=columns, **plan)
+    if owner.numbers.given:
+        plan = {**plan, "mechanism": _choose_response(owner, labelled.labels.bounds), "outside": ways["outside"]}
+    make: Any = table_regressor if owner.numbers.given else table_classifier
+    model = make(**shape, epsilon=owner.epsilon, columns=columns, **plan)
     paid = {"random_state": seed, "ledger": owner.ledger}
     learner = model.set_params(**paid) if search is None else search.around(model, epsilon=owner.epsilon, **paid)
     try:
@@ -378,6 +447,15 @@ def _from_table(
     model = learner if search is None else learner.best_estimator_
     used = {"source": str(source.path), "label": owner.label, "rows": len(labelled.labels), "features": columns}
     return model, {**used, "dropped": labelled.dropped, "release": None if keep is None else str(keep), **chosen}
+
+
+def _choose_response(owner: _Owner, bounds: Any) -> Any:
+    """Return the mechanism for numbers: every count is a level; amounts have the levels of the default."""
+    from labeldp.mechanisms import UnbiasedResponse
+
+    if owner.numbers.counts is None:
+        return UnbiasedResponse(owner.epsilon, bounds=bounds)
+    return UnbiasedResponse(owner.epsilon, bounds=bounds, grid="integers")
 
 
 def _describe_preparation(model: Any) -> tuple[list[str], list[str]]:
@@ -430,14 +508,19 @@ def _refuse_owner_options(**options: Any) -> None:
 
 
 def _show(console: Console, model: Any, facts: dict[str, Any]) -> None:
+    from labeldp.release.numbers import say_number
+
     dropped = facts.get("dropped")
     rows: list[tuple[str, Any]] = [
         ("learned from", f"{facts['rows']:,} rows, {len(facts['features'])} features of {facts['source']}"),
         ("left out", f"{dropped:,} rows without a label" if dropped else None),
-        ("label", f"{facts['label']} ({len(model.classes_)} classes)"),
+        ("label", f"{facts['label']} ({_describe_kind(model)})"),
         *promise_rows(model.guarantee_),
     ]
-    for stage in model.stages_:
+    for stage in model.stages_ if hasattr(model, "bounds_") else ():
+        off = f"{say_number(stage.noise**0.5)} in the root mean square"
+        rows.append((f"stage {stage.number}", f"{stage.n_examples:,} rows, an answer is off by {off}"))
+    for stage in () if hasattr(model, "bounds_") else model.stages_:
         text, right = f"{stage.n_examples:,} rows", percent_or_none(stage.expected_accuracy)
         if right is not None and model.release_.channel.outputs_are_labels:
             text += f", {stage.average_k:.1f} candidates on average, {right} of labels expected right"
@@ -445,12 +528,21 @@ def _show(console: Console, model: Any, facts: dict[str, Any]) -> None:
             text += f", sets of {stage.average_k:.1f} classes on average, the true one expected in {right} of them"
         rows.append((f"stage {stage.number}", text))
     rows += [("columns", line) for line in facts["preparation"]]
-    rows += [("correction", model.correction_), ("release", facts.get("release"))]
+    rows += [("correction", getattr(model, "correction_", None)), ("release", facts.get("release"))]
     rows.append(("next", f"labeldp predict {facts['model']} TABLE --to predictions.parquet"))
     console.print(styled(("trained", "bold green"), " ", (facts["model"], "bold")), soft_wrap=True)
     console.print(facts_table(rows))
     if "search" in facts:
         console.print(_search_table(facts["search"]))
+
+
+def _describe_kind(model: Any) -> str:
+    """Say what kind of label a model predicts."""
+    if not hasattr(model, "bounds_"):
+        return f"{len(model.classes_)} classes"
+    from labeldp.release.numbers import say_bounds
+
+    return f"numbers in [{say_bounds(model.bounds_)}]"
 
 
 def _search_table(search: dict[str, Any]) -> Any:

@@ -35,7 +35,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -54,6 +54,8 @@ MOST_COUNTED = 10_000
 #: A numeric column with more values than this is a quantity, to be binned; the largest class sets in use that are
 #: numbered rather than named have a thousand.
 MOST_NUMERIC = 1_000
+#: The same for one with fractions: half stars are ten, grades by tenths some fifty.
+MOST_FRACTIONS = 60
 #: Value counts of longer batches cost less per row; the column alone is read, so a batch stays near 10 MB.
 PROFILE_ROWS = 2**18
 #: 128 MB of 64-bit keys, and as much again to sort them.
@@ -62,6 +64,10 @@ IDS_AT_ONCE = 2**24
 MOST_CANDIDATES = 1_000
 #: Rows of a batch of ids.
 ID_ROWS = 2**18
+
+
+#: What to do about a column of quantities.
+NUMBERS = "Numbers: give public bounds, bounds=(low, high) (--bounds low,high), or counts= (--counts 0..C)."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,10 +92,14 @@ class LabelProfile:
         return len(self.counts)
 
 
-def label_profile(source: TableSource, label: str) -> LabelProfile:
+def label_profile(
+    source: TableSource, label: str, *, check: Callable[[Any, Int64s], None] | None = None
+) -> LabelProfile:
     """Return how often each value of a label column occurs, from one pass over it.
 
-    NaN counts as missing. Counting stops at `MOST_COUNTED` values; rows and missing values are counted to the end.
+    NaN counts as missing. Counting stops at `MOST_COUNTED` values; rows and missing values are counted to the end. Where
+    labels are numbers no value is counted: `check` is called with those of each batch that are not missing, and the row of
+    each, and refuses what it must.
     """
     source.require(label)
     dtype = _check_value_type(source, label)
@@ -102,8 +112,13 @@ def label_profile(source: TableSource, label: str) -> LabelProfile:
     for batch in source.batches(columns=list(dict.fromkeys([label, *along])), batch_rows=PROFILE_ROWS):
         values = batch.column(0)
         absent = pc.is_null(values, nan_is_null=True)
-        missing += pc.sum(absent).as_py() or 0
-        if len(counts) <= MOST_COUNTED:
+        gone = pc.sum(absent).as_py() or 0
+        missing += gone
+        if check is not None:
+            present = pc.indices_nonzero(pc.invert(absent)) if gone else None
+            places = np.arange(len(values)) if present is None else present.to_numpy().astype(np.int64)
+            check(values if present is None else values.take(present), places + rows)
+        elif len(counts) <= MOST_COUNTED:
             present = pc.indices_nonzero(pc.invert(absent))
             _add_counts(counts, first, values.take(present), positions=present.to_numpy() + rows)
         rows += len(values)
@@ -151,17 +166,21 @@ def check_label(
     values, one value only, values that differ in spaces or capitals alone, a question mark among text, a value that one row
     alone has.
     """
-    check_choice(profile.column, "missing", missing, ("error", "drop"))
-    _check_missing(profile, missing)
+    check_missing(profile, missing)
     if classes is not None:
         return _check_listed(profile, classes)
     _check_many(profile)
     _check_constant(profile)
     _check_alike(profile)
     values = list(profile.counts)
-    check_not_alone(
-        profile.column, "label", list(profile.counts.values()), find_row=lambda place: profile.first[values[place]]
-    )
+    try:
+        check_not_alone(
+            profile.column, "label", list(profile.counts.values()), find_row=lambda place: profile.first[values[place]]
+        )
+    except LabelDPError as error:
+        if not profile.numeric:
+            raise
+        raise LabelDPError(f"{error} {NUMBERS}") from None
     return tuple(sorted(values))
 
 
@@ -194,8 +213,9 @@ def _add_counts(counts: Counter[Any], first: dict[Any, int], values: Any, *, pos
         first.update({value: at[value] for value in new})
 
 
-def _check_missing(profile: LabelProfile, missing: str) -> None:
+def check_missing(profile: LabelProfile, missing: str) -> None:
     """Refuse a column without values, and missing values unless they are dropped."""
+    check_choice(profile.column, "missing", missing, ("error", "drop"))
     if profile.missing == profile.rows:
         got = Described(f"{profile.missing:,} missing of {profile.rows:,} rows")
         raise invalid(profile.column, "label", "have values", got=got, fix="Choose another label column.")
@@ -231,13 +251,20 @@ def _check_many(profile: LabelProfile) -> None:
     """Refuse a quantity, free text and identifiers: more values than classes have."""
     at_least = "" if profile.complete else "more than "
     shown = Described(f"{at_least}{min(profile.n_values, MOST_COUNTED):,} different numbers")
-    if profile.numeric and profile.n_values > MOST_NUMERIC:
-        fix = "It is a quantity: bin it into a few ranges first, or list its values with --classes if they are classes."
-        raise invalid(profile.column, "label", f"have at most {MOST_NUMERIC:,} values", got=shown, fix=fix)
+    if is_quantity(profile):
+        most = MOST_NUMERIC if profile.n_values > MOST_NUMERIC else MOST_FRACTIONS
+        fix = f"{NUMBERS} Classes: list them, classes= (--classes)."
+        raise invalid(profile.column, "label", f"have at most {most:,} values", got=shown, fix=fix)
     if not profile.complete:
         got = Described(f"more than {MOST_COUNTED:,} values")
         fix = "It looks like free text or an identifier: choose another column, or group its values."
         raise invalid(profile.column, "label", "have classes", got=got, fix=fix)
+
+
+def is_quantity(profile: LabelProfile) -> bool:
+    """Whether a column holds numbers of more values than classes have, or of many with fractions among them."""
+    many = profile.numeric and profile.n_values > MOST_FRACTIONS
+    return many and (profile.n_values > MOST_NUMERIC or any(float(value) % 1 for value in profile.counts))
 
 
 def find_alike(values: Iterable[Any]) -> list[list[Any]]:

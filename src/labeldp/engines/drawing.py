@@ -27,7 +27,7 @@ import numpy as np
 import pyarrow as pa
 
 from labeldp.arrays import Float64s, Int64s
-from labeldp.channel import FiniteChannel
+from labeldp.channel import FiniteChannel, NumericChannel
 from labeldp.engines.engine import Progress, prefetch
 from labeldp.engines.rows import Rows, regroup, table_changed, value_type
 from labeldp.guarantee import Guarantee
@@ -202,10 +202,11 @@ class Randomizer:
         prior_index = None if response.prior_rows is None else np.empty(0, np.int64)
         extras = example_columns(response.channel.take(slice(0, 0)), stage=stage, prior_index=prior_index)
         types = {name: column.type for name, column in extras.items()}
-        if not response.channel.outputs_are_labels:
+        numbers = response.channel.outputs_are_numbers
+        keep = response.channel.outputs_are_labels or numbers
+        if not keep:
             types = {"output": as_column(response.channel.empty_codes(0)).type, **types}
-        keep = response.channel.outputs_are_labels
-        schema = make_schema(rows.source.schema, label=rows.label, extras=types, keep_label=keep)
+        schema = make_schema(rows.source.schema, label=rows.label, extras=types, keep_label=keep, numbers=numbers)
         return cls(response=response, schema=schema)
 
     def __call__(self, batch: Any, *, rows: Rows, start: int, key: NoiseKey) -> tuple[Any, float]:
@@ -218,6 +219,8 @@ class Randomizer:
         place, columns = batch.schema.get_field_index(rows.label), batch.columns
         if channel.outputs_are_labels:
             columns[place] = make_column(codes, dtype=self.schema.field(place).type, classes=rows.classes)
+        elif isinstance(channel, NumericChannel):
+            columns[place] = pa.array(channel.decode(codes))
         else:  # an output stands for no class: it has a column of ours, and the label's is gone
             del columns[place]
             columns.append(as_column(codes))
@@ -228,10 +231,13 @@ class Randomizer:
         return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in self.schema], schema=self.schema)
 
 
-def make_schema(schema: Any, *, label: str, extras: Mapping[str, Any], keep_label: bool = True) -> Any:
+def make_schema(
+    schema: Any, *, label: str, extras: Mapping[str, Any], keep_label: bool = True, numbers: bool = False
+) -> Any:
     """Return the input's schema without free-form metadata, and the reserved columns behind it.
 
     Where outputs are not labels (`keep_label` is False) the label column is left out: one of `extras` holds the outputs.
+    Released `numbers` are float64, whatever the raw ones were: answers lie between whole numbers, and beyond the bounds.
 
     >>> raw = pa.schema([pa.field("ill", pa.string(), metadata={"rate": "0.02"})], metadata={"positives": "17"})
     >>> print(make_schema(raw, label="ill", extras={"row": pa.int32()}).to_string(show_schema_metadata=True))
@@ -239,9 +245,14 @@ def make_schema(schema: Any, *, label: str, extras: Mapping[str, Any], keep_labe
     _labeldp_row: int32 not null
     """
     kept = [field for field in schema if keep_label or field.name != label]
-    fields = [clean_field(field) for field in kept]
+    fields = [
+        pa.field(label, pa.float64()) if numbers and field.name == label else clean_field(field) for field in kept
+    ]
     added = [pa.field(RESERVED + name, dtype, nullable=False) for name, dtype in extras.items()]
-    return pa.schema([*fields, *added], metadata=clean_metadata(schema.metadata, columns=schema.names, label=label))
+    metadata = clean_metadata(schema.metadata, columns=schema.names, label=label)
+    if numbers and schema.field(label).type != pa.float64():
+        metadata = None  # pandas' description would speak of another type
+    return pa.schema([*fields, *added], metadata=metadata)
 
 
 def make_column(codes: Any, *, dtype: Any, classes: Sequence[Any]) -> Any:

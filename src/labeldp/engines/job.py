@@ -111,6 +111,8 @@ class Job:
             "promise": self.promise.to_json(),
             "mechanism": self.words,
         }
+        if self.rows.bounds is not None:
+            facts["numbers"] = [*self.rows.bounds, self.rows.outside]
         if self.rows.source.rewritten is not None:
             facts["rewritten"] = self.rows.source.rewritten.words
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()

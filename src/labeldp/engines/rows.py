@@ -51,6 +51,7 @@ from labeldp.arrays import Float64s, Floats, Int64s
 from labeldp.data.label_column import (
     LabelProfile,
     check_label,
+    check_missing,
     check_row_ids,
     join_profiles,
     label_profile,
@@ -74,6 +75,7 @@ from labeldp.random import NoiseKey
 from labeldp.release import SensitiveLabels
 from labeldp.release.columns import RESERVED
 from labeldp.release.door import draw_part
+from labeldp.release.labels import NumberRule
 from labeldp.release.manifest import LABELS, LABELS_FOLDER
 from labeldp.release.measurement import StreamedCounts
 from labeldp.release.saving import check_plain_classes
@@ -95,7 +97,8 @@ class Rows:
     A piece of a table is rows too: `first` is then the position of its first row among all. `name` is what a ledger calls
     the labels, and `row_ids` the column that it knows the rows by, if there is one. `classes_read_off` says whether the
     list of classes was read off the column, `drop` whether rows without a label are left out, and `beside` what is
-    released with the labels as it is.
+    released with the labels as it is. Labels that are numbers have `bounds`, and `outside` says what is done with those
+    beyond; their classes are then the levels that the mechanism rounds them to.
     """
 
     source: TableSource
@@ -110,6 +113,8 @@ class Rows:
     beside: tuple[str, ...] = ("other columns",)
     row_ids: str | None = None
     first: int = 0
+    bounds: tuple[float, float] | None = None
+    outside: str | None = None
 
     @property
     def count(self) -> int:
@@ -154,10 +159,13 @@ class Rows:
                 yield batch.select(chosen) if len(read) > len(chosen) else batch
 
     def labels(self, batch: Any) -> SensitiveLabels:
-        """Return a batch's labels boxed, as codes; the classes were checked in the pass before."""
-        values = batch.column(self.label)
-        if pa.types.is_dictionary(values.type):
-            values = values.dictionary_decode()
+        """Return a batch's labels boxed, as codes or as numbers; they were checked in the pass before."""
+        values = _decode(batch.column(self.label))
+        if self.bounds is not None:
+            try:
+                return SensitiveLabels(values, bounds=self.bounds, outside=self.outside or "clip")
+            except LabelDPError:
+                raise table_changed(self.source) from None
         codes = pc.index_in(values, value_set=self.value_set)
         if codes.null_count:
             raise table_changed(self.source)
@@ -250,22 +258,52 @@ def _name(file: str, place: int, *, runs: int, alone: bool) -> str:
 
 
 def check_rows(
-    source: TableSource, label: str, *, classes: Sequence[Any] | None, missing: str, engine: Engine
+    source: TableSource,
+    label: str,
+    *,
+    classes: Sequence[Any] | None,
+    missing: str,
+    engine: Engine,
+    numbers: NumberRule | None = None,
 ) -> tuple[Rows, int]:
-    """Return the rows to release, and how many are left out; one pass over the label column."""
+    """Return the rows to release, and how many are left out; one pass over the label column.
+
+    With `numbers` its values are not counted: they are checked to be numbers, and `classes` are the levels of a mechanism.
+    """
     source.require(label)
     check_names(source)
     _check_partitions(source, label)
-    listed = class_values(source, label, classes)
+    listed = None if numbers is not None else class_values(source, label, classes)
     spans = spans_of(source)
-    each = functools.partial(label_profile, label=label)
+    each = functools.partial(_profile_span, label=label, numbers=numbers)
     try:
-        found = dict(engine.each(each, [span.of(source) for span in spans]))
+        found = dict(engine.each(each, _place_spans(source, spans)))
     except ColumnTypeError:
+        if (
+            source.form is not None and source.form.whole
+        ):  # every row was looked at: a type that was asked for does not fit
+            raise
         source = source.retype()
-        listed = class_values(source, label, classes)
-        found = dict(engine.each(each, [span.of(source) for span in spans]))
+        listed = None if numbers is not None else class_values(source, label, classes)
+        found = dict(engine.each(each, _place_spans(source, spans)))
     profiles = [found[number] for number in range(len(spans))]
+    if numbers is not None:
+        profile = functools.reduce(join_profiles, profiles)
+        check_missing(profile, missing)
+        rows = Rows(
+            source=source,
+            label=label,
+            classes=tuple(classes or ()),
+            value_set=None,
+            spans=spans,
+            counts=tuple(one.rows - one.missing for one in profiles),
+            drop=profile.missing > 0,
+            classes_read_off=False,
+            name=label,
+            bounds=numbers.bounds,
+            outside=numbers.outside,
+        )
+        return rows, profile.missing
     _check_files(spans, profiles, listed)
     profile = functools.reduce(join_profiles, profiles)
     known = check_label(profile, missing=missing, classes=listed)
@@ -286,6 +324,23 @@ def check_rows(
         name=label,
     )
     return rows, profile.missing
+
+
+def _place_spans(source: TableSource, spans: Sequence[Span]) -> list[tuple[TableSource, int, str]]:
+    """Return each span's piece of the table, its first row in its file, and the file's name where there are several."""
+    found, before = [], {span.file: 0 for span in spans}
+    for span in spans:
+        found.append((span.of(source), before[span.file], f" of {span.file}" if len(before) > 1 else ""))
+        before[span.file] += span.rows or 0  # a file of unknown length is one span
+    return found
+
+
+def _profile_span(placed: tuple[TableSource, int, str], *, label: str, numbers: NumberRule | None) -> LabelProfile:
+    """Return the profile of one span's labels; numbers are checked on the way."""
+    piece, first, where = placed
+    if numbers is None:
+        return label_profile(piece, label)
+    return label_profile(piece, label, check=functools.partial(numbers.check, label=label, first=first, where=where))
 
 
 def _check_files(spans: Sequence[Span], profiles: Sequence[LabelProfile], listed: Sequence[Any] | None) -> None:

@@ -38,17 +38,34 @@ import numpy as np
 
 from labeldp.accounting import AccountName
 from labeldp.arrays import Float64s, Floats, Int64s
-from labeldp.channel import ArcChannel, FiniteChannel, SetAnswers
+from labeldp.channel import ArcChannel, FiniteChannel, NumericChannel, SetAnswers
 from labeldp.channel.sets import MOST_CLASSES
 from labeldp.data.places import Place, UrlPath, place_of
 from labeldp.data.tables import TableSource, open_table
 from labeldp.engines.drawing import Response
 from labeldp.engines.engine import Progress, open_engine
 from labeldp.engines.job import Job, Staging, find_key, run, staging_at
-from labeldp.engines.rows import BATCH_ROWS, MOST_CELLS, OWNER, TableExamples, check_ids, check_rows, protect_table
+from labeldp.engines.rows import (
+    BATCH_ROWS,
+    MOST_CELLS,
+    OWNER,
+    TableExamples,
+    check_ids,
+    check_rows,
+    protect_table,
+)
 from labeldp.errors import ColumnTypeError, Described, invalid
 from labeldp.guarantee import Guarantee
-from labeldp.mechanisms import InformativeResponse, MeasuringMechanism, Mechanism, RandomizedResponse, RRWithPrior
+from labeldp.mechanisms import (
+    InformativeResponse,
+    MeasuringMechanism,
+    Mechanism,
+    NumericMechanism,
+    RandomizedResponse,
+    RRWithPrior,
+    UnbiasedResponse,
+)
+from labeldp.mechanisms.numbers import LEVELS, choose_bounds
 from labeldp.mechanisms.response import find_distinct_rows
 from labeldp.priors import Beliefs, ClusterPrior, Grouping, LearnedPrior, Prior, PublicPrior, Reader
 from labeldp.priors.cluster import group_examples
@@ -56,10 +73,12 @@ from labeldp.random import NoiseKey, as_key
 from labeldp.release import LabelCounts, Release, load_release
 from labeldp.release.budget import Budget, open_account
 from labeldp.release.door import check_claim
+from labeldp.release.labels import NumberRule
 from labeldp.release.measurement import Counter
+from labeldp.release.numbers import OUTSIDE, say_bounds, say_number
 from labeldp.release.saving import check_target
 from labeldp.release.unfinished import check_passphrase
-from labeldp.validate import check_epsilon, check_integer
+from labeldp.validate import check_choice, check_epsilon, check_integer
 
 #: What a release may be for.
 TRAINING, LABELS = "training", "labels"
@@ -76,6 +95,9 @@ def privatize_table(
     prior: Any = None,
     groups: Any = None,
     classes: Sequence[Any] | None = None,
+    bounds: tuple[float, float] | None = None,
+    counts: Any = None,
+    outside: str = "clip",
     strip: bool = False,
     merge: Mapping[Any, Any] | None = None,
     prior_columns: Sequence[str] | None = None,
@@ -130,6 +152,14 @@ def privatize_table(
         The public list of classes. Without it they are read off the column, and the guarantee says so; a value that
         one row alone has is then refused, and so are values that differ in spaces or capitals alone. Text is read as
         the column's own type.
+    bounds : (low, high), optional
+        For labels that are numbers (amounts, durations): public bounds, never read off the labels. Released are then numbers,
+        each with its label as mean (`UnbiasedResponse`, or the mechanism for numbers that is named, which has bounds itself).
+    counts : int or (first, last), optional
+        For labels that are counts, instead of bounds: 0 .. C, or from the first to the last. Each one is a level.
+    outside : "clip" or "refuse"
+        What is done with a number outside of the bounds: it is brought to the nearest one, and the guarantee says so; or
+        the table is refused. How many there are is not said anywhere: it is a count of labels.
     strip, merge : bool, and mapping of a class to its other spellings, optional
         Take spaces around labels away; read other spellings as a class: ``merge={"yes": ["YES", "Yes"]}``. Both are done to
         each label by itself, before anything else sees it, and are written into the manifest.
@@ -210,17 +240,30 @@ def privatize_table(
     }
     belief = choose_prior(prior, spelt, groups=groups, prior_epsilon=prior_epsilon)
     _check_mechanism(mechanism, epsilon=epsilon, purpose=purpose)
+    check_choice(OWNER, "outside", outside, OUTSIDE)
+    numeric = choose_numeric(mechanism, epsilon=epsilon, bounds=bounds, counts=counts)
+    if numeric is not None:
+        of_classes = {"classes": classes, "strip": strip or None, "merge": merge, "purpose": purpose}
+        _check_numeric(belief, groups=groups, of_classes=of_classes)
     table = table.rewrite(label, strip=strip, merge=merge)
     if belief is not None or groups is not None:
         table = table.settle()  # what a prior reads must not turn out to be of another type when it has been paid for
     with open_engine(engine, client=client, scheduler=scheduler, workers=workers, insecure=insecure) as carrier:
-        rows, dropped = check_rows(table, label, classes=classes, missing=missing, engine=carrier)
+        if numeric is None:
+            rows, dropped = check_rows(table, label, classes=classes, missing=missing, engine=carrier)
+        else:
+            levels, rule = tuple(numeric.levels.tolist()), NumberRule(numeric.bounds, outside)
+            rows, dropped = check_rows(table, label, classes=levels, missing=missing, engine=carrier, numbers=rule)
         rows = replace(rows, row_ids=check_ids(rows.source, row_ids, label))
         given = () if groups is None else ("grouping",)
         budget = Budget(owner=OWNER, labels=rows, ledger=ledger, seeded=key.seeded, given=given)
         examples = TableExamples(rows, carrier)
         chosen = choose_mechanism(
-            mechanism, epsilon=epsilon, n_classes=rows.n_classes, prior=belief, purpose=purpose or TRAINING
+            numeric or mechanism,
+            epsilon=epsilon,
+            n_classes=rows.n_classes,
+            prior=belief,
+            purpose=purpose or TRAINING,
         )
         plan = make_plan(chosen, belief, examples, budget, epsilon=epsilon, groups=groups)
         asked = AccountName(label) if label_set is None else label_set
@@ -259,6 +302,8 @@ def privatize_table(
         label_set=str(rows.name),
         ledger_entry=entry,
         expected_accuracy=None if math.isnan(accuracy) else accuracy,
+        bounds=rows.bounds,
+        outside=rows.outside,
     )
 
 
@@ -266,7 +311,8 @@ def privatize_table(
 class TableRelease:
     """What `privatize_table` did. All of it is public but for what the owner knows of her own table: `dropped`.
 
-    `answers` says in words what a row of the release has in the place of its label.
+    `answers` says in words what a row of the release has in the place of its label. `bounds` and `outside` are those of
+    numbers, whose `classes` are the levels that they were rounded to, without bias, before they were randomized.
     `expected_accuracy` is the share of released labels that are expected to be true if labels follow the prior (with
     no prior, if they are uniform): a forecast from public facts, never a comparison with the labels. It is as good as
     the prior: histograms that are mostly noise promise more than they keep. None where outputs are not labels.
@@ -284,6 +330,8 @@ class TableRelease:
     label_set: str
     ledger_entry: int | None
     expected_accuracy: float | None
+    bounds: tuple[float, float] | None = None
+    outside: str | None = None
 
     def load(self) -> Release:
         """Read the labels and the channel back, checked; the table's other columns stay on the disk."""
@@ -306,6 +354,9 @@ def describe_answers(channel: FiniteChannel | None) -> str:
         return f"{told}, with the true one in it {channel.inclusion[0]:.1%} of the time"
     if isinstance(channel, SetAnswers):
         return "a set of classes, by what the prior leaves open"
+    if isinstance(channel, NumericChannel):
+        off = float(np.sqrt(np.mean(channel.spread())))
+        return f"a number whose mean is the label, off by {say_number(off)} in the root mean square"
     return "a value that is no label"
 
 
@@ -349,12 +400,49 @@ def _check_mechanism(mechanism: Any, *, epsilon: float | None, purpose: Any) -> 
     if mechanism is None and epsilon is None:
         fix = "Say how private: epsilon=1.0, or a mechanism that says it."
         raise invalid(OWNER, "epsilon", "be given where no mechanism is", got=None, fix=fix)
-    if mechanism is not None and getattr(mechanism, "takes_numbers", False):
-        fix = "Read the column and use privatize(values, mechanism): tables in batches have classes so far."
-        raise invalid(OWNER, "mechanism", "be one for classes", got=type(mechanism).__name__, fix=fix)
     if mechanism is not None and not isinstance(mechanism, Mechanism):
         fix = "For example labeldp.RRTopK(1.0, k=2)."
         raise invalid(OWNER, "mechanism", "be a mechanism", got=mechanism, fix=fix)
+
+
+def choose_numeric(mechanism: Any, *, epsilon: float | None, bounds: Any, counts: Any) -> NumericMechanism | None:
+    """Return the mechanism for labels that are numbers, at the whole budget; None for labels that are classes.
+
+    >>> choose_numeric(None, epsilon=1.0, bounds=None, counts=4).levels.tolist()
+    [0.0, 1.0, 2.0, 3.0, 4.0]
+    """
+    known = choose_bounds(OWNER, bounds, counts)
+    if mechanism is None:
+        if known is None:
+            return None
+        assert epsilon is not None
+        return UnbiasedResponse(epsilon, bounds=known, grid=LEVELS if counts is None else "integers")
+    if not isinstance(mechanism, NumericMechanism):
+        if known is None:
+            return None
+        fix = (
+            "For numbers: UnbiasedResponse, LaplaceResponse or BinnedResponse (--mechanism unbiased, laplace, binned)."
+        )
+        raise invalid(OWNER, "mechanism", "be one for numbers", got=type(mechanism).__name__, fix=fix)
+    if known not in (None, mechanism.bounds):
+        got = Described(f"[{say_bounds(known)}] for a mechanism of [{say_bounds(mechanism.bounds)}]")
+        raise invalid(
+            OWNER, "bounds", "be those of the mechanism", got=got, fix="The mechanism has them: leave them out."
+        )
+    return mechanism if epsilon is None else mechanism.with_epsilon(epsilon)
+
+
+def _check_numeric(prior: Prior | None, *, groups: Any, of_classes: Mapping[str, Any]) -> None:
+    """Refuse what only labels with classes have."""
+    given = next((name for name, value in of_classes.items() if value is not None), None)
+    if given is not None:
+        fix = "Numbers have bounds, classes have a list: leave one of the two out."
+        raise invalid(OWNER, given, "be left out for labels that are numbers", got=Described("given"), fix=fix)
+    if prior is not None and (prior.sees_labels or hasattr(getattr(prior, "source", None), "predict_proba")):
+        fix = "A public law of the levels: prior= an array of probabilities, or prior_columns=."
+        raise invalid(OWNER, "prior", "be a public one for labels that are numbers", got=type(prior).__name__, fix=fix)
+    if prior is None and groups is not None:
+        raise invalid(OWNER, "groups", "be left out without a prior of shape (C, K)", got=Described("some"))
 
 
 def choose_mechanism(

@@ -28,6 +28,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from sklearn.base import is_regressor
 
 from labeldp.arrays import Floats
 from labeldp.data.tables import TableSource, open_table
@@ -85,7 +86,8 @@ def train_released(
     Parameters
     ----------
     estimator
-        Either one with `partial_fit`, which gets the released labels as they are, `epochs` times, in order; or
+        Either one with `partial_fit`, which gets the released labels as they are, `epochs` times, in order (of a release of
+        numbers a regressor, with squared loss: SGDRegressor); or
         `labeldp.SoftmaxRegression`, which gets the channel's unbiased targets through sums over the whole table, and is the
         model that `fit_targets` gives in memory.
     directory, columns
@@ -103,6 +105,9 @@ def train_released(
     pieces = _cut_pieces(features, release, names)
     rounds = check_integer(OWNER, "epochs", epochs, least=1)
     size = check_integer(OWNER, "batch_rows", batch_rows, least=1)
+    if release.channel.outputs_are_numbers and not is_regressor(estimator):
+        fix = "Use SGDRegressor(), or LabelPrivateRegressor().fit_release on a table in memory."
+        raise invalid(OWNER, "estimator", "be a regressor for numbers", got=type(estimator).__name__, fix=fix)
     if hasattr(estimator, "partial_fit"):
         return _fit_batches(estimator, pieces, epochs=rounds, size=size)
     if not (hasattr(estimator, "fit_targets") and hasattr(estimator, "l2")):
@@ -129,10 +134,15 @@ def _cut_pieces(features: TableSource, release: Release, columns: tuple[str, ...
 
 
 def _fit_batches(estimator: Any, pieces: Sequence[_Piece], *, epochs: int, size: int) -> Any:
+    numbers = pieces[0].release.channel.outputs_are_numbers
     classes = np.asarray(pieces[0].release.classes)
     for _ in range(epochs):
         for piece in pieces:
+            values = piece.release.values if numbers else None
             for matrix, rows in piece.batches(size):
+                if values is not None:
+                    estimator.partial_fit(matrix, values[rows])
+                    continue
                 estimator.partial_fit(matrix, classes[piece.release.codes[rows]], classes=classes)
     return estimator
 

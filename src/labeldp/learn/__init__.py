@@ -20,6 +20,7 @@
 | `evaluation` | `evaluate`: a whole report on labels that are public, protected (for a price) or released (free) |
 | `score_counts` | one noisy histogram of scores by labels, behind a report on protected labels |
 | `metrics`, `evaluated` | metrics as functions of sums over labels, and the report `Evaluation` |
+| `number_scores` | the report on numbers, `NumberEvaluation`: estimates through the channel, or one charged measurement |
 | `scoring` | accuracy alone on protected labels: for a price, or free from released ones |
 | `search` | `PrivateSearchCV`: hyper-parameters chosen under a guarantee of the whole search |
 | `tables` | raw tables as features, in memory or in batches |
@@ -41,6 +42,7 @@ from labeldp.learn.convex import (
 )
 from labeldp.learn.evaluated import Evaluation, Metric
 from labeldp.learn.evaluation import evaluate
+from labeldp.learn.number_scores import NumberEvaluation
 from labeldp.learn.pate import PATE, MultiLabelPATE
 from labeldp.learn.recipe import Recipe, recipe
 from labeldp.learn.regressor import LabelPrivateRegressor, NumberStage
@@ -49,7 +51,7 @@ from labeldp.learn.scoring import Choice, NoisyAccuracy, choose_by_noisy_accurac
 from labeldp.learn.search import PrivateSearchCV
 from labeldp.learn.softmax import SoftmaxRegression
 from labeldp.learn.stages import Stage
-from labeldp.learn.tables import TableEncoder, TableRows, table_classifier
+from labeldp.learn.tables import TableEncoder, TableRows, table_classifier, table_regressor
 from labeldp.release.scores import public_labels
 
 __all__ = [
@@ -67,6 +69,7 @@ __all__ = [
     "Metric",
     "MultiLabelPATE",
     "NoisyAccuracy",
+    "NumberEvaluation",
     "NumberStage",
     "OutputPerturbation",
     "PrivateGLM",
@@ -87,4 +90,5 @@ __all__ = [
     "save_model",
     "score_privately",
     "table_classifier",
+    "table_regressor",
 ]

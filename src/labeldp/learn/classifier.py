@@ -278,6 +278,9 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
         if _num_samples(X) != len(release):
             got = Described(f"{_num_samples(X)} rows for {len(release)} labels")
             raise invalid(OWNER, "X", "have one row per released label", got=got)
+        if release.channel.outputs_are_numbers:
+            fix = "LabelPrivateRegressor learns from numbers."
+            raise invalid(OWNER, "release", "hold labels with classes", got=Described("numbers"), fix=fix)
         weights = _check_weights(sample_weight, len(release))
         silent = is_silent(release)
         transformer, settings = check_settings(self, release.classes, release.guarantee.epsilon(), silent=silent)

@@ -47,6 +47,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -60,6 +61,7 @@ from labeldp.errors import Described, OptimisticScoreWarning, invalid
 from labeldp.learn.corrections import take_rows
 from labeldp.learn.evaluated import Estimated, Evaluation, build_evaluation
 from labeldp.learn.metrics import OWNER, Scores
+from labeldp.learn.number_scores import evaluate_numbers, scores_numbers
 from labeldp.learn.score_counts import DRAW_SEED, Cells, count_draws, draw_normals
 from labeldp.learn.scoring import can_invert, find_codes
 from labeldp.priors import model_probabilities
@@ -92,8 +94,12 @@ def evaluate(
     ledger: Any = None,
     label_set: str = "labels",
     rng: Any = None,
-) -> Evaluation:
+    bounds: tuple[float, float] | None = None,
+) -> Any:
     """Return a report on a classifier: accuracy, AUC, log loss, Brier score, calibration, confusion, precision at k.
+
+    Of a regressor it is another one, with RMSE, MAE, deviance and calibration by decile (`labeldp.learn.number_scores`): where
+    the model has `bounds_`, the labels are numbers in a box or a release, or `bounds` are given.
 
     Parameters
     ----------
@@ -115,6 +121,8 @@ def evaluate(
         Of a release, only these rows: those that the model was not trained on.
     ledger, label_set, rng
         As for `labeldp.measure`; `label_set` names labels that are not boxed.
+    bounds : (low, high), optional
+        Says that labels are numbers, within these public bounds; by default those of the model, of the box or of the release.
 
     Guarantee
     ---------
@@ -127,6 +135,7 @@ def evaluate(
     in a score are ties: a constant model has AUC 1/2, and rows of one probability share a bin. A class that does not
     occur, or too few rows of it to be told from noise, leaves its recall and AUC None, with the reason.
     """
+    of_numbers = partial(evaluate_numbers, bounds=bounds, ledger=ledger, label_set=label_set, rng=rng)
     if isinstance(labels, Release):
         if labels_are_public or epsilon is not None or ledger is not None:
             got, fix = (
@@ -134,6 +143,9 @@ def evaluate(
                 "Released labels cost nothing: leave epsilon, ledger and the declaration out.",
             )
             raise invalid(OWNER, "labels", "be what epsilon or labels_are_public speaks of", got=got, fix=fix)
+        if scores_numbers(model, labels, bounds):
+            notes = warn_own_release(model, labels)
+            return of_numbers(model, X, labels, epsilon=None, rows=rows, notes=notes)
         return _evaluate_release(model, X, labels, classes, rows)
     if rows is not None:
         raise invalid(OWNER, "rows", "be given with a release only", got=rows, fix="Pass those rows and labels alone.")
@@ -141,6 +153,8 @@ def evaluate(
         fix = "labels_are_public=True for labels that are no secret, epsilon= for others, or a Release as labels."
         got = Described("both" if labels_are_public else "neither")
         raise invalid(OWNER, "labels", "have labels_are_public or epsilon", got=got, fix=fix)
+    if scores_numbers(model, labels, bounds):
+        return of_numbers(model, X, labels, epsilon=epsilon, rows=None, notes=())
     if epsilon is None:
         return _evaluate_exactly(model, X, labels, classes, ledger)
     return _evaluate_protected(model, X, labels, classes, epsilon=epsilon, ledger=ledger, label_set=label_set, rng=rng)

@@ -40,6 +40,7 @@ import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -54,22 +55,30 @@ from sklearn.utils.validation import check_is_fitted
 from labeldp.accounting import protect_rows
 from labeldp.arrays import Float32s
 from labeldp.data import TableSource, check_label, check_row_ids, label_profile
+from labeldp.data.label_column import check_missing
 from labeldp.data.tables import BATCH_ROWS
 from labeldp.errors import Described, invalid, nearest
 from labeldp.learn.boosters import make_classifier
 from labeldp.learn.classifier import LabelPrivateClassifier
+from labeldp.learn.regressor import PENALTIES, LabelPrivateRegressor
 from labeldp.learn.softmax import SoftmaxRegression
+from labeldp.mechanisms.numbers import choose_bounds
 from labeldp.priors import Prior
 from labeldp.release import SensitiveLabels
 from labeldp.release.budget import open_account
+from labeldp.release.labels import NumberRule
+from labeldp.release.numbers import OUTSIDE
 from labeldp.softmax import RowBatches
-from labeldp.validate import check_integer
+from labeldp.validate import check_choice, check_integer
 
 #: Enough for every country of Adult; thousands of codes would make the features wide and empty.
 MOST_CATEGORIES = 50
 
 #: The classifiers that the command line offers by name.
 ESTIMATORS = ("softmax", "logistic", "forest", "boosting", "bayes", "lightgbm", "xgboost", "catboost")
+
+#: The regressors, for labels that are numbers.
+REGRESSORS = ("ridge", "forest", "boosting")
 
 #: What a search tries of each: how much to smooth, and for boosted trees how fast and how finely to learn. Noisy labels want more
 #: smoothing than plain ones, the more the smaller epsilon is, so that no default is best for all.
@@ -551,6 +560,55 @@ def named_estimator(name: str) -> BaseEstimator:
     raise invalid("train", "estimator", "be one that has a name here", got=name, fix=nearest(name, ESTIMATORS))
 
 
+def table_regressor(
+    estimator: str = "ridge",
+    *,
+    epsilon: float,
+    columns: Sequence[str],
+    bounds: tuple[float, float] | None = None,
+    mechanism: Any = None,
+    outside: str = "clip",
+    stages: int = 1,
+    random_state: Any = None,
+    ledger: Any = None,
+    label_set: str = "labels",
+) -> LabelPrivateRegressor:
+    """Return a regressor that takes raw tables, the twin of `table_classifier` for labels that are numbers."""
+    steps = [("table", TableEncoder(columns=list(columns))), ("regressor", named_regressor(estimator))]
+    return LabelPrivateRegressor(
+        Pipeline(steps),
+        epsilon=epsilon,
+        bounds=bounds,
+        mechanism=mechanism,
+        outside=outside,
+        stages=stages,
+        random_state=random_state,
+        ledger=ledger,
+        label_set=label_set,
+    )
+
+
+def named_regressor(name: str) -> BaseEstimator:
+    """Return a fresh regressor with squared loss, which noisy numbers need; its own seed is fixed, which sees no raw label."""
+    if name == "ridge":
+        from sklearn.linear_model import RidgeCV
+
+        return RidgeCV(alphas=PENALTIES)
+    if name == "forest":
+        from sklearn.ensemble import RandomForestRegressor
+
+        # Leaves of 50: an answer varies by several times what labels do, and a leaf must average that away.
+        return RandomForestRegressor(n_estimators=100, min_samples_leaf=50, n_jobs=-1, random_state=0)
+    if name == "boosting":
+        from sklearn.ensemble import HistGradientBoostingRegressor
+
+        return HistGradientBoostingRegressor(
+            early_stopping=False, min_samples_leaf=100, max_leaf_nodes=15, random_state=0
+        )
+    fix = "Labels are numbers: use one of " + ", ".join(REGRESSORS) + "."
+    raise invalid("train", "estimator", "be a regressor", got=name, fix=fix)
+
+
 #: Where `table_classifier` has the settings of the classifier inside.
 INSIDE = "estimator__classifier__"
 
@@ -660,15 +718,23 @@ def read_labelled(
     label_set: str | None = None,
     ledger: Any = None,
     batch_rows: int | None = None,
+    bounds: Any = None,
+    counts: Any = None,
+    outside: str = "clip",
 ) -> LabelledTable:
     """Read a table after the same checks as a release: missing labels, lone values, constants, repeated row ids.
 
-    With `batch_rows` the features stay on disk, as `TableRows` with batches of that size; labels and row ids are read. With
+    Labels that are numbers have public `bounds`, or `counts`, instead of classes, as for `privatize_table`. With `batch_rows` the features stay on disk, as `TableRows` with batches of that size; labels and row ids are read. With
     a `ledger` the labels get the name of the account that has their rows (`labeldp.release.budget.open_account`).
     """
     away = [*leave_out, *([row_ids] if row_ids else [])]
     columns = feature_columns(source, label=label, leave_out=away)
-    check_label(label_profile(source, label), missing=missing, classes=classes)
+    known = choose_bounds("train", bounds, counts)
+    if known is None:
+        check_label(label_profile(source, label), missing=missing, classes=classes)
+    else:
+        rule = partial(NumberRule(known, check_choice("train", "outside", outside, OUTSIDE)).check, label=label)
+        check_missing(label_profile(source, label, check=rule), missing)
     if row_ids:
         check_row_ids(source, row_ids)
     table = read_columns(source, [*(columns if batch_rows is None else []), label, *([row_ids] if row_ids else [])])
@@ -688,6 +754,8 @@ def read_labelled(
         classes=classes,
         name=name,
         row_ids=table[row_ids].to_pylist() if row_ids else None,
+        bounds=known,
+        outside=outside,
     )
     if batch_rows is None:
         return LabelledTable(features=table.select(columns), labels=boxed, dropped=dropped)

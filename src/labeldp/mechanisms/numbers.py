@@ -97,6 +97,27 @@ def check_bounds(owner: str, bounds: Any) -> tuple[float, float]:
     return low, high
 
 
+def choose_bounds(owner: str, bounds: Any, counts: Any) -> tuple[float, float] | None:
+    """Return the public bounds of numbers, given as such or as counts: 0 .. C, or (first, last); None where none are given.
+
+    >>> choose_bounds("demo", None, 4), choose_bounds("demo", None, (1, 5)), choose_bounds("demo", None, None)
+    ((0.0, 4.0), (1.0, 5.0), None)
+    """
+    if bounds is not None and counts is not None:
+        fix = "Counts are their own bounds: the first and the last."
+        raise invalid(owner, "bounds", "be left out where counts are given", got=Described("both"), fix=fix)
+    if counts is None:
+        return None if bounds is None else check_bounds(owner, bounds)
+    pair = (0, counts) if type(counts) is int else counts
+    whole = isinstance(pair, (tuple, list)) and len(pair) == 2 and all(type(one) is int for one in pair)
+    if not whole or not 0 < pair[1] - pair[0] < MOST_LEVELS or max(map(abs, pair)) > 2**53:
+        fix = f"Whole numbers, at most {MOST_LEVELS}: counts=4, counts=(0, 4), --counts 0..4. For more: bounds (--bounds)."
+        raise invalid(
+            owner, "counts", "be the largest count, or the first and the last", got=Described(f"{counts!r}"), fix=fix
+        )
+    return check_bounds(owner, pair)
+
+
 @dataclass(frozen=True)
 class NumericMechanism(Mechanism):
     """What mechanisms for numbers share: epsilon, bounds, the levels between them, and answers that are unbiased.

@@ -24,7 +24,7 @@ the door alone. What may be spent on them, and what a promise about them stands 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -32,7 +32,7 @@ import numpy.typing as npt
 from labeldp.arrays import Codes
 from labeldp.errors import Described, LabelDPError, invalid
 from labeldp.mechanisms.numbers import check_bounds
-from labeldp.release.numbers import read_numbers, say_bounds
+from labeldp.release.numbers import Asked, read_numbers, say_bounds
 from labeldp.validate import check_integer, check_not_alone, code_dtype
 
 
@@ -194,6 +194,20 @@ def as_sensitive_numbers(labels: Any, bounds: tuple[float, float], *, outside: s
     if len(boxed) == 0:
         raise invalid("labels", "labels", "hold at least one label", got=Described("none"))
     return boxed
+
+
+class NumberRule(NamedTuple):
+    """What the numbers of a table's label column are checked against, before anything is spent: `labeldp.data.label_profile`."""
+
+    bounds: tuple[float, float]
+    outside: str
+
+    def check(self, values: Any, rows: npt.NDArray[np.int64], *, label: str, first: int = 0, where: str = "") -> None:
+        """Refuse values of an Arrow column that are no numbers, or not within bounds where that is asked; `rows` are theirs."""
+        fix = f"Text is read as numbers with types={{{label!r}: 'double'}} (--type {label}=double). Classes have no bounds."
+        asked = Asked(label, "label", fix=fix, rows=rows + first, where=f"{where} (rows count from 0)")
+        plain = values.dictionary_decode() if hasattr(values, "dictionary_decode") else values
+        read_numbers(as_plain(plain), self.bounds, outside=self.outside, asked=asked)
 
 
 def _refuse_boxed(values: Any) -> None:
@@ -480,7 +494,16 @@ def _box(
             raise invalid(owner, argument, "be discrete", got=got, fix=fix) from None
         _assert_all_finite(plain, input_name=argument, estimator_name=owner)
         if not numeric:
-            check_classification_targets(plain)
+            try:
+                check_classification_targets(plain)
+            except ValueError:
+                got, fix = (
+                    Described("numbers"),
+                    "Numbers: LabelPrivateRegressor(bounds=(low, high)), with public bounds.",
+                )
+                raise invalid(
+                    owner, argument, "be classes (Unknown label type: continuous)", got=got, fix=fix
+                ) from None
     return SensitiveLabels(plain, classes=classes, name=label_set)
 
 

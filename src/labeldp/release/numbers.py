@@ -44,25 +44,37 @@ class Asked(NamedTuple):
     place: str = "row"
     must: str = "be numbers, where bounds are given"
     fix: str = "For classes leave out bounds, and pass classes=."
+    rows: Any = None  # which row of a table each number stands in, where that is not its position
+    where: str = ""
+
+    def say_place(self, at: int) -> str:
+        """Return where the number at this position stands."""
+        return f"{self.place} {at if self.rows is None else int(self.rows[at])}{self.where}"
 
     def refuse(self, got: str, fix: str = "", *, must: str = "") -> LabelDPError:
         """Return the error."""
         return invalid(self.owner, self.name, must or self.must, got=Described(got), fix=fix)
 
 
-def read_numbers(plain: Any, bounds: tuple[float, float], *, outside: str) -> Float64s:
+def read_numbers(
+    plain: Any,
+    bounds: tuple[float, float],
+    *,
+    outside: str,
+    asked: Asked = Asked(),  # noqa: B008 - a value
+) -> Float64s:
     """Return a new vector of numbers within the bounds, or say which row is at fault and never what it holds.
 
     `plain` is a vector of NumPy, or a sequence; `bounds` were checked.
     """
-    check_choice(OWNER, "outside", outside, OUTSIDE)
-    numbers = read_finite(plain, Asked())
+    check_choice(asked.owner, "outside", outside, OUTSIDE)
+    numbers = read_finite(plain, asked)
     low, high = bounds
     if len(numbers) and (numbers.min() < low or numbers.max() > high):
         if outside == "refuse":
-            row = int(np.argmax((numbers < low) | (numbers > high)))
+            at = int(np.argmax((numbers < low) | (numbers > high)))
             fix = 'Widen the public bounds, or let outside="clip" bring such numbers to the nearest bound.'
-            raise Asked().refuse(f"another one in row {row}", fix, must="be within bounds")
+            raise asked.refuse(f"another one in {asked.say_place(at)}", fix, must="be within bounds")
         np.clip(numbers, low, high, out=numbers)
     return numbers
 
@@ -81,7 +93,7 @@ def read_finite(plain: Any, asked: Asked) -> Float64s:
     if len(numbers) and not (np.isfinite(numbers.min()) and np.isfinite(numbers.max())):
         at = int(np.argmin(np.isfinite(numbers)))
         fix = "Drop such rows, or fill them from what is public: a bound is a number like any other."
-        raise asked.refuse(f"a missing or infinite number in {asked.place} {at}", fix, must="be finite")
+        raise asked.refuse(f"a missing or infinite number in {asked.say_place(at)}", fix, must="be finite")
     return numbers
 
 
@@ -92,6 +104,15 @@ def say_bounds(bounds: tuple[float, float]) -> str:
     ('0, 100000', '0.1234567891, 2')
     """
     return ", ".join(f"{bound:g}" if float(f"{bound:g}") == bound else repr(bound) for bound in bounds)
+
+
+def say_number(value: float) -> str:
+    """Return a number for people: four digits, or all before the point.
+
+    >>> say_number(0.123456), say_number(2213.4), say_number(50010.2)
+    ('0.1235', '2,213', '50,010')
+    """
+    return f"{value:,.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
 
 
 def _as_floats(column: Array, asked: Asked) -> Float64s:
@@ -106,21 +127,22 @@ def _as_floats(column: Array, asked: Asked) -> Float64s:
         raise asked.refuse(kind or f"dtype {column.dtype}", asked.fix)
     numbers = np.empty(len(column), np.float64)
     for at, value in enumerate(column.tolist()):
-        numbers[at] = _as_float(value, f"{asked.place} {at}", asked)
+        numbers[at] = _as_float(value, at, asked)
     return numbers
 
 
-def _as_float(value: Any, place: str, asked: Asked) -> float:
+def _as_float(value: Any, at: int, asked: Asked) -> float:
     """Return one object as a float: an int, a float, a decimal or a fraction; NaN for what stands for nothing."""
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return np.nan
     if isinstance(value, (dt.date, dt.time, dt.timedelta)):
-        raise asked.refuse(f"dates or durations, the first in {place}", DATES)
+        raise asked.refuse(f"dates or durations, the first in {asked.say_place(at)}", DATES)
     if isinstance(value, (bool, np.bool_)) or not isinstance(
         value, (float, Rational, Decimal, np.integer, np.floating)
     ):
-        raise asked.refuse(f"something else in {place}", asked.fix)
+        kind = {str: "text", bool: "a boolean"}.get(type(value), "something else")
+        raise asked.refuse(f"{kind} in {asked.say_place(at)}", asked.fix)
     try:
         return float(value)
     except (OverflowError, ValueError):  # a signalling NaN of decimal, an int of 400 digits
-        raise asked.refuse(f"a number beyond float64 in {place}", must="be finite numbers") from None
+        raise asked.refuse(f"a number beyond float64 in {asked.say_place(at)}", must="be finite numbers") from None

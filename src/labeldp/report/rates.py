@@ -40,6 +40,7 @@ from labeldp.channel import (
     Channel,
     FiniteChannel,
     MatrixChannel,
+    NumericChannel,
     SetAnswers,
     odds_to_keep,
     safe_odds,
@@ -47,6 +48,7 @@ from labeldp.channel import (
 from labeldp.mechanisms import RandomizedResponse, RRWithPrior
 from labeldp.plots import Series
 from labeldp.release import Release
+from labeldp.release.numbers import say_number
 from labeldp.report.words import percent
 
 #: Cells (rows x classes x classes asked about) beyond which evenly spaced examples stand for all.
@@ -163,6 +165,75 @@ def set_facts(release: Release, *, most: int = MOST_ANSWERS) -> SetFacts | None:
     shapes = part.channel.shapes_of(part.codes)
     surely = shapes[:, 1] * part.channel.chances(shapes)[0]
     return SetFacts(release.n_classes, float(named.mean()), int(named.min()), int(named.max()), float(surely.mean()))
+
+
+class NumberFacts(NamedTuple):
+    """What one answer says of a number, for someone who knew the bounds alone: exact, from the channel.
+
+    She thinks all levels equally likely and guesses as well as can be: the middle of what is left possible, weighed by the
+    channel. `off_before` and `off_after` are the mean absolute errors of her guess, `hit_before` and `hit_after` how often the
+    level itself is guessed right, and `noise` is how far the answer is from the number in the root mean square.
+    """
+
+    bounds: tuple[float, float]
+    n_levels: int
+    noise: float
+    off_before: float
+    off_after: float
+    hit_before: float
+    hit_after: float
+
+    @property
+    def sentence(self) -> str:
+        """The facts in words."""
+        return (
+            f"Whoever knew nothing but the bounds, and guesses as well as can be, is off by {say_number(self.off_before)} on average "
+            f"before she sees the answer, and by {say_number(self.off_after)} after; the nearest of {self.n_levels} levels she names "
+            f"{percent(self.hit_before)} of the time before, {percent(self.hit_after)} after."
+        )
+
+
+def number_facts(release: Release) -> NumberFacts | None:
+    """Return what an answer of a release says where answers are numbers, averaged over its rows; None where they are not."""
+    channel = release.channel
+    if not isinstance(channel, NumericChannel) or not len(release):
+        return None
+    return channel_facts(channel)
+
+
+def channel_facts(channel: NumericChannel) -> NumberFacts:
+    """Return what an answer of a channel says, each group weighed by how many rows have it."""
+    groups = len(channel.transition)
+    counts = np.ones(1) if channel.index is None else np.bincount(channel.index, minlength=groups)
+    weights = counts / counts.sum()
+    levels, size = channel.levels, channel.n_classes
+    flat = np.full(size, 1.0 / size)
+    off = [guess_errors(channel.transition[group] / size, levels) for group in range(groups)]
+    hits = channel.transition.max(axis=1).sum(axis=1) / size
+    return NumberFacts(
+        bounds=channel.bounds,
+        n_levels=size,
+        noise=math.sqrt(float(np.dot(weights, (channel.variances + channel.bias**2) @ flat))),
+        off_before=guess_errors(flat[:, None], levels),
+        off_after=float(np.dot(weights, off)),
+        hit_before=1.0 / size,
+        hit_after=float(np.dot(weights, hits)),
+    )
+
+
+def guess_errors(joint: Array, levels: Array) -> float:
+    """Return the least mean absolute error of a guess of the level from the answer, for chances joint[level, answer].
+
+    The best guess is the median of the level given the answer: the first at which half of its weight is reached.
+
+    >>> guess_errors(np.array([[0.5], [0.5]]), np.array([0.0, 10.0]))
+    5.0
+    >>> guess_errors(np.array([[0.5, 0.0], [0.0, 0.5]]), np.array([0.0, 10.0]))
+    0.0
+    """
+    sums = np.cumsum(joint, axis=0)
+    middle = levels[np.argmax(sums >= sums[-1] / 2, axis=0)]
+    return float((joint * np.abs(levels[:, None] - middle)).sum())
 
 
 def examples_with_beliefs(release: Release, *, most: int) -> tuple[FiniteChannel, Array, Float64s, int | None]:

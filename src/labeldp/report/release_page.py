@@ -21,6 +21,7 @@ no number on it was computed from a raw label.
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 from typing import Any
@@ -28,12 +29,14 @@ from typing import Any
 import numpy as np
 
 from labeldp.accounting import Ledger
+from labeldp.channel import NumericChannel
 from labeldp.guarantee import Guarantee, best_guess
 from labeldp.plots import Bars, Lines, Series
 from labeldp.release import Release, load_release
 from labeldp.release.manifest import Manifest, read_manifest
+from labeldp.release.numbers import say_bounds, say_number
 from labeldp.report.page import Block, Facts, Section, Table, page, versions
-from labeldp.report.rates import Rates, accuracy_against_epsilon, rates, set_facts
+from labeldp.report.rates import NumberFacts, Rates, accuracy_against_epsilon, number_facts, rates, set_facts
 from labeldp.report.words import (
     as_sentence,
     cost,
@@ -109,7 +112,7 @@ def protection_section(release: Release) -> Section:
         ("Not protected", "every other column of the table: features are public" if column else "the features"),
         ("Unit", f"{promise.unit.sentence}: data that differ by so much look alike"),
         ("From whom", from_whom(promise)),
-        ("Classes", _list_classes(release.classes)),
+        _list_kind(release),
         ("Promise", promise.headline),
         ("Delta", _delta_text(promise)),
         ("Noise", _noise_text(release)),
@@ -134,6 +137,14 @@ def _noise_text(release: Release) -> str:
     if release.seeded:
         return "from a seed: whoever knows or guesses it can take the noise away, so this is NOT private"
     return "from a secret key of the operating system"
+
+
+def _list_kind(release: Release) -> tuple[str, str]:
+    """Return the classes, or what is public of numbers."""
+    if not isinstance(release.channel, NumericChannel):
+        return "Classes", _list_classes(release.classes)
+    bounds = say_bounds(release.channel.bounds)
+    return "Numbers", f"in [{bounds}], rounded without bias to {release.n_classes:,} levels before they were randomized"
 
 
 def _list_classes(classes: tuple[Any, ...], most: int = 12) -> str:
@@ -196,6 +207,9 @@ def changes_section(release: Release, found: Rates) -> Section:
     Outputs that are not labels have no flip rates: the section then says what they are.
     """
     title = "How labels were changed"
+    numbers = number_facts(release)
+    if numbers is not None:
+        return Section(title="How numbers were changed", blocks=_number_blocks(release, numbers))
     if found.flips is None or found.expected_accuracy is None:
         sets = set_facts(release)
         text = "What was released are not labels but outputs of another kind; learners undo the noise by the channel."
@@ -211,6 +225,43 @@ def changes_section(release: Release, found: Rates) -> Section:
             f"Each example has its own channel: these are averages over {found.n_asked:,} evenly spaced ones."
         )
     return Section(title=title, blocks=tuple(blocks))
+
+
+def _number_blocks(release: Release, facts: NumberFacts) -> tuple[Block, ...]:
+    """Return what an answer says, how answers are spread, and how far they are off at each level."""
+    channel = release.channel
+    assert isinstance(channel, NumericChannel)
+    low, high = facts.bounds
+    text = (
+        f"Each number was answered with a number whose mean it is, off by {say_number(facts.noise)} in the root mean square for levels "
+        "that are equally likely. Answers lie outside of the bounds too: no private answer has a mean at a bound otherwise."
+    )
+    counts, edges = np.histogram(release.values, bins=MOST_BARS)
+    names = tuple(f"{say_number(a)} to {say_number(b)}" for a, b in itertools.pairwise(edges))
+    shares = tuple(100 * float(count) / len(release) for count in counts)
+    answers = Bars(
+        title="Answers, noise included",
+        labels=names,
+        values=shares,
+        x_title="% of rows",
+        alt=", ".join(f"{name}: {share:.1f}%" for name, share in zip(names, shares, strict=True)),
+    )
+    weights = np.bincount(
+        np.zeros(1, np.int64) if channel.index is None else channel.index, minlength=len(channel.transition)
+    )
+    errors = np.sqrt(np.average(channel.variances, axis=0, weights=weights))
+    noise = Lines(
+        title="How far an answer is from the number, by the number",
+        series=(
+            Series(name="root mean square", x=tuple(channel.levels.tolist()), y=tuple(errors.tolist())),
+            Series(name="half the range", x=(low, high), y=((high - low) / 2,) * 2),
+        ),
+        x_title="number",
+        y_title="distance of the answer",
+        alt=f"Between {say_number(errors.min())} and {say_number(errors.max())}.",
+    )
+    exact = f"{facts.sentence} This is exact, from the channel; whoever knows more before knows more after."
+    return (text, exact, answers, noise)
 
 
 def _expected_words(release: Release, found: Rates) -> str:
@@ -325,6 +376,22 @@ def model_section(facts: dict[str, Any] | None, release: Release) -> Section | N
         ("Of this release", _compare_model(facts, release)),
     ]
     blocks: list[Block] = [Facts(pairs=tuple(pairs))]
+    told = facts.get("stages") or []
+    if told and "noise" in told[0]:
+        off = [s.get("noise") for s in told]
+        lines = tuple(
+            (_as_text(s.get("number")), f"{s.get('n_examples', 0):,}", _as_text(None if v is None else math.sqrt(v)))
+            for s, v in zip(told, off, strict=True)
+        )
+        blocks.append(
+            Table(
+                caption="The model's stages",
+                columns=("stage", "rows", "an answer is off by"),
+                rows=lines,
+                numeric=(1, 2),
+            )
+        )
+        return Section(title="Model", blocks=tuple(blocks))
     rows = tuple(
         (
             _as_text(s.get("number")),
