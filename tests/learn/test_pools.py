@@ -1,0 +1,96 @@
+"""Answers pooled in neighbourhoods: shares against a convex solver, the rule, and what the classifier makes of it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+from sklearn.datasets import load_digits
+
+from labeldp import InformativeResponse, LabelPrivateClassifier, privatize
+from labeldp.channel import Evidence
+from labeldp.learn.pools import PSEUDO_COUNT, count_pools, find_shares, pool_answers, says_little
+from labeldp.mechanisms import most_information
+
+
+def test_shares_are_the_likeliest():
+    """EM against a solver that knows nothing of it; the function is concave, so there is one maximum."""
+    rng = np.random.default_rng(0)
+    likelihood = rng.choice([1.0, 0.4], size=(300, 3))
+    groups = rng.integers(0, 2, 300)
+    groups[:2] = 0, 1
+    found = find_shares(groups, likelihood)
+    for group in (0, 1):
+        mine = likelihood[groups == group]
+
+        def loss(logits: np.ndarray, mine: np.ndarray = mine) -> float:
+            shares = np.exp(logits) / np.exp(logits).sum()
+            return -float(np.log(mine @ shares).sum() + PSEUDO_COUNT * np.log(shares).sum())
+
+        best = minimize(loss, np.zeros(3), method="BFGS", options={"gtol": 1e-8})
+        # A hundred steps of EM end within a nat's ten thousandth of the maximum; shares within a hundredth.
+        assert loss(np.log(found[group])) - best.fun < 1e-4
+        np.testing.assert_allclose(found[group], np.exp(best.x) / np.exp(best.x).sum(), atol=0.01)
+
+
+def test_the_rule_depends_on_rows_epsilon_and_classes_together():
+    for rows in (2_000, 8_000, 60_000):
+        little = [
+            says_little(epsilon, n_examples=rows, n_classes=10) for epsilon in (0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
+        ]
+        assert little == sorted(little, reverse=True)  # more budget, and answers are read one by one
+        assert little[0]
+        assert not little[-1]
+    assert not says_little(1.0, n_examples=8_000, n_classes=2)  # a set is a label
+    assert not says_little(1.0, n_examples=8_000, n_classes=100)  # not measured
+    assert not says_little(0.0, n_examples=8_000, n_classes=10)
+    assert not says_little(float("inf"), n_examples=8_000, n_classes=10)
+    assert not says_little(1.0, n_examples=15, n_classes=10)
+
+
+def test_no_more_pools_than_answers_can_tell():
+    for rows in (100, 8_000, 60_000):
+        for epsilon in (0.1, 1.0, 4.0):
+            nats = rows * most_information(epsilon)
+            count = count_pools(nats, n_examples=rows, n_classes=10)
+            assert 10 <= count <= min(1000, rows // 2)
+            assert count == 10 or count * 4 * np.log(10) <= nats
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 2.0])
+def test_pools_of_real_rows_tell_far_more_than_answers_alone(epsilon: float):
+    """Digits: a row's own answer names its class in about half of the cases; its neighbourhood knows nearly always."""
+    X, y = load_digits(return_X_y=True)
+    release = privatize(y, InformativeResponse(epsilon, n_classes=10), rng=0)
+    beliefs = pool_answers(X, [Evidence(release.codes[:900], release.channel.take(slice(900))), _rest(release, 900)])
+    np.testing.assert_allclose(beliefs.sum(axis=1), 1.0, atol=1e-9)
+    alone = release.channel.likelihood(release.codes)
+    # 1,797 rows: a share has a standard error below 1.2 points, and the gap is tens of points.
+    assert np.mean(beliefs.argmax(axis=1) == y) > np.mean(alone.argmax(axis=1) == y) + 0.3
+
+
+def _rest(release: object, start: int) -> Evidence:
+    return Evidence(release.codes[start:], release.channel.take(slice(start, len(release.codes))))  # type: ignore[attr-defined]
+
+
+def test_the_classifier_pools_where_little_is_said_and_a_receiver_gets_the_same_model():
+    pytest.importorskip("torch")
+    from labeldp.nn import NetClassifier
+
+    X, y = load_digits(return_X_y=True)
+    train = slice(1200)
+    net = NetClassifier("mlp", hidden=64, epochs=20, random_state=0)
+    owner = LabelPrivateClassifier(net, epsilon=0.5, trust="no one", classes=range(10), random_state=0)
+    owner.fit(X[train], y[train])
+    receiver = LabelPrivateClassifier(net, epsilon=0.5, trust="no one", classes=range(10)).fit_release(
+        X[train], owner.release_
+    )
+    np.testing.assert_array_equal(owner.predict_proba(X[1200:]), receiver.predict_proba(X[1200:]))
+    forward = LabelPrivateClassifier(
+        net, epsilon=0.5, trust="no one", correction="em", classes=range(10), random_state=0
+    )
+    forward.fit(X[train], y[train])
+    right = np.mean(owner.predict(X[1200:]) == y[1200:])
+    # 597 test rows: two standard errors are four points; pooling is worth far more here.
+    assert right > np.mean(forward.predict(X[1200:]) == y[1200:]) + 0.08
+    assert owner.rounds_ == 2
