@@ -190,6 +190,7 @@ class Embeddings(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.three_d_array = True
+        tags.transformer_tags.preserves_dtype = ["float32"]
         return tags
 
 
@@ -359,8 +360,8 @@ class Cache:
         """Refuse a file whose first rows the encoder does not give any more; other batches and processors round otherwise."""
         near = kept.shape == computed.shape and np.allclose(kept, computed, rtol=1e-2, atol=1e-2 * np.abs(kept).max())
         if not near:
-            got = Described(f"{path.name}, whose first rows it answers otherwise now")
-            fix = "Its code has changed, or its answers are random. Name another folder, or remove this one."
+            got = Described(f"other rows in {path.name}")
+            fix = "Its first rows were computed again: the encoder's code has changed, or its answers are random. Name another folder, or remove this one."
             raise invalid(OWNER, "cache", "hold what this encoder answers", got=got, fix=fix)
 
     @staticmethod
