@@ -51,6 +51,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from labeldp.arrays import Floats
 from labeldp.errors import Described, invalid
 from labeldp.validate import check_choice
 
@@ -197,28 +198,37 @@ def check_chances(owner: str, rows: Tensor, *, name: str = "likelihood") -> None
     """Refuse chances that are negative or no numbers, and a row of zeros, which no label explains."""
     if rows.is_meta or not len(rows):
         return
-    low, high = torch.aminmax(rows, dim=1)
-    if not bool((low.amin() >= 0) & (high.amin() > 0) & (high.amax() < math.inf)):
-        wrong = ~((low >= 0) & (high > 0) & (high < math.inf))
-        got = Described(f"row {int(wrong.int().argmax())} of the batch")
-        fix = "Signed targets are for UnbiasedLoss." if name == "likelihood" and bool((low < 0).any()) else ""
-        raise invalid(owner, name, "be finite, >= 0 and not all zero in a row", got=got, fix=fix)
+    values = read_values(rows)
+    sums = values @ np.ones(values.shape[1], values.dtype)
+    if values.min() >= 0 and sums.min() > 0 and sums.max() < math.inf:  # NaN is none of it
+        return
+    lows = values.min(axis=1)
+    wrong = ~((lows >= 0) & (sums > 0) & (sums < math.inf))
+    got = Described(f"row {int(wrong.argmax())} of the batch")
+    fix = "Signed targets are for UnbiasedLoss." if name == "likelihood" and bool((lows < 0).any()) else ""
+    raise invalid(owner, name, "be finite, >= 0 and not all zero in a row", got=got, fix=fix)
 
 
 def check_signed(owner: str, targets: Tensor) -> None:
     """Refuse targets that are no numbers, do not sum to one, or are chances: all of them above 0."""
     if targets.is_meta or not len(targets):
         return
-    low, high = torch.aminmax(targets, dim=1)
+    values = read_values(targets)
     # float32 targets are welcome, and rounding grows with the largest entry of a signed row.
-    room = 1e-4 * torch.maximum(high.abs(), low.abs()).clamp(min=1.0)
-    right = ((targets.sum(dim=1) - 1.0).abs() <= room) & (high < math.inf)
-    if not bool(right.all()):
-        got = Described(f"row {int((~right).int().argmax())} of the batch")
+    room = 1e-4 * np.maximum(1.0, np.abs(values).max(axis=1))
+    right = np.abs(values.sum(axis=1) - 1.0) <= room
+    if not right.all() or not math.isfinite(room.max()):
+        got = Described(f"row {int((~right | np.isinf(room)).argmax())} of the batch")
         raise invalid(owner, "targets", "be finite, with rows that sum to 1", got=got, fix=UNBIASED)
-    if len(targets) >= SURE and bool(low.amin() > 0):
+    if len(targets) >= SURE and values.min() > 0:
         got = Described("a batch without any entry <= 0, as likelihoods are")
         raise invalid(owner, "targets", "be signed", got=got, fix=UNBIASED)
+
+
+def read_values(rows: Tensor) -> Floats:
+    """Return a tensor as an array: a handful of small reductions cost a tenth of torch's there, and a GPU is asked once."""
+    values: Floats = (rows.float() if rows.element_size() < 4 else rows).detach().cpu().numpy()
+    return values
 
 
 UNBIASED = 'They come of `release.dataset(X, evidence="unbiased")`.'
