@@ -27,9 +27,8 @@ prediction it is a step of EM, and its gradient is that of the forward loss wher
 
 **Privacy.** A release is all that these losses see. Whatever is trained with them is post-processing of it: nothing is spent.
 
-*Numbers.* The forward loss is log sum exp(z) - log sum exp(z + log l). Both sums share one exponential: with e = exp(z - max z) it is
-log sum e - log sum e l, and r = e l / sum e l. Where every e_k with l_k > 0 underflows, the logarithms are used instead. Logits
-of half precision are brought to float32 first: under autocast a network may compute as it likes, its loss does not.
+*Numbers.* The forward loss is one softmax, a product and a sum. Where every p_k with l_k > 0 underflows, it is
+log sum exp(z) - log sum exp(z + log l) instead. Logits of half precision are brought to float32 first: under autocast a network may compute as it likes, its loss does not.
 
 References: Patrini, Rozza, Menon, Nock, Qu, "Making Deep Neural Networks Robust to Label Noise" (2017), for the forward loss;
 Natarajan, Dhillon, Ravikumar, Tewari, "Learning with Noisy Labels" (2013), for the unbiased one.
@@ -51,7 +50,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from labeldp.arrays import Floats
 from labeldp.errors import Described, invalid
 from labeldp.validate import check_choice
 
@@ -198,13 +196,13 @@ def check_chances(owner: str, rows: Tensor, *, name: str = "likelihood") -> None
     """Refuse chances that are negative or no numbers, and a row of zeros, which no label explains."""
     if rows.is_meta or not len(rows):
         return
-    values = read_values(rows)
-    sums = values @ np.ones(values.shape[1], values.dtype)
-    if values.min() >= 0 and sums.min() > 0 and sums.max() < math.inf:  # NaN is none of it
+    sums = rows.sum(dim=1)
+    low, high = torch.aminmax(sums)
+    if float(rows.amin()) >= 0 and float(low) > 0 and float(high) < math.inf:  # NaN is none of it
         return
-    lows = values.min(axis=1)
+    lows = rows.amin(dim=1)
     wrong = ~((lows >= 0) & (sums > 0) & (sums < math.inf))
-    got = Described(f"row {int(wrong.argmax())} of the batch")
+    got = Described(f"row {int(wrong.int().argmax())} of the batch")
     fix = "Signed targets are for UnbiasedLoss." if name == "likelihood" and bool((lows < 0).any()) else ""
     raise invalid(owner, name, "be finite, >= 0 and not all zero in a row", got=got, fix=fix)
 
@@ -213,22 +211,15 @@ def check_signed(owner: str, targets: Tensor) -> None:
     """Refuse targets that are no numbers, do not sum to one, or are chances: all of them above 0."""
     if targets.is_meta or not len(targets):
         return
-    values = read_values(targets)
     # float32 targets are welcome, and rounding grows with the largest entry of a signed row.
-    room = 1e-4 * np.maximum(1.0, np.abs(values).max(axis=1))
-    right = np.abs(values.sum(axis=1) - 1.0) <= room
-    if not right.all() or not math.isfinite(room.max()):
-        got = Described(f"row {int((~right | np.isinf(room)).argmax())} of the batch")
+    room = 1e-4 * targets.abs().amax(dim=1).clamp(min=1.0)
+    right = ((targets.sum(dim=1) - 1.0).abs() <= room) & (room < math.inf)
+    if not bool(right.all()):
+        got = Described(f"row {int((~right).int().argmax())} of the batch")
         raise invalid(owner, "targets", "be finite, with rows that sum to 1", got=got, fix=UNBIASED)
-    if len(targets) >= SURE and values.min() > 0:
+    if len(targets) >= SURE and float(targets.amin()) > 0:
         got = Described("a batch without any entry <= 0, as likelihoods are")
         raise invalid(owner, "targets", "be signed", got=got, fix=UNBIASED)
-
-
-def read_values(rows: Tensor) -> Floats:
-    """Return a tensor as an array: a handful of small reductions cost a tenth of torch's there, and a GPU is asked once."""
-    values: Floats = (rows.float() if rows.element_size() < 4 else rows).detach().cpu().numpy()
-    return values
 
 
 UNBIASED = 'They come of `release.dataset(X, evidence="unbiased")`.'
@@ -239,7 +230,7 @@ UNBIASED = 'They come of `release.dataset(X, evidence="unbiased")`.'
 #: (logits (n, K), evidence of the batch) -> losses (n,), their gradients in the logits (n, K)
 Rows = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
-#: A sum of float32 exponentials below this may have lost its digits to underflow (the smallest normal is 1e-38).
+#: A sum of float32 products below this may have lost its digits to underflow (the smallest normal is 1e-38).
 LEAST_SUM = 1e-30
 
 
@@ -269,13 +260,12 @@ def forward_rows(logits: Tensor, likelihood: Tensor) -> tuple[Tensor, Tensor]:
     """Return -log of the chance of what was released; `likelihood` (n, K), a row has at least one positive entry."""
     if logits.device.type != "cpu":  # a look at a sum would make the processor wait for the device
         return _forward_by_logarithms(logits, likelihood)
-    mass = (logits - logits.amax(dim=1, keepdim=True)).exp_()
-    explained = mass * likelihood
-    total, reached = mass.sum(dim=1, keepdim=True), explained.sum(dim=1, keepdim=True)
+    believed = torch.softmax(logits, dim=1)
+    explained = believed * likelihood
+    reached = explained.sum(dim=1, keepdim=True)
     if len(logits) and reached.amin() < LEAST_SUM:
         return _forward_by_logarithms(logits, likelihood)
-    values = (total.log() - reached.log())[:, 0]
-    return values, mass.div_(total).sub_(explained.div_(reached))
+    return -reached.log()[:, 0], believed.sub_(explained.div_(reached))
 
 
 def _forward_by_logarithms(logits: Tensor, likelihood: Tensor) -> tuple[Tensor, Tensor]:
