@@ -11,7 +11,7 @@ import scipy.sparse
 from labeldp import InformativeResponse, RandomizedResponse, SensitiveLabels, UnbiasedResponse, privatize
 from labeldp.errors import LabelDPError
 from labeldp.items import Items, is_dataset
-from labeldp.release import ReleasedDataset
+from labeldp.release import ReleasedItems
 
 N, K = 60, 4
 
@@ -79,7 +79,7 @@ def test_a_batch_is_its_rows(release, X):
         assert (said == likelihood[row].astype(np.float32)).all()
         assert (data[row][1] == said).all()
     assert len(data) == N
-    assert repr(data) == "<ReleasedDataset: 60 examples with the likelihood of what was released, 4 classes>"
+    assert repr(data) == "<ReleasedItems: 60 examples with the likelihood of what was released, 4 classes>"
     with pytest.raises(IndexError):
         data[N]
 
@@ -106,7 +106,7 @@ def test_many_classes_are_made_batch_by_batch(monkeypatch):
 
 def test_unbiased_targets_and_numbers(labels, X):
     release = privatize(SensitiveLabels(labels, classes=range(K)), RandomizedResponse(1.0), rng=0)
-    data = ReleasedDataset(X, release, evidence="unbiased")
+    data = ReleasedItems(X, release, evidence="unbiased")
     expected = release.channel.unbiased_targets(release.codes).astype(np.float32)
     assert all((data[row][1] == expected[row]).all() for row in range(N))
     numbers = SensitiveLabels(labels.astype(float), bounds=(0.0, K))
@@ -201,7 +201,7 @@ def test_bad_features_are_refused(release, X):
     with pytest.raises(LabelDPError, match="map-style"):
         release.dataset(iter(X))
     with pytest.raises(LabelDPError, match="be a Release"):
-        ReleasedDataset(X, X)
+        ReleasedItems(X, X)
     with pytest.raises(LabelDPError, match="evidence"):
         release.dataset(X, evidence="labels")
 

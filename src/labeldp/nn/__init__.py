@@ -10,7 +10,7 @@
 | `inputs` | examples and targets: checked, standardised, taken in batches |
 | `models` | networks by name, and the user's own |
 | `presets` | `Training`, `Augment`, the settings for a CPU and of the paper |
-| `losses` | `ForwardLoss`, `UnbiasedLoss`, `PosteriorLoss`: for a loop of your own, and for the one here |
+| `losses` | `ForwardLoss`, `UnbiasedLoss`, `PosteriorLoss`, `ReleasedDataset`: for a loop of your own, and for the one here |
 | `training` | the loop and its learning rates |
 | `checkpoint` | the state of a run on disk, arrays without pickle |
 | `representation` | `BYOL`: features of images without labels |
@@ -29,7 +29,6 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from labeldp.errors import missing_extra, nearest
-from labeldp.release import ReleasedDataset  # it needs no torch; this is where people look for it
 
 if find_spec("torch") is None:
     raise missing_extra("torch", "torch", "labeldp.nn")
@@ -37,7 +36,7 @@ if find_spec("torch") is None:
 if TYPE_CHECKING:
     from labeldp.nn.classifier import NetClassifier, load_network, save_network
     from labeldp.nn.dpsgd import DPSGDClassifier
-    from labeldp.nn.losses import ForwardLoss, PosteriorLoss, UnbiasedLoss
+    from labeldp.nn.losses import ForwardLoss, PosteriorLoss, ReleasedDataset, UnbiasedLoss
     from labeldp.nn.presets import Augment, PaperPreset, Training, cpu_preset, paper_preset
     from labeldp.nn.representation import BYOL
 
@@ -49,6 +48,7 @@ _FILE_OF = {
     "NetClassifier": "classifier",
     "PaperPreset": "presets",
     "PosteriorLoss": "losses",
+    "ReleasedDataset": "losses",
     "Training": "presets",
     "UnbiasedLoss": "losses",
     "cpu_preset": "presets",

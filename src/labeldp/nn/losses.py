@@ -22,8 +22,7 @@ over the noise, and is not bounded below: a network that fits single examples dr
 that can be inverted. The posterior loss trains on what is believed of each label. With a prior that is a model's own
 prediction it is a step of EM, and its gradient is that of the forward loss where the model is the one that is trained.
 
-`labeldp.nn.ReleasedDataset` (`release.dataset(X)`) yields the evidence of each example: likelihoods, or with
-`evidence="unbiased"` the signed targets.
+`release.dataset(X)` yields the evidence of each example: likelihoods, or with `evidence="unbiased"` the signed targets.
 
 **Privacy.** A release is all that these losses see. Whatever is trained with them is post-processing of it: nothing is spent.
 
@@ -49,9 +48,16 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.utils.data import Dataset
 
 from labeldp.errors import Described, invalid
+from labeldp.release import ReleasedItems
 from labeldp.validate import check_choice
+
+
+class ReleasedDataset(ReleasedItems, Dataset[Any]):
+    """What `release.dataset(X)` returns, as a `torch.utils.data.Dataset`: for libraries that ask whether something is one."""
+
 
 REDUCTIONS = ("mean", "sum", "none")
 #: Of so many rows of signed targets, some entry is not above 0: of one row, an answer that says nothing may have none.

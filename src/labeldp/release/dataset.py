@@ -1,4 +1,4 @@
-"""`ReleasedDataset`: examples and what was released of each, one by one, for a training loop of your own.
+"""`ReleasedItems`: examples and what was released of each, one by one, for a training loop of your own.
 
 >>> from labeldp import RandomizedResponse, SensitiveLabels, privatize
 >>> X = np.random.default_rng(0).normal(size=(4, 2))
@@ -13,7 +13,8 @@
 (4, dtype('float32'), [0.2689, 0.7311])
 
 It is a map-style dataset as PyTorch has them: `torch.utils.data.DataLoader` takes it, with workers, shuffling and its default
-way to stack examples, and so does anything else that asks for a length and for items by number. Nothing here imports torch.
+way to stack examples, and so does anything else that asks for a length and for items by number. Nothing here imports torch;
+for libraries that ask whether something *is* a `torch.utils.data.Dataset`, `labeldp.nn.ReleasedDataset` is this and that.
 
 | a release of | the evidence of an example | for |
 |---|---|---|
@@ -52,7 +53,7 @@ KINDS = ("likelihood", "unbiased", "values")
 CHUNK = 4096
 
 
-class ReleasedDataset:
+class ReleasedItems:
     """Pairs (x, evidence): each example of `dataset`, and what the release says of its label.
 
     Parameters
@@ -117,7 +118,7 @@ class ReleasedDataset:
         return {**self.__dict__, "_whole": None}  # codes are smaller, and say the same
 
     def __repr__(self) -> str:
-        return f"<ReleasedDataset: {len(self)} examples with the {self.kind} of what was released, {len(self.classes)} classes>"
+        return f"<{type(self).__name__}: {len(self)} examples with the {self.kind} of what was released, {len(self.classes)} classes>"
 
 
 def _split(batch: Any) -> Any:

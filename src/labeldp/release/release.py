@@ -16,7 +16,7 @@ from labeldp.guarantee import Guarantee
 from labeldp.release.labels import decode_labels
 
 if TYPE_CHECKING:
-    from labeldp.release.dataset import ReleasedDataset
+    from labeldp.release.dataset import ReleasedItems
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -112,15 +112,15 @@ class Release:
             prior_index=None if self.prior_index is None else self.prior_index[rows],
         )
 
-    def dataset(self, X: Any, *, take: Any = None, evidence: str | None = None) -> ReleasedDataset:
-        """Return pairs (x, evidence), one per example, for a training loop of your own (`labeldp.nn.ReleasedDataset`).
+    def dataset(self, X: Any, *, take: Any = None, evidence: str | None = None) -> ReleasedItems:
+        """Return pairs (x, evidence), one per example, for a training loop of your own (`labeldp.release.ReleasedItems`).
 
         X holds the features of the released rows, in their order: an array, a tensor, or a dataset of PyTorch, whose labels, if it
         has any, are left behind. A `DataLoader` takes what is returned, and `labeldp.nn.ForwardLoss` the evidence.
         """
-        from labeldp.release.dataset import ReleasedDataset
+        from labeldp.release.dataset import ReleasedItems
 
-        return ReleasedDataset(X, self, take=take, evidence=evidence)
+        return ReleasedItems(X, self, take=take, evidence=evidence)
 
     def save(self, directory: str | os.PathLike[str], *, features: Any = None) -> None:
         """Write the release into a new directory, at once or not at all: Parquet and JSON, with checksums.
