@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import pickle
+import subprocess
+import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -150,6 +153,41 @@ def test_what_is_pickled_holds_the_release_and_no_label(release, X, labels):
     assert not any((array == labels).all() for array in arrays)
     kinds = {type(value).__name__ for value in walk(copy)}
     assert not kinds & {"SensitiveLabels", "NoiseKey", "Ledger"}
+
+
+def test_a_table_with_its_label_column_is_refused(release, X, labels):
+    """The raw column among the features would go through every check of numbers."""
+    pandas = pytest.importorskip("pandas", reason="a data frame to be refused")
+    named = replace(release, label_column="income")
+    table = pandas.DataFrame(X, columns=["a", "b", "c"]).assign(income=labels)
+    with pytest.raises(LabelDPError, match="one door"):
+        named.dataset(table)
+    assert len(named.dataset(table.drop(columns="income"))) == N
+
+
+WITHOUT_TORCH = """
+import importlib.util  # as if torch were not installed
+find = importlib.util.find_spec
+importlib.util.find_spec = lambda name, *rest: None if name == "torch" else find(name, *rest)
+import numpy as np, labeldp
+from labeldp.features import Embeddings
+release = labeldp.privatize(labeldp.SensitiveLabels([0, 1, 1], classes=[0, 1]), labeldp.RandomizedResponse(1.0), rng=0)
+X = Embeddings(lambda batch: batch + 1).fit_transform(np.eye(3))
+print(type(release.dataset(X).__getitems__([0])[0][0]).__name__)
+try:
+    labeldp.nn.ForwardLoss
+except ImportError as error:
+    print(error)
+"""
+
+
+def test_without_torch():
+    """Pairs come as arrays, embeddings by a function work, and `labeldp.nn` names what to install."""
+    done = subprocess.run([sys.executable, "-c", WITHOUT_TORCH], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    kind, message = done.stdout.splitlines()
+    assert kind == "ndarray"
+    assert message == "labeldp.nn needs `torch`, which is not installed. Run: pip install 'labeldp[torch]'"
 
 
 def test_the_walk_finds_a_label(X, labels):

@@ -73,6 +73,7 @@ class ReleasedItems:
     def __init__(self, dataset: Any, release: Any, *, take: Part = None, evidence: str | None = None) -> None:
         if not isinstance(release, Release):
             raise invalid(OWNER, "release", "be a Release", got=Described(f"a {type(release).__name__}"))
+        _refuse_label_column(dataset, release)
         self._inputs = _check_inputs(dataset, take)
         if len(self._inputs) != len(release):
             got = Described(f"{len(self._inputs)} examples for {len(release)} released rows")
@@ -132,6 +133,14 @@ def _split(batch: Any) -> Any:
 def _is_wide(x: Any) -> bool:
     """Whether x is an array of floats other than float32: networks take that."""
     return isinstance(x, np.ndarray) and x.dtype.kind == "f" and x.dtype != np.float32
+
+
+def _refuse_label_column(dataset: Any, release: Release) -> None:
+    """Refuse a table that still has the column of the labels: raw or released, it is no feature."""
+    names = getattr(dataset, "column_names", getattr(dataset, "columns", ()))
+    if release.label_column is not None and release.label_column in list(names):
+        got = Described(f"a table with the column `{release.label_column}`")
+        raise invalid(OWNER, "dataset", "be without the labels", got=got, fix="Drop the column: labels have one door.")
 
 
 def _check_inputs(dataset: Any, take: Part) -> Any:
