@@ -53,12 +53,13 @@ class Items:
     def __init__(self, dataset: Any, *, owner: str, take: Part = None, rows: Places | None = None) -> None:
         if isinstance(dataset, Items):
             raise invalid(owner, "dataset", "be a dataset of yours", got=Described("one that is wrapped already"))
-        try:
-            self._length = len(dataset)
-        except TypeError:
-            got = Described(f"a {type(dataset).__name__} without a length")
+        # An iterable dataset of torch inherits `__getitem__` without having one, and may have a length.
+        streams = any(kind.__name__ == "IterableDataset" for kind in type(dataset).__mro__)
+        if streams or not (hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__")):
+            got = Described(f"a {type(dataset).__name__}")
             fix = "Examples are taken by their numbers: use a map-style dataset, with `__len__` and `__getitem__`."
-            raise invalid(owner, "dataset", "be map-style", got=got, fix=fix) from None
+            raise invalid(owner, "dataset", "be map-style", got=got, fix=fix)
+        self._length = len(dataset)
         self._dataset, self._owner, self._part = dataset, owner, take
         self._rows = rows
 
@@ -76,13 +77,7 @@ class Items:
             raise invalid(
                 self._owner, "dataset", f"keep its {self._length} items", got=Described(f"{now} of them"), fix=CHANGED
             )
-        try:
-            item = self._dataset[place]
-        except NotImplementedError:
-            fix = "An iterable dataset gives no item by its number: use a map-style one."
-            got = Described(f"a {type(self._dataset).__name__} without `__getitem__`")
-            raise invalid(self._owner, "dataset", "be map-style", got=got, fix=fix) from None
-        return choose_part(self._owner, item, self._part)
+        return choose_part(self._owner, self._dataset[place], self._part)
 
     def _find(self, row: int) -> int:
         if not -len(self) <= row < len(self):

@@ -78,7 +78,7 @@ def test_iterable_datasets_are_refused(released):
     with pytest.raises(LabelDPError, match="map-style"):
         released.dataset(Stream())
     with pytest.raises(LabelDPError, match="map-style"):
-        released.dataset(Sized())[0]
+        released.dataset(Sized())
 
 
 # ------------------------------------------------------------------------------------- LabelPrivateClassifier on a Dataset
