@@ -101,6 +101,21 @@ def test_a_dataset_trains_as_its_array_does(blobs):
     assert (two.predict(Watched(X, y)) == y).mean() > 0.85
 
 
+def test_no_label_in_a_checkpoint(tmp_path):
+    """Of 200 classes, so that sixteen labels in a row are no accident, as bytes of any usual type."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(600, 4)).astype(np.float32), rng.integers(0, 200, 600)
+    network = NetClassifier("mlp", **{**QUICK, "epochs": 1}, checkpoint=tmp_path)
+    settings = {"epsilon": 1.0, "stages": 1, "rounds": 1, "classes": range(200), "random_state": 0}
+    LabelPrivateClassifier(network, **settings).fit(TensorDataset(torch.from_numpy(X), torch.from_numpy(y)), y)
+    files = sorted(tmp_path.iterdir())
+    assert len(files) == 2  # the forward fit, and a round
+    held = b"".join(array.tobytes() for file in files for array in np.load(file).values())
+    for kind in ("u1", "u2", "i4", "i8", "f4", "f8"):
+        assert y[:16].astype(kind).tobytes() not in held
+        assert y[:16].astype(kind).tobytes() in held + y.astype(kind).tobytes()  # the twin: a file with labels is found
+
+
 def test_a_dataset_goes_through_an_encoder(blobs):
     X, y = blobs
     encoder = torch.nn.Linear(5, 5)
