@@ -20,8 +20,8 @@ import torch
 from torch.nn import functional
 
 from labeldp.nn import Augment, NetClassifier, paper_preset
+from labeldp.nn.losses import forward_rows
 from labeldp.nn.models import build
-from labeldp.nn.training import forward_loss
 
 #: Epochs beyond the first: their cost is that of the steps alone, the first also pays for checks and setting up.
 EPOCHS = 3
@@ -102,7 +102,7 @@ def loss_ratio(*, n_classes=100, batch=256, repeats=400, rounds=7):
 
     def forward():
         for _ in range(repeats):
-            forward_loss(logits, likelihood)
+            forward_rows(logits, likelihood)
 
     def plain():
         for _ in range(repeats):

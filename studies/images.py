@@ -117,7 +117,7 @@ class ImageStudy(Study[Case]):
             )
             return [replace(Measurement(**one), setting=case.setting) for one in found]
         start = time.process_time()
-        model = fit_case(case, self.images.X, self.images.y, seed=seed)
+        model = self.fit(case, seed)
         seconds = time.process_time() - start
         right = float(np.mean(model.predict(self.images.X_test) == self.images.y_test))
         promise = getattr(model, "guarantee_", None)
@@ -127,11 +127,19 @@ class ImageStudy(Study[Case]):
             epsilon=math.inf if promise is None else promise.epsilon(case.delta),
             trust="everyone" if promise is None else promise.trust.words,
             value=100.0 * right,
-            paper=printed_value(self.data, case),
+            paper=self.find_printed(case),
             note=(f"delta {case.delta:g}; " if case.delta else "") + "{seconds:.0f} CPU s a fit, features not counted",
             details={"seconds": seconds},
         )
         return [measured]
+
+    def fit(self, case: Case, seed: int) -> Any:
+        """Return the fitted model of a case."""
+        return fit_case(case, self.images.X, self.images.y, seed=seed)
+
+    def find_printed(self, case: Case) -> float | None:
+        """Return the paper's number for this case, if it has one."""
+        return printed_value(self.data, case)
 
     def facts(self) -> dict[str, Any]:
         """The features and what they took."""

@@ -1,7 +1,7 @@
 """Run a study by its name, and write what it leaves: `result.json`, plots, a page, a table for the terminal.
 
 >>> names()[:3]
-('adult-learners', 'cluster-response', 'excess-risk')
+('adult-learners', 'cluster-response', 'encoder')
 >>> row = StudyRow(table="t", setting="plain", epsilon=1.0, trust="no one", values=(79.0, 80.0), paper=80.78)
 >>> format_cells(row)
 ('plain', '1', 'no one', '80.78', '', '79.50', '0.71', '-1.28', '2')
@@ -37,6 +37,7 @@ Where = str | os.PathLike[str] | None
 STUDIES = {
     "adult-learners": "adult_learners:AdultLearners",
     "cluster-response": "cluster_response:ClusterResponse",
+    "encoder": "encoder:Encoder",
     "excess-risk": "excess_risk:ExcessRisk",
     "first-model": "first_model:FirstModel",
     "glm": "glm:Glm",

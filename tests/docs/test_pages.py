@@ -120,6 +120,12 @@ def test_a_page_does_what_it_says(page: Path, tmp_path: Path, monkeypatch: pytes
         check_printed(expected, printed, where)
 
 
+def test_a_loop_of_your_own_has_at_most_fifteen_lines() -> None:
+    """The page promises a short loop: with its imports, network and optimizer, and the line that looks at the result."""
+    loop = next(code for _, code, _, _ in blocks((DOCS / "pytorch.md").read_text()) if "ForwardLoss()" in code)
+    assert len([line for line in loop.splitlines() if line.strip()]) <= 15
+
+
 def test_a_wrong_page_is_caught(tmp_path: Path) -> None:
     """The runner is not blind: a wrong output, a failing command and an exception are failures."""
     (wrong,) = blocks("```python\nprint(1)\n```\n\n```text\n2\n```\n")

@@ -7,7 +7,9 @@ import pytest
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.exceptions import NotFittedError
+from sklearn.pipeline import make_pipeline
 
+from labeldp import LabelPrivateClassifier
 from labeldp.errors import LabelDPError
 from labeldp.features import PatchFeatures
 from labeldp.features.transforms import (
@@ -20,6 +22,7 @@ from labeldp.features.transforms import (
     signed_kmeans,
 )
 from labeldp.kernels import bin_edges, pool_rectified
+from labeldp.learn import SoftmaxRegression
 
 SMALL = {"filters": ((4, 6), (5, 3)), "n_components": 12, "random_state": 0}
 
@@ -246,3 +249,36 @@ def test_contrast_and_stride_against_plain_loops():
         expected = (flat - flat.mean()) / np.sqrt(flat.var() + 0.01) @ bank.weights
         # float32 products of 27 terms of size one
         np.testing.assert_allclose(responses[image, row, column], expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("shape", [(8, 8), (4, 8, 2), (8, 8, 1)])
+def test_images_come_with_their_axes_or_flat(few: np.ndarray, shape: tuple[int, ...]):
+    """Whatever the axes, and bytes or floats: the same features."""
+    settings = {**SMALL, "filters": ((4, 6),)}
+    flat = PatchFeatures(image_shape=shape, **settings).fit(few)
+    images = few.reshape(len(few), *shape)
+    folded = PatchFeatures(**settings).fit(images)
+    assert (folded.transform(images) == flat.transform(few)).all()
+    assert (folded.transform(few) == flat.transform(few)).all()
+    whole = (few * 16).astype(np.uint8)
+    as_bytes = PatchFeatures(**settings).fit(whole.reshape(images.shape))
+    # The scale of all pixels is divided out; what is left is rounding of float32 in a sum of 64 products.
+    assert np.allclose(as_bytes.transform(whole), folded.transform(few), atol=1e-3)
+
+
+def test_images_of_another_shape_are_refused(few: np.ndarray):
+    fitted = PatchFeatures(**SMALL).fit(few.reshape(-1, 8, 8))
+    with pytest.raises(LabelDPError, match=r"images of shape \(8, 8, 1\), got images of shape \(4, 16\)"):
+        fitted.transform(few.reshape(-1, 4, 16))
+    with pytest.raises(LabelDPError, match="images of shape"):
+        PatchFeatures(image_shape=(8, 8), **SMALL).fit(few.reshape(-1, 4, 16))
+    with pytest.raises(LabelDPError, match="transpose"):
+        PatchFeatures(**SMALL).fit(np.zeros((5, 3, 12, 12)))
+
+
+def test_images_in_front_of_a_private_learner(digits: tuple[np.ndarray, np.ndarray]):
+    X, y = digits
+    pipeline = make_pipeline(PatchFeatures(**SMALL), SoftmaxRegression())
+    model = LabelPrivateClassifier(pipeline, epsilon=8.0, classes=range(10), random_state=0)
+    images = X.reshape(-1, 8, 8)
+    assert (model.fit(images, y).predict(images) == y).mean() > 0.8

@@ -11,7 +11,7 @@ import torch
 from sklearn.base import clone
 
 from labeldp.errors import LabelDPError
-from labeldp.nn import BYOL, ModuleFeatures
+from labeldp.nn import BYOL
 from labeldp.nn.inputs import ArrayInputs
 from labeldp.nn.representation import Pair, Views, compare_directions, raise_decay
 
@@ -142,28 +142,3 @@ def test_byol_refuses_what_is_no_image(images):
     fitted = BYOL(width=1, epochs=0).fit(images[:10])
     with pytest.raises(LabelDPError, match="as in fit"):
         fitted.transform(np.zeros((2, 1, 9, 9), np.float32))
-
-
-def test_brought_module_gives_its_answers_in_batches():
-    images = np.random.default_rng(0).integers(0, 256, size=(7, 3, 4, 4), dtype=np.uint8)
-    module = torch.nn.Sequential(torch.nn.Conv2d(3, 2, 3), torch.nn.BatchNorm2d(2), torch.nn.Dropout(0.5))
-    features = ModuleFeatures(module, batch_size=3).fit_transform(images)
-    with torch.no_grad():
-        expected = module.eval()(torch.from_numpy(images).float()).flatten(1).numpy()
-    assert features.shape == (7, 8)
-    assert np.allclose(features, expected, rtol=1e-4, atol=1e-3)  # batches of other sizes round otherwise
-    rows = ModuleFeatures(torch.nn.Linear(5, 2)).fit(np.zeros((4, 5)))
-    assert rows.transform(np.zeros((4, 5))).shape == (4, 2)
-    assert len(rows.get_feature_names_out()) == 2
-
-
-def test_brought_module_refusals():
-    with pytest.raises(LabelDPError, match="torch module"):
-        ModuleFeatures("dino").fit(np.zeros((2, 3)))
-    with pytest.raises(LabelDPError, match="what the module takes"):
-        ModuleFeatures(torch.nn.Linear(5, 2)).fit(np.zeros((2, 3)))
-    fitted = ModuleFeatures(torch.nn.Flatten()).fit(np.zeros((2, 3, 4, 4)))
-    with pytest.raises(LabelDPError, match="as in fit"):
-        fitted.transform(np.zeros((2, 3, 5, 4)))
-    with pytest.raises(LabelDPError, match="numbers"):
-        ModuleFeatures(torch.nn.Flatten()).fit(np.array([["a"]]))

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from labeldp.items import Items
 from labeldp.mechanisms import RandomizedResponse
 from labeldp.nn import Training
 from labeldp.nn.inputs import ArrayInputs, DatasetInputs, Scale
@@ -18,15 +19,11 @@ from labeldp.nn.training import (
     Evidence,
     Task,
     draw_batches,
-    forward_loss,
     mix_logits,
-    plain_loss,
     share_of_peak,
-    soft_loss,
     start_run,
     train,
     update_average,
-    weighted_loss,
 )
 
 # ----------------------------------------------------------------------------------------------------------- losses
@@ -50,23 +47,29 @@ def agree(pair, expected):
     assert torch.allclose(pair[1], expected[1], rtol=1e-10, atol=1e-13)
 
 
+def loss_of(kind, logits, values):
+    """The mean loss of a batch and its gradient, as the loop asks for them."""
+    evidence = Evidence(kind=kind, values=values, n_classes=logits.shape[1])
+    return evidence.loss(logits, torch.arange(len(logits)))
+
+
 def test_plain_is_cross_entropy(logits):
     codes = torch.tensor([0, 1, 2, 3, 4, 0, 1])
-    agree(plain_loss(logits, codes), by_autograd(lambda z: torch.nn.functional.cross_entropy(z, codes), logits))
+    agree(loss_of("plain", logits, codes), by_autograd(lambda z: torch.nn.functional.cross_entropy(z, codes), logits))
 
 
 def test_soft_takes_signed_targets(logits):
     targets = torch.randn(7, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     targets = targets - targets.mean(1, keepdim=True) + 0.2  # rows sum to one, entries of both signs
     assert (targets < 0).any()
-    agree(soft_loss(logits, targets), by_autograd(lambda z: -(targets * z.log_softmax(1)).sum(1).mean(), logits))
+    agree(loss_of("soft", logits, targets), by_autograd(lambda z: -(targets * z.log_softmax(1)).sum(1).mean(), logits))
 
 
 def test_forward_is_the_log_chance_of_what_was_seen(logits):
     likelihood = torch.rand(7, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
     likelihood[:, 2] = 0.0
     expected = by_autograd(lambda z: -(z.softmax(1) * likelihood).sum(1).log().mean(), logits)
-    agree(forward_loss(logits, likelihood), expected)
+    agree(loss_of("forward", logits, likelihood), expected)
 
 
 def test_weighted_counts_examples(logits):
@@ -76,14 +79,14 @@ def test_weighted_counts_examples(logits):
     def expected(z):
         return (torch.nn.functional.cross_entropy(z, codes, reduction="none") * weights).mean()
 
-    agree(weighted_loss(logits, both), by_autograd(expected, logits))
+    agree(loss_of("weighted", logits, both), by_autograd(expected, logits))
 
 
 def test_forward_survives_logits_that_underflow():
     # The only label that explains the observation is 200 below the top: exp(-200) is 0 in float32.
     logits = torch.tensor([[200.0, 0.0, -50.0]])
     likelihood = torch.tensor([[0.0, 0.25, 0.0]])
-    value, gradient = forward_loss(logits, likelihood)
+    value, gradient = loss_of("forward", logits, likelihood)
     with mpmath.workdps(60):
         total = mpmath.exp(200) + 1 + mpmath.exp(-50)
         exact = float(-mpmath.log(mpmath.mpf("0.25") / total))
@@ -113,13 +116,13 @@ def test_unbiased_targets_have_the_mean_gradient_of_true_labels():
     for label in range(3):
         mean = sum(
             matrix[label, seen]
-            * soft_loss(logits, torch.from_numpy(np.asarray(channel.unbiased_targets(np.array([seen]))).astype(float)))[
-                1
-            ]
+            * loss_of(
+                "soft", logits, torch.from_numpy(np.asarray(channel.unbiased_targets(np.array([seen]))).astype(float))
+            )[1]
             for seen in range(3)
         )
         # Exact in exact arithmetic; float64 leaves rounding of three products.
-        assert torch.allclose(mean, plain_loss(logits, torch.tensor([label]))[1], atol=1e-12)
+        assert torch.allclose(mean, loss_of("plain", logits, torch.tensor([label]))[1], atol=1e-12)
 
 
 # --------------------------------------------------------------------------------------------------------- the loop
@@ -229,6 +232,6 @@ def test_views_take_equal_shares_of_a_batch():
 
 def test_dataset_items_come_as_they_are():
     items = torch.utils.data.TensorDataset(torch.arange(6.0).reshape(3, 2), torch.tensor([0, 1, 0]))
-    inputs = DatasetInputs(items=items)
+    inputs = DatasetInputs(items=Items(items, owner="test"))
     assert inputs.sample_shape == (2,)
     assert inputs.batch(torch.tensor([2, 0])).tolist() == [[4.0, 5.0], [0.0, 1.0]]

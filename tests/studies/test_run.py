@@ -55,6 +55,10 @@ def test_files_of_a_result(tmp_path: Path):
     assert read_result(page.parent / "result.json") == RESULT
 
 
+#: Studies whose results are not here yet: hours of processor time, and no number is typed by hand. When the result comes, the name goes.
+UNMEASURED = {"encoder"}
+
+
 def test_every_study_is_where_the_list_says():
     for name in studies.names():
         found = studies.find_study(name)
@@ -69,10 +73,10 @@ def test_the_readme_of_the_results_is_made_from_the_studies(repository: Path):
     written = repository / "studies" / "results" / "README.md"
     assert written.read_text(encoding="utf-8") == studies.results_readme()
     for name in studies.names():
-        assert (written.parent / name / "result.json").exists()
+        assert (written.parent / name / "result.json").exists() == (name not in UNMEASURED)
 
 
-@pytest.mark.parametrize("name", studies.names())
+@pytest.mark.parametrize("name", sorted({*studies.names()} - UNMEASURED))
 def test_a_page_can_be_made_again_from_every_committed_result(name: str, repository: Path):
     result = read_result(repository / "studies" / "results" / name / "result.json")
     assert result.name == name

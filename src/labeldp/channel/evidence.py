@@ -93,10 +93,27 @@ class Evidence(LazyRows):
 
     def make(self, rows: Rows) -> Floats:
         """Return the likelihoods of some rows."""
-        chosen = rows if isinstance(rows, slice) else np.asarray(rows)
-        if isinstance(chosen, slice):  # a channel that serves any number of rows has no end
-            chosen = slice(*chosen.indices(len(self)))
+        chosen = self._choose(rows)
         return self.channel.take(chosen).likelihood(self.codes[chosen])
+
+    def _choose(self, rows: Rows) -> Rows:
+        """Return rows as a channel takes them: one that serves any number of rows has no end."""
+        return slice(*rows.indices(len(self))) if isinstance(rows, slice) else np.asarray(rows)
+
+
+class UnbiasedTargets(Evidence):
+    """Signed targets of released `codes`, rows of sum one: over the noise of row i, their mean is one at its label, and else 0.
+
+    >>> from labeldp.channel import ArcChannel
+    >>> targets = UnbiasedTargets(np.array([0, 2]), ArcChannel(odds=1.0, size=1, n_classes=3))
+    >>> targets.make([1]).round(9).tolist()
+    [[-1.0, -1.0, 3.0]]
+    """
+
+    def make(self, rows: Rows) -> Floats:
+        """Return the targets of some rows; a channel that has no inverse refuses."""
+        chosen = self._choose(rows)
+        return self.channel.take(chosen).unbiased_targets(self.codes[chosen])
 
 
 class _SomeRows(LazyRows):

@@ -3,7 +3,7 @@
 A linear learner with private labels on good public features is the strongest thing at small epsilon. For tables,
 scikit-learn's `RBFSampler` (random Fourier features) and `StandardScaler` are label-free already and are used as they
 are; `UnitRows` brings any features to norm one, which is what the convex learners' sensitivity asks for. For images
-there is `PatchFeatures`, for short texts `TextFeatures`.
+there is `PatchFeatures`, for short texts `TextFeatures`; for whatever an encoder of yours knows, `Embeddings`.
 
 >>> import numpy as np
 >>> from sklearn.kernel_approximation import RBFSampler
@@ -14,7 +14,8 @@ there is `PatchFeatures`, for short texts `TextFeatures`.
 [1.0, 1.0, 1.0, 1.0, 1.0]
 """
 
+from labeldp.features.embeddings import Embeddings
 from labeldp.features.text import TextFeatures
 from labeldp.features.transforms import PatchFeatures, UnitRows
 
-__all__ = ["PatchFeatures", "TextFeatures", "UnitRows"]
+__all__ = ["Embeddings", "PatchFeatures", "TextFeatures", "UnitRows"]

@@ -72,12 +72,12 @@ CONTRAST_FLOOR = 0.01
 
 
 class PatchFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]  # untyped
-    """Patch features of images given as flat rows.
+    """Patch features of images: (n, height, width), (n, height, width, channels), or flat rows; floats or bytes.
 
     Parameters
     ----------
     image_shape : (height, width) or (height, width, channels), optional
-        How a row is folded; square grey images need not say it.
+        How a flat row is folded; square grey images need not say it, and images with their axes never do.
     preset : {"small", "full", "colour"}
         Filters and components: ((6, 64),) and 512, ((6, 128), (9, 48)) and 640, or ((6, 400),) and 768; "colour" also
         takes every second patch each way and divides it by its own contrast.
@@ -127,8 +127,10 @@ class PatchFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
 
     def fit(self, X: Any, y: Any = None) -> PatchFeatures:
         """Learn filters and components from the images; `y` is not looked at."""
-        X = validate_data(self, X, dtype=np.float32, ensure_min_samples=2)
-        self._image_shape = check_shape(self.image_shape, X.shape[1])
+        rows, axes = flatten_images(X)
+        X = validate_data(self, rows, dtype=np.float32, ensure_min_samples=2)
+        self._image_shape = check_shape(axes if self.image_shape is None else self.image_shape, X.shape[1])
+        self._check_axes(axes)
         plan = self._plan()
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
         self.pixel_mean_, self.pixel_scale_ = float(X.mean(dtype=np.float64)), max(float(X.std(dtype=np.float64)), 1e-6)
@@ -153,7 +155,9 @@ class PatchFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
     def transform(self, X: Any) -> Float32s:
         """Return the features of images, float32 (n, components), or (n, 2, components) for flips="views"."""
         check_is_fitted(self, "components_")
-        X = validate_data(self, X, dtype=np.float32, reset=False)
+        rows, axes = flatten_images(X)
+        X = validate_data(self, rows, dtype=np.float32, reset=False)
+        self._check_axes(axes)
         views = 2 if self.flips == "views" else 1
         out = np.empty((len(X), views, len(self.components_)), np.float32)
         projection = (self.components_ * self.scale_[:, None]).T.astype(np.float32)
@@ -166,6 +170,12 @@ class PatchFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         if self.unit_norm:
             out = np.asarray(scale_rows(out.reshape(-1, out.shape[2]))).reshape(out.shape)
         return out if views == 2 else out[:, 0]
+
+    def _check_axes(self, axes: tuple[int, ...] | None) -> None:
+        """Refuse images of another shape than that of the fit, or than the setting says."""
+        if axes is not None and (*axes, 1)[:3] != self._image_shape:
+            got = Described(f"images of shape {axes}")
+            raise invalid("PatchFeatures", "X", f"be images of shape {self._image_shape}", got=got)
 
     def _plan(self) -> Preset:
         """Return the checked filters and number of components."""
@@ -207,6 +217,29 @@ class PatchFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
     def _n_features_out(self) -> int:
         """The number of features, for their names in scikit-learn."""
         return len(self.components_)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.three_d_array = True
+        return tags
+
+
+def flatten_images(X: Any) -> tuple[Any, tuple[int, ...] | None]:
+    """Return images as flat rows, and the shape of one; rows stay as they are, and have none.
+
+    >>> rows, axes = flatten_images(np.zeros((2, 28, 28), np.uint8))
+    >>> rows.shape, axes
+    ((2, 784), (28, 28))
+    """
+    if getattr(X, "ndim", 2) not in (3, 4):
+        return X, None
+    images = np.asarray(X)
+    axes = images.shape[1:]
+    if len(axes) == 3 and axes[0] <= 4 < axes[2]:
+        fix = "Use X.transpose(0, 2, 3, 1)."
+        got = Described(f"images of shape {axes}")
+        raise invalid("PatchFeatures", "X", "have channels last, (n, height, width, channels)", got=got, fix=fix)
+    return images.reshape(len(images), -1), axes
 
 
 def check_shape(image_shape: Sequence[int] | None, n_columns: int) -> tuple[int, int, int]:

@@ -50,6 +50,7 @@ from labeldp.arrays import Floats, Places
 from labeldp.channel import Evidence, FiniteChannel
 from labeldp.channel.evidence import keep_small
 from labeldp.errors import Described, invalid
+from labeldp.items import Items, is_dataset
 from labeldp.learn.softmax import SoftmaxRegression
 from labeldp.priors import model_probabilities
 from labeldp.softmax import RowBatches
@@ -309,7 +310,7 @@ def as_indexable(owner: str, X: Any) -> Any:
 
 def take_rows(X: Any, rows: npt.NDArray[Any]) -> Any:
     """Return some rows of the features, whatever holds them; of `RowBatches` nothing is read yet."""
-    if isinstance(X, RowBatches | pa.Table):  # scikit-learn takes rows of a table of pyarrow from 1.7 on
+    if isinstance(X, RowBatches | pa.Table | Items):  # scikit-learn takes rows of a table of pyarrow from 1.7 on
         return X.take(rows)
     return X[rows] if isinstance(X, np.ndarray) or scipy.sparse.issparse(X) else _safe_indexing(X, rows)
 
@@ -317,15 +318,25 @@ def take_rows(X: Any, rows: npt.NDArray[Any]) -> Any:
 def check_rows(learner: BaseEstimator, X: Any, *, inner: Any, reset: bool) -> Any:
     """Return a numeric matrix, sparse or with gaps only where `inner` says that it can; `learner` keeps the shape.
 
-    Views of an example (n, views, d) and images (n, ...) pass where `inner` has the tag `three_d_array`.
+    Views of an example (n, views, d) and images (n, ...) pass where `inner` has the tag `three_d_array`, bytes as bytes. Of a
+    torch Dataset the inputs pass, without labels, where `inner` takes datasets.
     """
+    if is_dataset(X):
+        if not getattr(inner, "takes_datasets", False):
+            got = Described(f"a {type(X).__name__} for {type(inner).__name__}")
+            fix = "Put labeldp.features.Embeddings in front, which reads datasets, or use labeldp.nn.NetClassifier."
+            raise invalid(type(learner).__name__, "X", "be an array or a table", got=got, fix=fix)
+        return X if isinstance(X, Items) else Items(X, owner=type(learner).__name__)
     accepts = get_tags(inner).input_tags
+    if isinstance(X, np.ndarray) and X.ndim > 2 and hasattr(inner, "arrange_examples"):
+        X = inner.arrange_examples(X)
+    images = accepts.three_d_array and getattr(X, "ndim", 2) > 2 and getattr(X, "dtype", None) == np.uint8
     return validate_data(
         learner,
         X,
         accept_sparse="csr" if accepts.sparse else False,
         ensure_all_finite="allow-nan" if accepts.allow_nan else True,
-        dtype=[np.float64, np.float32],
+        dtype=np.uint8 if images else [np.float64, np.float32],
         allow_nd=bool(accepts.three_d_array),
         reset=reset,
     )

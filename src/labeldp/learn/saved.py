@@ -77,6 +77,7 @@ SCHEMA = "schema.json"
 #: Our types that a model file may name, by their public names. Each is a plain container of arrays and settings.
 PUBLIC = frozenset(
     {
+        "labeldp.features.Embeddings",
         "labeldp.features.TextFeatures",
         "labeldp.learn.BoosterClassifier",
         "labeldp.learn.LPNormalSGD",

@@ -10,9 +10,10 @@
 | `inputs` | examples and targets: checked, standardised, taken in batches |
 | `models` | networks by name, and the user's own |
 | `presets` | `Training`, `Augment`, the settings for a CPU and of the paper |
-| `training` | the loop, its losses and learning rates |
+| `losses` | `ForwardLoss`, `UnbiasedLoss`, `PosteriorLoss`, `ReleasedDataset`: for a loop of your own, and for the one here |
+| `training` | the loop and its learning rates |
 | `checkpoint` | the state of a run on disk, arrays without pickle |
-| `representation` | `BYOL` and `ModuleFeatures`: features without labels |
+| `representation` | `BYOL`: features of images without labels |
 | `dpsgd` | `DPSGDClassifier`: the baseline of whole-record privacy |
 
 Needs the extra `labeldp[torch]`; without it, importing this package says so. `DPSGDClassifier` also needs the extra
@@ -35,17 +36,21 @@ if find_spec("torch") is None:
 if TYPE_CHECKING:
     from labeldp.nn.classifier import NetClassifier, load_network, save_network
     from labeldp.nn.dpsgd import DPSGDClassifier
+    from labeldp.nn.losses import ForwardLoss, PosteriorLoss, ReleasedDataset, UnbiasedLoss
     from labeldp.nn.presets import Augment, PaperPreset, Training, cpu_preset, paper_preset
-    from labeldp.nn.representation import BYOL, ModuleFeatures
+    from labeldp.nn.representation import BYOL
 
 _FILE_OF = {
     "BYOL": "representation",
     "Augment": "presets",
     "DPSGDClassifier": "dpsgd",
-    "ModuleFeatures": "representation",
+    "ForwardLoss": "losses",
     "NetClassifier": "classifier",
     "PaperPreset": "presets",
+    "PosteriorLoss": "losses",
+    "ReleasedDataset": "losses",
     "Training": "presets",
+    "UnbiasedLoss": "losses",
     "cpu_preset": "presets",
     "load_network": "classifier",
     "paper_preset": "presets",
@@ -56,10 +61,13 @@ __all__ = [
     "BYOL",
     "Augment",
     "DPSGDClassifier",
-    "ModuleFeatures",
+    "ForwardLoss",
     "NetClassifier",
     "PaperPreset",
+    "PosteriorLoss",
+    "ReleasedDataset",
     "Training",
+    "UnbiasedLoss",
     "cpu_preset",
     "load_network",
     "paper_preset",

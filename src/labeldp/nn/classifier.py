@@ -66,6 +66,8 @@ from labeldp.nn.inputs import (
     check_examples,
     check_likelihood,
     check_targets,
+    order_axes,
+    takes_images,
 )
 from labeldp.nn.models import check_device, check_module, check_network, find_last_linear, make_network, place_network
 from labeldp.nn.presets import Augment, Training, resolve_training
@@ -132,15 +134,16 @@ class NetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sc
 
     #: `fit_targets` and `fit_likelihood` take `labeldp.channel.LazyRows`.
     takes_lazy_rows = True
+    #: X may be a torch Dataset.
+    takes_datasets = True
+    _scale: Scale
+    _sample_shape: tuple[int, ...]
+    _sizes: tuple[int, ...]
 
     @property
     def reads_features(self) -> bool:
         """Whether rows with near features are near for the network: for "mlp" they are, pixels of images are not."""
         return bool(isinstance(self.module, str) and self.module == "mlp")
-
-    _scale: Scale
-    _sample_shape: tuple[int, ...]
-    _sizes: tuple[int, ...]
 
     def __init__(
         self,
@@ -291,6 +294,10 @@ class NetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sc
         return run
 
     # Inputs
+
+    def arrange_examples(self, X: Any) -> Any:
+        """Return an array as `fit` will see it: images for a network by name with their channels first, else as it is."""
+        return order_axes(X) if takes_images(self.module) else X
 
     def _measure_scale(self, X: Any) -> Scale:
         """Return the scale of an array; indices and the items of a Dataset are taken as they are."""

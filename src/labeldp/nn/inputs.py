@@ -4,9 +4,9 @@
 |---|---|---|
 | (n, d) | rows of features | column means off, one overall spread |
 | (n, views, d) | several label-free views of each example | the same over all views |
-| (n, channels, height, width) | images, floats or bytes | channel means off, one overall spread |
+| (n, height, width), (n, height, width, channels), (n, channels, height, width) | images, floats or bytes | channel means off, one overall spread |
 | (n, 2) for "ncf" | user and item numbers | nothing |
-| torch Dataset | whatever its items are | nothing: it brings its own transform |
+| torch Dataset | its items, or the first part of items that are tuples | nothing: it brings its own transform |
 
 >>> import numpy as np
 >>> inputs = ArrayInputs.of(np.array([[0.0, 4.0], [2.0, 8.0]], np.float32))
@@ -25,7 +25,6 @@ from __future__ import annotations
 
 import hashlib
 import warnings
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -33,12 +32,13 @@ import numpy as np
 import torch
 from sklearn.utils.validation import check_array, validate_data
 from torch import Tensor
-from torch.utils.data import Dataset
 
 from labeldp.arrays import Array, Float32s, Floats
 from labeldp.channel import LazyRows
 from labeldp.channel.evidence import keep_small
 from labeldp.errors import Described, invalid
+from labeldp.items import Items, is_dataset
+from labeldp.nn.models import MODELS
 
 #: Rows that means and spread are taken over, evenly spaced: more would change the third digit and cost seconds.
 SAMPLE = 8192
@@ -168,9 +168,9 @@ class ArrayInputs:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class DatasetInputs:
-    """Examples of a torch Dataset: its items, or the first part of items that are tuples, stacked as they are."""
+    """Examples of a torch Dataset: the inputs of its items (`labeldp.items.Items`), stacked as they are."""
 
-    items: Any
+    items: Items
     device: str = "cpu"
 
     def __len__(self) -> int:
@@ -179,7 +179,7 @@ class DatasetInputs:
     @property
     def sample_shape(self) -> tuple[int, ...]:
         """The shape of the first item."""
-        return tuple(take_input(self.items[0]).shape)
+        return tuple(self.items[0].shape)
 
     @property
     def n_views(self) -> int:
@@ -188,20 +188,14 @@ class DatasetInputs:
 
     def batch(self, rows: Tensor, *, view: int | None = None) -> Tensor:
         """Return the items of these rows, stacked, as floats on the device; there is one view only."""
-        stacked = torch.stack([take_input(self.items[row]) for row in rows.tolist()])
+        stacked = torch.stack([torch.as_tensor(self.items[row]) for row in rows.tolist()])
         return (stacked.float() if not stacked.is_floating_point() else stacked).to(self.device)
 
     def update_digest(self, digest: hashlib.blake2b) -> None:
         """Add the number of items, the first and the last to a fingerprint: a Dataset may be larger than memory."""
         digest.update(str(len(self)).encode())
         for row in (0, len(self) - 1):
-            digest.update(take_input(self.items[row]).contiguous().numpy().tobytes())
-
-
-def take_input(item: Any) -> Tensor:
-    """Return the input of a Dataset's item: the item itself, or its first part where it carries a label or more."""
-    part = item[0] if isinstance(item, Sequence) else item
-    return part if isinstance(part, Tensor) else torch.as_tensor(np.asarray(part))
+            digest.update(torch.as_tensor(self.items[row]).contiguous().cpu().numpy().tobytes())
 
 
 def share_memory(array: Array) -> Tensor:
@@ -217,16 +211,17 @@ def share_memory(array: Array) -> Tensor:
 def check_examples(learner: Any, X: Any, *, reset: bool) -> Any:
     """Return the examples of a `NetClassifier` in a form that `ArrayInputs` or `DatasetInputs` takes, or refuse them.
 
-    A Dataset is returned as it is. Anything else becomes an array: bytes stay bytes, other numbers become float32, and the
-    pairs of "ncf" are whole numbers >= 0. With `reset`, which a fit sets, the learner remembers `n_features_in_`; without
+    Of a Dataset the inputs are returned, without labels. Anything else becomes an array: bytes stay bytes, other numbers become
+    float32, and the pairs of "ncf" are whole numbers >= 0. Images for a network by name may have their channels last, or none
+    (`order_axes`). With `reset`, which a fit sets, the learner remembers `n_features_in_`; without
     it, rows must have as many columns as then.
     """
-    if isinstance(X, Dataset):
-        if len(X) < 1:  # type: ignore[arg-type]  # a Dataset without a length is refused by len
+    if is_dataset(X):
+        if len(X) < 1:
             raise invalid("NetClassifier", "X", "have examples", got=Described("an empty Dataset"))
         if learner.module == "ncf":
             raise invalid("NetClassifier", "X", "be an array of pairs for 'ncf'", got=Described("a Dataset"))
-        return X
+        return X if isinstance(X, Items) else Items(X, owner="NetClassifier")
     if getattr(X, "ndim", 2) <= 2:
         dtype = np.float64 if learner.module == "ncf" else np.float32
         rows = validate_data(learner, X, dtype=dtype, reset=reset)
@@ -236,14 +231,45 @@ def check_examples(learner: Any, X: Any, *, reset: bool) -> Any:
     array = np.asarray(X)
     if array.ndim not in (3, 4):
         got = Described(f"an array with {array.ndim} axes")
-        must = "be rows (n, d), views (n, views, d) or images (n, channels, height, width)"
+        must = "be rows (n, d), views (n, views, d) or images (n, height, width), with channels last or first"
         raise invalid("NetClassifier", "X", must, got=got)
+    if takes_images(learner.module):
+        array = order_axes(array)
     if array.dtype != np.uint8:
         array = check_array(array, dtype=np.float32, allow_nd=True, input_name="X", estimator=learner)
     if reset:
         learner.n_features_in_ = array.shape[2] if array.ndim == 3 else int(np.prod(array.shape[1:]))
         learner.__dict__.pop("feature_names_in_", None)
     return array
+
+
+def takes_images(module: Any) -> bool:
+    """Whether a network has a name and takes images; a module of the user's own takes what it takes."""
+    return isinstance(module, str) and module in MODELS and MODELS[module].axes == 3
+
+
+#: More channels than this are no image of anybody's camera: the axis is a side.
+MOST_CHANNELS = 4
+
+
+def order_axes(images: Array) -> Array:
+    """Return images as (n, channels, height, width): given so, as (n, height, width, channels), or as (n, height, width).
+
+    Which axis is that of channels is told by its length, at most four, where the other end is longer. Where both ends are so
+    short, the first is taken, as PyTorch has it.
+
+    >>> (
+    ...     order_axes(np.zeros((2, 32, 32, 3))).shape,
+    ...     order_axes(np.zeros((2, 3, 32, 32))).shape,
+    ...     order_axes(np.zeros((2, 28, 28))).shape,
+    ... )
+    ((2, 3, 32, 32), (2, 3, 32, 32), (2, 1, 28, 28))
+    """
+    if images.ndim == 3:
+        return images[:, None]
+    if images.ndim == 4 and images.shape[3] <= MOST_CHANNELS < images.shape[1]:
+        return images.transpose(0, 3, 1, 2)
+    return images
 
 
 def _check_indices(rows: Floats) -> None:

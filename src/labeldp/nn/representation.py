@@ -1,15 +1,11 @@
-"""Features of examples that no label was looked at for: learned by self-supervision (`BYOL`) or computed by a module
-that the user brings, such as a pretrained encoder (`ModuleFeatures`).
+"""Features of images that no label was looked at for: learned by self-supervision (`BYOL`).
 
-Under label privacy the features are public, so a representation made from them alone costs no budget. Both are scikit-learn
-transformers and stand in front of any learner.
+Under label privacy the features are public, so a representation made from them alone costs no budget. `BYOL` is a scikit-learn
+transformer and stands in front of any learner. What an encoder says that was trained elsewhere is `labeldp.features.Embeddings`.
 
->>> import numpy as np, torch
 >>> images = np.random.default_rng(0).uniform(size=(12, 1, 8, 8)).astype(np.float32)
 >>> BYOL(width=2, epochs=1, batch_size=4).fit_transform(images).shape
 (12, 16)
->>> ModuleFeatures(torch.nn.Flatten()).fit_transform(images).shape
-(12, 64)
 
 *BYOL.* Two random views of an image go through an online network (encoder, projector, predictor) and a target network
 (encoder, projector). The online network predicts the target's projection of the other view,
@@ -21,9 +17,6 @@ and only it is trained; the target follows as a moving average, target <- tau ta
 are a random window (a share of the side, resized), its mirror image, brightness and contrast.
 
 References: Grill et al., "Bootstrap Your Own Latent" (2020).
-
-Design notes. A brought module is only evaluated: what it was trained on, and under which promise, is for whoever brings it
-to know. If its training saw the labels that are to be protected, the privacy statement of what follows does not hold.
 """
 
 from __future__ import annotations
@@ -41,12 +34,11 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, check_is_fitted
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.utils.data import Dataset
 
 from labeldp.arrays import Array, Float32s
 from labeldp.errors import Described, invalid
-from labeldp.nn.inputs import ArrayInputs, DatasetInputs, Inputs, Scale
-from labeldp.nn.models import check_device, small_cnn, try_network
+from labeldp.nn.inputs import ArrayInputs, Scale, order_axes
+from labeldp.nn.models import check_device, small_cnn
 from labeldp.nn.training import seed_torch, update_average
 from labeldp.validate import check_integer, check_positive, check_real
 
@@ -123,7 +115,7 @@ class BYOL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
         self.progress = progress
 
     def fit(self, X: Any, y: Any = None) -> BYOL:
-        """Learn from images (n, channels, height, width), bytes or floats, of at least 8 x 8; `y` is not looked at."""
+        """Learn from images, bytes or floats, of at least 8 x 8, channels last or first or none; `y` is not looked at."""
         images = check_images(X)
         self._check_settings()
         device = check_device(self.device)
@@ -263,11 +255,12 @@ def raise_decay(decay: float, part: float) -> float:
 
 
 def check_images(X: Any) -> Array:
-    """Return images (n, channels, height, width) as bytes or float32; refuse other shapes and sides below 8."""
-    images = np.asarray(X)
+    """Return images as (n, channels, height, width), bytes or float32; refuse other shapes and sides below 8."""
+    given = np.asarray(X)
+    images = order_axes(given)
     if images.ndim != 4 or min(images.shape[2:], default=0) < 8 or len(images) < 2:
-        got = Described(f"an array of shape {images.shape}")
-        must = "be two images or more, (n, channels, height, width), of at least 8 x 8"
+        got = Described(f"an array of shape {given.shape}")
+        must = "be two images or more, (n, height, width) with channels last or first, of at least 8 x 8"
         raise invalid("BYOL", "X", must, got=got)
     if images.dtype == np.uint8:
         return images
@@ -280,72 +273,3 @@ def _make_head(width: int, hidden: int, out: int) -> nn.Sequential:
     return nn.Sequential(
         nn.Linear(width, hidden), nn.BatchNorm1d(hidden), nn.ReLU(inplace=True), nn.Linear(hidden, out)
     )
-
-
-class ModuleFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]  # untyped
-    """What a module returns for each example, flat.
-
-    Examples are arrays (numbers, one example after the other) or a torch Dataset. Nothing is standardised: that belongs in
-    front of the module (`torch.nn.Sequential`). Bytes come as floats 0..255. Arrays with three axes are images of one channel.
-
-    Parameters
-    ----------
-    module : torch.nn.Module
-        Used as it is, in evaluation mode; it is not trained and not copied.
-    batch_size : int
-        Examples that it sees together.
-    device : str
-        Where it runs.
-
-    Attributes
-    ----------
-    sample_shape_ : tuple of int
-        The shape of one example.
-    """
-
-    def __init__(self, module: Any, *, batch_size: int = 256, device: str = "cpu") -> None:
-        self.module = module
-        self.batch_size = batch_size
-        self.device = device
-
-    def fit(self, X: Any, y: Any = None) -> ModuleFeatures:
-        """Find out how many features come out; nothing is learned and `y` is not looked at."""
-        inputs = self._wrap_inputs(X)
-        self.sample_shape_ = inputs.sample_shape
-        self._n_features_out = self._compute_features(inputs, torch.arange(1)).shape[1]
-        return self
-
-    def transform(self, X: Any) -> Float32s:
-        """Return features, float32 (n, width)."""
-        check_is_fitted(self, "sample_shape_")
-        inputs = self._wrap_inputs(X)
-        if inputs.sample_shape != self.sample_shape_:
-            got = Described(f"examples of shape {inputs.sample_shape}")
-            raise invalid("ModuleFeatures", "X", f"have examples of shape {self.sample_shape_}, as in fit", got=got)
-        together = check_integer("ModuleFeatures", "batch_size", self.batch_size, least=1)
-        return np.concatenate(
-            [self._compute_features(inputs, r) for r in torch.split(torch.arange(len(inputs)), together)]
-        )
-
-    def _wrap_inputs(self, X: Any) -> Inputs:
-        """Return checked examples as batches."""
-        if not isinstance(self.module, nn.Module):
-            raise invalid("ModuleFeatures", "module", "be a torch module", got=type(self.module).__name__)
-        device = str(check_device(self.device))
-        if isinstance(X, Dataset):
-            return DatasetInputs(items=X, device=device)
-        array = np.asarray(X)
-        if array.dtype.kind not in "fiu" or array.ndim < 2 or not len(array):
-            got = Described(f"an array of shape {array.shape} and type {array.dtype}")
-            raise invalid("ModuleFeatures", "X", "be numbers, one example after the other", got=got)
-        array = array if array.dtype == np.uint8 else array.astype(np.float32)
-        if array.ndim == 3:  # one channel: three axes would mean views
-            array = array[:, None]
-        return ArrayInputs.of(array, scale=Scale.identity(), device=device)
-
-    def _compute_features(self, inputs: Inputs, rows: torch.Tensor) -> Float32s:
-        """Return the module's answer to these rows, flat."""
-        module = self.module.to(check_device(self.device))
-        answer = try_network(module, inputs.batch(rows))
-        features: Float32s = answer.flatten(1).float().cpu().numpy()
-        return features

@@ -1,26 +1,19 @@
 """The loop that trains a network: take a batch, change and mix it, follow the gradient of a loss, report each step.
 
->>> import torch
+>>> evidence = Evidence(kind="forward", values=torch.tensor([[1.0, 0.0]]), n_classes=2)
 >>> z = torch.tensor([[1.0, 0.0]])
->>> value, gradient = forward_loss(z, torch.tensor([[1.0, 0.0]]))
+>>> value, gradient = evidence.loss(z, torch.tensor([0]))
 >>> bool(torch.isclose(value, -z.log_softmax(1)[0, 0])), [round(float(g), 4) for g in gradient[0]]
 (True, [-0.2689, 0.2689])
 
-*Losses.* With logits z, p = softmax(z) and B examples in a batch (all means over the batch):
-
-    plain     -log p_y                           gradient p - e_y
-    soft      -sum_k q_k log p_k, sum_k q_k = 1   gradient p - q           (posterior targets, and signed unbiased ones)
-    forward   -log sum_k p_k l_k                 gradient p - r,  r_k = p_k l_k / sum_j p_j l_j
-
-The forward loss is log sum exp(z) - log sum exp(z + log l). Both sums share one exponential: with e = exp(z - max z) it is
-log sum e - log sum e l, and r = e l / sum e l. Where every e_k with l_k > 0 underflows, the logarithms are used instead.
+*Losses* are those of `labeldp.nn.losses`, averaged over a batch: plain (labels as they are), weighted, soft (posterior targets, and
+signed unbiased ones) and forward (likelihoods).
 
 *Mixup* [Zhang et al. 2018] replaces inputs by keep x_i + (1 - keep) x_j and the loss by the same mixture of losses, keep
 drawn from Beta(alpha, alpha) for each batch; j is the example before i in the batch, whose order is random. For targets
 that is the mixed target, for a likelihood it is the mixed log-likelihood.
 
-References: Zhang, Cisse, Dauphin, Lopez-Paz, "mixup: Beyond Empirical Risk Minimization" (2018); Patrini, Rozza, Menon,
-Nock, Qu, "Making Deep Neural Networks Robust to Label Noise" (2017), for the forward loss.
+References: Zhang, Cisse, Dauphin, Lopez-Paz, "mixup: Beyond Empirical Risk Minimization" (2018).
 
 Design notes. The gradient in the logits is written out and handed to `backward`: half the work of recording the loss, and
 the forward loss costs what cross entropy costs. Everything random (order, mixup, augmentation, dropout) comes from torch's
@@ -45,6 +38,7 @@ from torch import Tensor, nn
 from labeldp.channel import LazyRows
 from labeldp.errors import Described, LabelDPError, invalid
 from labeldp.nn.inputs import Inputs, check_batch
+from labeldp.nn.losses import Rows, forward_rows, plain_rows, soft_rows, weighted_rows
 from labeldp.nn.presets import Training
 
 #: (steps done, steps in all, loss of the last step)
@@ -113,11 +107,13 @@ class Evidence:
         """
         function = LOSSES[self.kind]
         batch = self.take(rows).to(logits.device)
-        value, gradient = function(logits, batch)
+        values, gradients = function(logits, batch)
+        value, gradient = values.mean(), gradients.div_(len(logits))
         if keep >= 1.0:
             return value, gradient
-        other_value, other_gradient = function(logits, batch.roll(1, 0))
-        return torch.lerp(other_value, value, keep), torch.lerp(other_gradient, gradient, keep)
+        others, other_gradients = function(logits, batch.roll(1, 0))
+        other_gradient = other_gradients.div_(len(logits))
+        return torch.lerp(others.mean(), value, keep), torch.lerp(other_gradient, gradient, keep)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -284,66 +280,10 @@ def update_average(average: nn.Module, module: nn.Module, *, decay: float) -> No
             kept.copy_(new)
 
 
-# --------------------------------------------------------------------------------------------------------------- losses
-
-#: (logits, evidence of the batch) -> mean loss, its gradient in the logits
-Loss = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
-
-#: A sum of float32 exponentials below this may have lost its digits to underflow (the smallest normal is 1e-38).
-LEAST_SUM = 1e-30
-
-
-def plain_loss(logits: Tensor, codes: Tensor) -> tuple[Tensor, Tensor]:
-    """Return cross entropy with the codes of labels (n,), and its gradient."""
-    logarithms = torch.log_softmax(logits, dim=1)
-    at = codes[:, None]
-    value = -logarithms.gather(1, at).mean()
-    gradient = logarithms.exp_().scatter_add_(1, at, logits.new_full((), -1.0).expand(at.shape))
-    return value, gradient.div_(len(logits))
-
-
-def weighted_loss(logits: Tensor, evidence: Tensor) -> tuple[Tensor, Tensor]:
-    """Return weighted cross entropy and its gradient; `evidence` (n, 2) holds codes and weights, both as floats."""
-    logarithms = torch.log_softmax(logits, dim=1)
-    at, weights = evidence[:, :1].long(), evidence[:, 1:]
-    value = -(logarithms.gather(1, at) * weights).sum() / len(logits)
-    gradient = logarithms.exp_().mul_(weights).scatter_add_(1, at, -weights.to(logits.dtype))
-    return value, gradient.div_(len(logits))
-
-
-def soft_loss(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-    """Return cross entropy with targets (n, K) whose rows sum to one, and its gradient; entries may be negative."""
-    logarithms = torch.log_softmax(logits, dim=1)
-    value = -(logarithms * targets).sum() / len(logits)
-    return value, logarithms.exp_().sub_(targets).div_(len(logits))
-
-
-def forward_loss(logits: Tensor, likelihood: Tensor) -> tuple[Tensor, Tensor]:
-    """Return -log of the chance of what was observed, and its gradient.
-
-    `likelihood` (n, K) is that chance under each label; a row has at least one positive entry.
-    """
-    mass = (logits - logits.amax(dim=1, keepdim=True)).exp_()
-    explained = mass * likelihood
-    total, reached = mass.sum(dim=1, keepdim=True), explained.sum(dim=1, keepdim=True)
-    if reached.amin() < LEAST_SUM:
-        return _forward_by_logarithms(logits, likelihood)
-    value = (total.log() - reached.log()).mean()
-    gradient = mass.div_(total).sub_(explained.div_(reached))
-    return value, gradient.div_(len(logits))
-
-
-def _forward_by_logarithms(logits: Tensor, likelihood: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the same without underflow, for the price of two exponentials."""
-    explained = logits + likelihood.log()
-    value = (torch.logsumexp(logits, dim=1) - torch.logsumexp(explained, dim=1)).mean()
-    gradient = torch.softmax(logits, dim=1).sub_(torch.softmax(explained, dim=1))
-    return value, gradient.div_(len(logits))
-
-
-LOSSES: dict[str, Loss] = {
-    "plain": plain_loss,
-    "weighted": weighted_loss,
-    "soft": soft_loss,
-    "forward": forward_loss,
+#: What a row of evidence of each kind means to the loss.
+LOSSES: dict[str, Rows] = {
+    "plain": plain_rows,
+    "weighted": weighted_rows,
+    "soft": soft_rows,
+    "forward": forward_rows,
 }

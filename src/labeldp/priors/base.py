@@ -43,6 +43,7 @@ import numpy as np
 from labeldp.arrays import Float64s, Floats, Ints
 from labeldp.errors import Described, invalid, nearest
 from labeldp.guarantee import Guarantee, Trust, did_not_see
+from labeldp.items import is_dataset
 from labeldp.mechanisms import Mechanism
 from labeldp.random import NoiseKey
 from labeldp.release import LabelCounts, Measurement, SensitiveLabels, measure
@@ -255,7 +256,7 @@ class ArrayExamples(Examples):
         """Scale all features, as a table of one piece would be."""
         from sklearn.preprocessing import StandardScaler
 
-        matrix = np.array(self._X, dtype=np.float64)
+        matrix = np.array(refuse_dataset(self._X), dtype=np.float64)
         matrix[np.isinf(matrix)] = np.nan
         scale = StandardScaler()
         for start in range(0, len(matrix), CHUNK_ROWS):
@@ -642,6 +643,16 @@ def _thread_controller() -> Any:
     return ThreadpoolController()
 
 
+def refuse_dataset(X: Any) -> Any:
+    """Return features as they are; refuse a dataset of items, which clusters cannot be made of."""
+    if is_dataset(X):
+        fix = "Put labeldp.features.Embeddings in front, which makes rows of its items, or use a prior that needs no features."
+        raise invalid(
+            "Prior", "X", "be rows of numbers to count labels in clusters", got=Described("a dataset"), fix=fix
+        )
+    return X
+
+
 def flat_features(X: Any, *, n_components: int | None, random_state: int) -> Any:
     """Return a row per example to cluster: views averaged, images flattened, and the first principal components.
 
@@ -653,7 +664,7 @@ def flat_features(X: Any, *, n_components: int | None, random_state: int) -> Any
     >>> flat_features(np.ones((5, 2, 3)), n_components=None, random_state=0).shape
     (5, 3)
     """
-    rows = X
+    rows = refuse_dataset(X)
     if isinstance(X, np.ndarray) and X.ndim > 2:
         rows = X.mean(axis=1) if X.ndim == 3 else X.reshape(len(X), -1)
     if n_components is None or not isinstance(rows, np.ndarray) or rows.shape[1] <= n_components:

@@ -10,6 +10,7 @@ labeldp touches a raw label, and both charge the same ledger.
 
 from typing import TYPE_CHECKING
 
+from labeldp.release.dataset import ReleasedItems
 from labeldp.release.door import privatize
 from labeldp.release.labels import SensitiveLabels
 from labeldp.release.measurement import LabelCounts, LabelSums, Measurement, Query, Sensitivity, measure
@@ -24,6 +25,7 @@ __all__ = [
     "Measurement",
     "Query",
     "Release",
+    "ReleasedItems",
     "SensitiveLabels",
     "Sensitivity",
     "load_release",

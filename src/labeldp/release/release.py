@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,9 @@ from labeldp.channel import FiniteChannel, NumericChannel
 from labeldp.errors import LabelDPError
 from labeldp.guarantee import Guarantee
 from labeldp.release.labels import decode_labels
+
+if TYPE_CHECKING:
+    from labeldp.release.dataset import ReleasedItems
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -108,6 +111,16 @@ class Release:
             stage=None if self.stage is None else self.stage[rows],
             prior_index=None if self.prior_index is None else self.prior_index[rows],
         )
+
+    def dataset(self, X: Any, *, take: Any = None, evidence: str | None = None) -> ReleasedItems:
+        """Return pairs (x, evidence), one per example, for a training loop of your own (`labeldp.release.ReleasedItems`).
+
+        X holds the features of the released rows, in their order: an array, a tensor, or a dataset of PyTorch, whose labels, if it
+        has any, are left behind. A `DataLoader` takes what is returned, and `labeldp.nn.ForwardLoss` the evidence.
+        """
+        from labeldp.release.dataset import ReleasedItems
+
+        return ReleasedItems(X, self, take=take, evidence=evidence)
 
     def save(self, directory: str | os.PathLike[str], *, features: Any = None) -> None:
         """Write the release into a new directory, at once or not at all: Parquet and JSON, with checksums.

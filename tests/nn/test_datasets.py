@@ -1,0 +1,185 @@
+"""Torch's own loaders and datasets: workers, default collation, subsets, and `LabelPrivateClassifier` on a Dataset."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from sklearn.pipeline import make_pipeline
+from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, TensorDataset
+
+from labeldp import InformativeResponse, LabelPrivateClassifier, SensitiveLabels, privatize
+from labeldp.errors import LabelDPError
+from labeldp.features import Embeddings
+from labeldp.learn import SoftmaxRegression
+from labeldp.nn import BYOL, ForwardLoss, NetClassifier, ReleasedDataset
+from labeldp.priors import ClusterPrior
+
+QUICK = {"hidden": 16, "epochs": 3, "batch_size": 64, "random_state": 0}
+
+
+class Watched(Dataset):
+    """(input, label) pairs that keep count of who looked at a label."""
+
+    def __init__(self, X, y):
+        self.X, self.y = torch.from_numpy(X), y
+
+    def __len__(self):
+        return len(self.X)
+
+    def __getitem__(self, row):
+        return self.X[row], f"secret-{self.y[row]}"
+
+
+@pytest.fixture(scope="module")
+def released(blobs):
+    return privatize(SensitiveLabels(blobs[1], classes=range(3)), InformativeResponse(3.0), rng=0)
+
+
+@pytest.mark.parametrize(("workers", "how"), [(0, None), (2, "fork"), (1, "spawn")])
+def test_a_loader_with_workers_gives_every_row_once(blobs, released, workers, how):
+    X, _ = blobs
+    data = released.dataset(torch.utils.data.TensorDataset(torch.from_numpy(X)))
+    loader = DataLoader(data, batch_size=64, shuffle=True, num_workers=workers, multiprocessing_context=how)
+    x, evidence = (torch.cat(parts) for parts in zip(*loader, strict=True))
+    assert x.shape == (450, 5)
+    assert evidence.shape == (450, 3)
+    assert x.dtype == evidence.dtype == torch.float32
+    likelihood = released.channel.likelihood(released.codes).astype(np.float32)
+    order = [int(np.flatnonzero((row.numpy() == X).all(axis=1))[0]) for row in x]
+    assert sorted(order) == list(range(450))
+    assert (evidence.numpy() == likelihood[order]).all()
+
+
+def test_a_loop_learns_and_never_sees_a_label(blobs, released):
+    X, y = blobs
+    data = ReleasedDataset(Watched(X, y), released)
+    torch.manual_seed(0)
+    network, loss = torch.nn.Linear(5, 3), ForwardLoss()
+    optimizer = torch.optim.Adam(network.parameters(), lr=0.05)
+    for _ in range(10):
+        for x, likelihood in DataLoader(Subset(data, range(400)), batch_size=64, shuffle=True):
+            optimizer.zero_grad()
+            loss(network(x), likelihood).backward()
+            optimizer.step()
+    found = network(torch.from_numpy(X[400:])).argmax(1).numpy()
+    assert (found == y[400:]).mean() > 0.8  # the best possible is 0.97, chance a third
+
+
+def test_iterable_datasets_are_refused(released):
+    class Stream(IterableDataset):
+        def __iter__(self):
+            return iter(range(450))
+
+    class Sized(Stream):
+        def __len__(self):
+            return 450
+
+    with pytest.raises(LabelDPError, match="map-style"):
+        released.dataset(Stream())
+    with pytest.raises(LabelDPError, match="map-style"):
+        released.dataset(Sized())
+
+
+# ------------------------------------------------------------------------------------- LabelPrivateClassifier on a Dataset
+
+
+def test_a_dataset_trains_as_its_array_does(blobs):
+    """The same rows, by number or in an array: the same release, and as good a network; a receiver gets the owner's."""
+    X, y = blobs
+    settings = {"epsilon": 4.0, "classes": range(3), "random_state": 0, "rounds": 1, "stages": 1}
+    network = NetClassifier("mlp", **{**QUICK, "epochs": 12})
+    by_items = LabelPrivateClassifier(network, **settings).fit(Watched(X, y), y)
+    by_array = LabelPrivateClassifier(network, **settings).fit(X, y)
+    assert (by_items.release_.codes == by_array.release_.codes).all()
+    assert (by_items.predict(Watched(X, y)) == y).mean() > 0.9
+    received = LabelPrivateClassifier(network, **settings).fit_release(Watched(X, y), by_items.release_)
+    assert (received.predict_proba(Watched(X, y)) == by_items.predict_proba(Watched(X, y))).all()
+    two = LabelPrivateClassifier(network, **{**settings, "stages": 2}).fit(
+        Watched(X, y), y
+    )  # rows of a stage, by number
+    assert (two.predict(Watched(X, y)) == y).mean() > 0.85
+
+
+def test_no_label_in_a_checkpoint(tmp_path):
+    """Of 200 classes, so that sixteen labels in a row are no accident, as bytes of any usual type."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(600, 4)).astype(np.float32), rng.integers(0, 200, 600)
+    network = NetClassifier("mlp", **{**QUICK, "epochs": 1}, checkpoint=tmp_path)
+    settings = {"epsilon": 1.0, "stages": 1, "rounds": 1, "classes": range(200), "random_state": 0}
+    LabelPrivateClassifier(network, **settings).fit(TensorDataset(torch.from_numpy(X), torch.from_numpy(y)), y)
+    files = sorted(tmp_path.iterdir())
+    assert len(files) == 2  # the forward fit, and a round
+    held = b"".join(array.tobytes() for file in files for array in np.load(file).values())
+    for kind in ("u1", "u2", "i4", "i8", "f4", "f8"):
+        assert y[:16].astype(kind).tobytes() not in held
+        assert y[:16].astype(kind).tobytes() in held + y.astype(kind).tobytes()  # the twin: a file with labels is found
+
+
+def test_a_dataset_goes_through_an_encoder(blobs):
+    X, y = blobs
+    encoder = torch.nn.Linear(5, 5)
+    pipeline = make_pipeline(Embeddings(encoder), SoftmaxRegression())
+    model = LabelPrivateClassifier(pipeline, epsilon=4.0, classes=range(3), random_state=0)
+    model.fit(Watched(X, y), y)
+    assert (model.predict(Watched(X, y)) == y).mean() > 0.85
+
+
+def test_who_cannot_take_a_dataset_says_so(blobs):
+    X, y = blobs
+    with pytest.raises(LabelDPError, match="Embeddings"):
+        LabelPrivateClassifier(SoftmaxRegression(), classes=range(3)).fit(Watched(X, y), y)
+    curator = LabelPrivateClassifier(
+        NetClassifier("mlp", **QUICK),
+        trust="curator",
+        prior=ClusterPrior(n_clusters=5),
+        classes=range(3),
+        random_state=0,
+    )
+    with pytest.raises(LabelDPError, match="Embeddings"):
+        curator.fit(Watched(X, y), y)
+    with pytest.raises(LabelDPError, match="449"):
+        curator.fit(TensorDataset(torch.from_numpy(X[1:])), y)
+
+
+# ------------------------------------------------------------------------------------------------- images as people have them
+
+
+@pytest.fixture(scope="module")
+def pictures():
+    """Bytes (n, 12, 10, 3) of two classes: the bright half is left or right."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, 120)
+    images = rng.integers(0, 60, size=(120, 12, 10, 3))
+    images[y == 0, :, :5] += 120
+    images[y == 1, :, 5:] += 120
+    return images.astype(np.uint8), y
+
+
+def test_channels_last_or_first_or_none(pictures):
+    images, y = pictures
+    settings = {"epochs": 2, "batch_size": 32, "augment": "", "random_state": 0}
+    last = NetClassifier("small-cnn", **settings).fit(images, y)
+    first = NetClassifier("small-cnn", **settings).fit(images.transpose(0, 3, 1, 2), y)
+    assert (last.predict_proba(images) == first.predict_proba(images.transpose(0, 3, 1, 2))).all()
+    grey = NetClassifier("small-cnn", **settings).fit(images[..., 0], y)
+    assert (grey.predict_proba(images[..., 0]) == grey.predict_proba(images[..., :1])).all()
+    floats = NetClassifier("small-cnn", **settings).fit(images.astype(np.float64) / 255, y)
+    # The scale of pixels is divided out; what is left is rounding of float32, over eight steps.
+    assert np.allclose(floats.predict_proba(images / 255), last.predict_proba(images), atol=2e-2)
+
+
+@pytest.mark.parametrize("trust", ["no one", "curator"])
+def test_private_labels_of_images(pictures, trust):
+    images, y = pictures
+    network = NetClassifier("small-cnn", epochs=3, batch_size=32, augment="", random_state=0)
+    model = LabelPrivateClassifier(network, epsilon=4.0, trust=trust, classes=range(2), random_state=0, rounds=1)
+    assert (model.fit(images[..., 0], y).predict(images[..., 0]) == y).mean() > 0.8
+    assert model.fit(images, y).predict(images).shape == (120,)
+
+
+def test_byol_takes_them_too(pictures):
+    images, _ = pictures
+    last, first = (BYOL(width=1, epochs=0).fit_transform(X) for X in (images, images.transpose(0, 3, 1, 2)))
+    assert (last == first).all()
+    assert BYOL(width=1, epochs=0).fit_transform(images[..., 0]).shape == (120, 8)

