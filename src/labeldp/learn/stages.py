@@ -56,6 +56,7 @@ from labeldp.learn.corrections import (
     predict_classes,
     split_pipeline,
     take_rows,
+    fits_once,
     takes_weights,
 )
 from labeldp.learn.crossfit import ROUNDS as ROUNDS_OF_CROSSFIT
@@ -82,6 +83,8 @@ MOST_STAGES = 100
 #: Rounds after the last stage, where "auto" has any: some to settle, and a last, longer one. Where little is known, EM is slow: 3
 #: rounds were a point or two short of 6 at epsilon 0.5 on images. Self-training has nothing new to find.
 ROUNDS, SELF_ROUNDS = 6, 2
+#: The same where a fit is long (`fits_once`), and EM is asked for, or a prior that is given calls for it.
+LONG_ROUNDS = 1
 #: What a model of counts alone says counts this much less than it is sure of, beside a model of the answers.
 COUNTS_TEMPERATURE = 2.0
 #: Labels of sets that are looked at in one step.
@@ -710,7 +713,7 @@ def check_settings(learner: Any, classes: Sequence[Any], epsilon: float, *, sile
         filter_earlier=bool(learner.filter_earlier),
         classes=tuple(classes),
         distil=distil,
-        rounds=_decide_rounds(learner, correction=correction, silent=silent),
+        rounds=_decide_rounds(learner, last, correction=correction, silent=silent),
         stage_params=_check_stage_params(learner.stage_params),
         final_params=_check_params("final_params", learner.final_params),
     )
@@ -743,7 +746,7 @@ def settle_settings(settings: Settings, learner: Any, table: PriorTable, *, sets
         if isinstance(learner.distil, str) and grouped and hasattr(settings.estimator, "fit_targets"):
             distil = True
     temperature = _decide_temperature(learner, settings.epsilon, correction, silent=settings.silent, sets=sets)
-    rounds = _decide_rounds(learner, correction=correction, silent=settings.silent)
+    rounds = _decide_rounds(learner, settings.estimator, correction=correction, silent=settings.silent)
     return replace(settings, correction=correction, distil=distil, rounds=rounds, temperature=temperature)
 
 
@@ -779,9 +782,11 @@ def _decide_distil(learner: Any, *, silent: bool) -> bool:
     return silent
 
 
-def _decide_rounds(learner: Any, *, correction: str, silent: bool) -> int:
+def _decide_rounds(learner: Any, last: BaseEstimator, *, correction: str, silent: bool) -> int:
     if isinstance(learner.rounds, str):
         check_choice(OWNER, "rounds", learner.rounds, ("auto",))
+        if correction == "em" and fits_once(last):
+            return LONG_ROUNDS
         return (SELF_ROUNDS if silent else ROUNDS) if correction == "em" else 0
     return check_integer(OWNER, "rounds", learner.rounds, least=0, most=1000)
 

@@ -9,8 +9,10 @@
 | `classifier` | `NetClassifier`; `save_network` and `load_network` |
 | `inputs` | examples and targets: checked, standardised, taken in batches |
 | `models` | networks by name, and the user's own |
+| `fast_cnn` | "fast-cnn", the network that trains in minutes: its layers, its optimizer, its cost |
 | `presets` | `Training`, `Augment`, the settings for a CPU and of the paper |
 | `training` | the loop, its losses and learning rates |
+| `pretraining` | what a network can learn from images alone |
 | `checkpoint` | the state of a run on disk, arrays without pickle |
 | `representation` | `BYOL` and `ModuleFeatures`: features without labels |
 | `dpsgd` | `DPSGDClassifier`: the baseline of whole-record privacy |

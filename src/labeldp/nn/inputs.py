@@ -5,6 +5,7 @@
 | (n, d) | rows of features | column means off, one overall spread |
 | (n, views, d) | several label-free views of each example | the same over all views |
 | (n, channels, height, width) | images, floats or bytes | channel means off, one overall spread |
+| (n, height, width), (n, height, width, channels), rows (n, d) with `image_shape`, for a network of images | the same | the same |
 | (n, 2) for "ncf" | user and item numbers | nothing |
 | torch Dataset | whatever its items are | nothing: it brings its own transform |
 
@@ -24,6 +25,7 @@ checked first, by the functions at the end of this file; the classes in front ta
 from __future__ import annotations
 
 import hashlib
+import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -39,7 +41,11 @@ from labeldp.arrays import Array, Float32s, Floats
 from labeldp.channel import LazyRows
 from labeldp.channel.evidence import keep_small
 from labeldp.errors import Described, invalid
+from labeldp.nn.models import takes_images
+from labeldp.validate import check_integer
 
+#: An image has no more channels than this, and no side so short: one axis tells which comes first.
+MOST_CHANNELS = 4
 #: Rows that means and spread are taken over, evenly spaced: more would change the third digit and cost seconds.
 SAMPLE = 8192
 #: Rows that are looked at together.
@@ -208,7 +214,7 @@ def share_memory(array: Array) -> Tensor:
     """Return a tensor on the memory of an array; it is only read, so a read-only array is fine."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
-        return torch.from_numpy(np.ascontiguousarray(array))
+        return torch.from_numpy(array if array.ndim == 4 and min(array.strides) >= 0 else np.ascontiguousarray(array))
 
 
 # --------------------------------------------------------------------------------------------------------------- checks
@@ -232,8 +238,8 @@ def check_examples(learner: Any, X: Any, *, reset: bool) -> Any:
         rows = validate_data(learner, X, dtype=dtype, reset=reset)
         if learner.module == "ncf":
             _check_indices(rows)
-        return rows
-    array = np.asarray(X)
+        return fold_rows(rows, learner.image_shape) if takes_images(learner.module) else rows
+    array = order_channels(np.asarray(X)) if takes_images(learner.module) else np.asarray(X)
     if array.ndim not in (3, 4):
         got = Described(f"an array with {array.ndim} axes")
         must = "be rows (n, d), views (n, views, d) or images (n, channels, height, width)"
@@ -244,6 +250,33 @@ def check_examples(learner: Any, X: Any, *, reset: bool) -> Any:
         learner.n_features_in_ = array.shape[2] if array.ndim == 3 else int(np.prod(array.shape[1:]))
         learner.__dict__.pop("feature_names_in_", None)
     return array
+
+
+def fold_rows(rows: Array, image_shape: Any) -> Array:
+    """Return rows (n, d) as images (n, channels, height, width), in the memory of the rows.
+
+    `image_shape` is (height, width) or (height, width, channels); square grey images need not say it.
+    """
+    columns = rows.shape[1]
+    if image_shape is None and math.isqrt(columns) ** 2 == columns:
+        shape: tuple[int, ...] = (math.isqrt(columns),) * 2
+    else:
+        given = image_shape if isinstance(image_shape, Sequence) and not isinstance(image_shape, str) else ()
+        shape = tuple(check_integer("NetClassifier", "image_shape", side, least=1) for side in given)
+    if len(shape) not in (2, 3) or math.prod(shape) != columns:
+        got = Described(f"{image_shape} for rows of {columns} numbers")
+        fix = "Say how a row is folded, for example image_shape=(32, 32, 3)."
+        raise invalid("NetClassifier", "image_shape", "be (height, width) or (height, width, channels)", got=got, fix=fix)
+    return rows.reshape(len(rows), *shape, *(1,) * (3 - len(shape))).transpose(0, 3, 1, 2)
+
+
+def order_channels(images: Array) -> Array:
+    """Return images with the channels before height and width, in the memory of those given; grey ones may have no such axis."""
+    if images.ndim == 3:
+        return images[:, None]
+    if images.ndim == 4 and images.shape[3] <= MOST_CHANNELS < images.shape[1]:
+        return images.transpose(0, 3, 1, 2)
+    return images
 
 
 def _check_indices(rows: Floats) -> None:
