@@ -97,14 +97,17 @@ class FastCNN(nn.Module):
         filters = (directions / (spreads.clamp(min=0) + FLOOR).sqrt()).T.reshape(-1, *self.whiten.weight.shape[1:])
         self.whiten.weight.copy_(torch.cat([filters, -filters]))
 
-    def weight_groups(self) -> list[dict[str, Any]]:
-        """Return the trained weights as `Muon` takes them."""
+    def weight_groups(self, *, batch_size: int) -> list[dict[str, Any]]:
+        """Return the trained weights as `Muon` takes them, for batches of this size.
+
+        The rate of what goes by gradient descent grows with the batch, as if the loss were its sum; orthogonal steps have one size.
+        """
         filters = [stage_filters for stage in self.stages for stage_filters in (stage.conv1.weight, stage.conv2.weight)]
         shifts = [shift for stage in self.stages for shift in (stage.norm1.bias, stage.norm2.bias)]
         return [
             {"params": filters, "share": 1.0, "orthogonal": True, "decay": 0.0},
-            {"params": shifts, "share": SHIFTS, "orthogonal": False, "decay": DECAY},
-            {"params": [self.head.weight], "share": HEAD, "orthogonal": False, "decay": DECAY},
+            {"params": shifts, "share": SHIFTS * batch_size, "orthogonal": False, "decay": DECAY},
+            {"params": [self.head.weight], "share": HEAD * batch_size, "orthogonal": False, "decay": DECAY},
         ]
 
 
@@ -156,8 +159,8 @@ def patch_side(channels: int) -> int:
 # ------------------------------------------------------------------------------------------------------------ optimizer
 
 MOMENTUM = 0.85
-#: Rates of the shifts and of the last layer, as multiples of that of the filters, for the mean loss of a batch.
-SHIFTS, HEAD = 350.0, 4500.0
+#: Rates of the shifts and of the last layer, as multiples of that of the filters, for the loss of one image.
+SHIFTS, HEAD = 0.88, 11.2
 #: What the shifts and the last layer lose in a step at the peak of the rate, as a share of themselves.
 DECAY = 5e-3
 #: a, b, c of the polynomial: steep at 0, so that few steps do; it ends between 0.7 and 1.2.

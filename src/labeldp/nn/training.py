@@ -155,7 +155,8 @@ def start_run(module: nn.Module, training: Training) -> Run:
     weights = [weight for weight in module.parameters() if weight.requires_grad]
     optimizer: torch.optim.Optimizer
     if training.optimizer == "muon":
-        optimizer = Muon(module.weight_groups(), lr=training.lr)  # type: ignore[operator]  # "fast-cnn" alone has it
+        groups = module.weight_groups(batch_size=training.batch_size)  # type: ignore[operator]  # "fast-cnn" alone has it
+        optimizer = Muon(groups, lr=training.lr)
     elif training.optimizer == "adamw":
         optimizer = torch.optim.AdamW(weights, lr=training.lr, weight_decay=training.weight_decay)
     else:
