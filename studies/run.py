@@ -46,6 +46,7 @@ STUDIES = {
     "informative": "informative:Informative",
     "many-classes": "many_classes:ManyClasses",
     "multilabel-pate": "multilabel_pate:MultiLabelPate",
+    "networks": "networks:Networks",
     "numbers": "numbers:Numbers",
     "prior-response": "prior_response:PriorResponse",
     "ratings": "ratings:Ratings",
@@ -54,6 +55,8 @@ STUDIES = {
     "tables": "tables:Tables",
     "top-k": "top_k:TopK",
 }
+#: Studies that wait for their first whole run: no result of theirs is committed yet.
+AWAITED = frozenset({"networks"})
 COLUMNS = ("setting", "epsilon", "trusts", "paper", "exact", "ours", "sd", "diff.", "seeds")
 NUMERIC = frozenset(COLUMNS) - {"setting", "trusts"}
 #: A page lists this many seeds one by one; more of them as "0 to 99".

@@ -22,7 +22,9 @@ def stripes():
     generator = np.random.default_rng(0)
     y = generator.integers(0, 2, 120)
     wave = 60 * np.sin(2 * np.pi * (np.arange(12) / 4 + generator.random((120, 1))))
-    images = np.where(y[:, None, None] == 0, wave[:, :, None], wave[:, None, :]) + 20 * generator.normal(size=(120, 12, 12))
+    images = np.where(y[:, None, None] == 0, wave[:, :, None], wave[:, None, :]) + 20 * generator.normal(
+        size=(120, 12, 12)
+    )
     return (images + 128).clip(0, 255).astype(np.uint8), y
 
 
@@ -57,7 +59,9 @@ def test_patches_are_whitened_and_stay_so(channels):
     assert torch.equal(network.whiten.weight[half:], -network.whiten.weight[:half])
     assert not network.whiten.weight.requires_grad
     plain = FastCNN(channels, n_classes=2, width=8).whiten(images).transpose(0, 1).flatten(1)[:half]
-    assert not torch.allclose(plain @ plain.T / plain.shape[1], torch.eye(half), atol=0.3)  # without the fit it is not so
+    assert not torch.allclose(
+        plain @ plain.T / plain.shape[1], torch.eye(half), atol=0.3
+    )  # without the fit it is not so
 
 
 def test_first_weights_of_a_fit_are_whitened_and_not_trained(stripes, fitted):
@@ -86,8 +90,8 @@ def test_muon_is_what_it_says():
     def by_hand(*, norm=True, momentum=0.85, share=10.0):
         filters, shift = start.double().clone(), torch.ones(3, dtype=torch.float64)
         memory = [torch.zeros_like(filters), torch.zeros_like(shift)]
-        for grads in gradients:
-            grads = [grad.double() for grad in grads]
+        for pair in gradients:
+            grads = [grad.double() for grad in pair]
             memory = [momentum * old + grad for old, grad in zip(memory, grads, strict=True)]
             ahead = [grad + momentum * new for new, grad in zip(memory, grads, strict=True)]
             if norm:
@@ -285,7 +289,9 @@ def test_a_warm_start_goes_on_from_its_weights(stripes):
 def test_private_labels_are_drawn_once_and_the_network_is_fitted_once(stripes):
     X, y = stripes
     totals = []
-    network = NetClassifier("fast-cnn", **{**QUICK, "epochs": 6}, progress=lambda done, total, _loss: totals.append((done, total)))
+    network = NetClassifier(
+        "fast-cnn", **{**QUICK, "epochs": 6}, progress=lambda done, total, _loss: totals.append((done, total))
+    )
     model = LabelPrivateClassifier(network, epsilon=4.0, trust="no one", classes=[0, 1], random_state=0).fit(X, y)
     assert totals == [(done, 36) for done in range(1, 37)]
     assert (model.shares_, model.correction_, model.rounds_) == ((1.0,), "forward", 0)

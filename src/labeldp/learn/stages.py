@@ -53,10 +53,10 @@ from labeldp.learn.corrections import (
     choose_correction,
     fit_released,
     fit_soft,
+    fits_once,
     predict_classes,
     split_pipeline,
     take_rows,
-    fits_once,
     takes_weights,
 )
 from labeldp.learn.crossfit import ROUNDS as ROUNDS_OF_CROSSFIT

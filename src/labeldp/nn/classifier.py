@@ -276,22 +276,32 @@ class NetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sc
 
     def _resolve_training(self) -> Training:
         """Return the settings of the preset, with those that the user gave in their place."""
-        names = ("epochs", "batch_size", "lr", "weight_decay", "optimizer", "schedule", "mixup", "augment", "ema", "cpu_minutes")
+        names = (
+            "epochs",
+            "batch_size",
+            "lr",
+            "weight_decay",
+            "optimizer",
+            "schedule",
+            "mixup",
+            "augment",
+            "ema",
+            "cpu_minutes",
+        )
         changes = {name: getattr(self, name) for name in names}
         module = self.module if isinstance(self.module, str) else None
         return resolve_training("NetClassifier", self.preset, module, changes)
 
     def _choose_width(self, training: Training, *, going_on: bool) -> int:
         """Return the width of the network: what the user says, that of the last fit, or a default."""
-        if self.hidden is not None:
-            return check_integer("NetClassifier", "hidden", self.hidden, least=1)
-        if self.module == FAST:
-            return self.module_.width if going_on else default_width(training.cpu_minutes)  # type: ignore[no-any-return]
-        return HIDDEN
+        said = None if self.hidden is None else check_integer("NetClassifier", "hidden", self.hidden, least=1)
+        if self.module != FAST:
+            return HIDDEN if said is None else said
+        if going_on:
+            return _find_width(self.module_)
+        return default_width(training.cpu_minutes) if said is None else said
 
-    def _prepare_network(
-        self, X: Any, task: Task, *, width: int, going_on: bool
-    ) -> tuple[nn.Module, tuple[int, ...]]:
+    def _prepare_network(self, X: Any, task: Task, *, width: int, going_on: bool) -> tuple[nn.Module, tuple[int, ...]]:
         """Return the network to train, new or a copy of the last fit's, and the numbers of users and items it knows."""
         inputs, n_classes = task.inputs, task.evidence.n_classes
         dropout = check_real("NetClassifier", "dropout", self.dropout)
@@ -417,12 +427,16 @@ class NetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sc
         return pack_state(state)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(unpack_state(state))
+        super().__setstate__({**NEWER_SETTINGS, **unpack_state(state)})
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.three_d_array = True
         return tags
+
+
+#: Settings that networks stored by labeldp 0.1 do not have.
+NEWER_SETTINGS: dict[str, Any] = {"image_shape": None, "cpu_minutes": None, "pretrain": 0}
 
 
 def as_values(matrix: Any) -> Tensor | LazyRows:

@@ -3,7 +3,9 @@ r"""A small network for small images that trains on a processor in minutes: "fas
 >>> network = FastCNN(3, n_classes=10, width=192)
 >>> network(torch.zeros(2, 3, 32, 32)).shape, network.widths
 (torch.Size([2, 10]), (32, 96, 192))
->>> round(count_operations((3, 32, 32), n_classes=10, width=192) / 1e6)  # million, for an image of 32 pixels in training
+>>> round(
+...     count_operations((3, 32, 32), n_classes=10, width=192) / 1e6
+... )  # million, for an image of 32 pixels in training
 168
 
 *The network.* A patch of 2 x 2 pixels (3 x 3 where images are grey) is whitened: with the mean product of patches C = V diag(s) V^T, the
@@ -36,6 +38,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -70,7 +73,7 @@ class FastCNN(nn.Module):
         first = 2 * channels * size * size
         self.whiten = nn.Conv2d(channels, first, size, bias=False).requires_grad_(requires_grad=False)
         sizes = (first, *self.widths)
-        self.stages = nn.Sequential(*(Stage(i, o) for i, o in zip(sizes[:-1], sizes[1:], strict=True)))
+        self.stages = nn.Sequential(*(Stage(i, o) for i, o in pairwise(sizes)))
         self.head = nn.Linear(width, n_classes, bias=False)
         nn.init.normal_(self.head.weight)
 
@@ -102,8 +105,9 @@ class FastCNN(nn.Module):
 
         The rate of what goes by gradient descent grows with the batch, as if the loss were its sum; orthogonal steps have one size.
         """
-        filters = [stage_filters for stage in self.stages for stage_filters in (stage.conv1.weight, stage.conv2.weight)]
-        shifts = [shift for stage in self.stages for shift in (stage.norm1.bias, stage.norm2.bias)]
+        trained = [weight for weight in self.stages.parameters() if weight.requires_grad]
+        filters = [weight for weight in trained if weight.ndim == 4]
+        shifts = [weight for weight in trained if weight.ndim == 1]
         return [
             {"params": filters, "share": 1.0, "orthogonal": True, "decay": 0.0},
             {"params": shifts, "share": SHIFTS * batch_size, "orthogonal": False, "decay": DECAY},
@@ -136,7 +140,7 @@ def convolve(channels: int, out: int) -> nn.Conv2d:
 def normalise(channels: int) -> nn.BatchNorm2d:
     """Return a BatchNorm with a trained shift and no trained scale: the next filters have a norm of their own."""
     layer = nn.BatchNorm2d(channels, momentum=NEWEST)
-    layer.weight.requires_grad_(requires_grad=False)
+    layer.weight.requires_grad = False
     return layer
 
 
@@ -178,7 +182,9 @@ class Muon(torch.optim.Optimizer):
     >>> optimizer = Muon([{"params": [weight], "share": 1.0, "orthogonal": True, "decay": 0.0}], lr=0.1)
     >>> weight.grad = torch.tensor([[3.0, 0.0], [0.0, 0.0]]).reshape(2, 2, 1, 1)
     >>> optimizer.step()
-    >>> [[round(float(x), 1) for x in row] for row in weight.detach().flatten(1)]  # the size of a gradient does not matter
+    >>> [
+    ...     [round(float(x), 1) for x in row] for row in weight.detach().flatten(1)
+    ... ]  # the size of a gradient does not matter
     [[0.9, 0.0], [0.0, 1.0]]
     """
 
@@ -219,7 +225,8 @@ def make_orthogonal(matrix: Tensor) -> Tensor:
     for _ in range(STEPS):
         square = found @ found.T
         found = torch.addmm(found, torch.addmm(square, square, square, beta=b, alpha=c), found, beta=a)
-    return found.T if tall else found
+    answer: Tensor = found.T if tall else found
+    return answer
 
 
 # ----------------------------------------------------------------------------------------------------------------- cost

@@ -266,7 +266,9 @@ def fold_rows(rows: Array, image_shape: Any) -> Array:
     if len(shape) not in (2, 3) or math.prod(shape) != columns:
         got = Described(f"{image_shape} for rows of {columns} numbers")
         fix = "Say how a row is folded, for example image_shape=(32, 32, 3)."
-        raise invalid("NetClassifier", "image_shape", "be (height, width) or (height, width, channels)", got=got, fix=fix)
+        raise invalid(
+            "NetClassifier", "image_shape", "be (height, width) or (height, width, channels)", got=got, fix=fix
+        )
     return rows.reshape(len(rows), *shape, *(1,) * (3 - len(shape))).transpose(0, 3, 1, 2)
 
 

@@ -347,19 +347,25 @@ def resolve_training(owner: str, preset: Any, module: str | None, changes: dict[
     if "epochs" in given:
         if "cpu_minutes" in given:
             got = Described("both")
-            raise invalid(owner, "epochs", "be given without `cpu_minutes`", got=got, fix="Each says how long to train.")
+            raise invalid(
+                owner, "epochs", "be given without `cpu_minutes`", got=got, fix="Each says how long to train."
+            )
         given |= {"least_steps": 0, "cpu_minutes": 0.0}
     elif "cpu_minutes" in given:
         given["epochs"] = MOST_PASSES
     chosen = replace(base, **given).check(owner)
-    if not fast and (chosen.optimizer == "muon" or chosen.cpu_minutes):
-        name, instead = ("optimizer", '"adamw" or "sgd"') if chosen.optimizer == "muon" else ("cpu_minutes", "`epochs`")
-        got = chosen.optimizer if name == "optimizer" else chosen.cpu_minutes
-        raise invalid(owner, name, f"be left to {FAST!r}", got=got, fix=f"Use {instead} for other networks.")
+    if not fast and chosen.optimizer == "muon":
+        fix = 'Use "adamw" or "sgd" for other networks.'
+        raise invalid(owner, "optimizer", f"be left to {FAST!r}", got=chosen.optimizer, fix=fix)
+    if not fast and chosen.cpu_minutes:
+        fix = "Use `epochs` for other networks."
+        raise invalid(owner, "cpu_minutes", f"be left to {FAST!r}", got=chosen.cpu_minutes, fix=fix)
     return chosen
 
 
-def settle_epochs(training: Training, *, n_examples: int, sample_shape: tuple[int, ...], n_classes: int, width: int) -> Training:
+def settle_epochs(
+    training: Training, *, n_examples: int, sample_shape: tuple[int, ...], n_classes: int, width: int
+) -> Training:
     """Return the settings with a budget of minutes turned into passes; without one, as they are."""
     if not training.cpu_minutes:
         return training
