@@ -328,6 +328,7 @@ def test_auto_is_one_fit_for_whomever_is_trusted(trust):
         ({"epochs": 1, "pretrain": -1}, "pretrain"),
         ({"hidden": 0}, "hidden"),
         ({"preset": Training(epochs=1, batch_size=9, lr=1.0, weight_decay=0.0, sizes=((0.5, 0.4),))}, "sizes"),
+        ({"preset": Training(epochs=1, batch_size=9, lr=1.0, weight_decay=0.0, sizes=(0.5, 0.5))}, "sizes"),
     ],
 )
 def test_bad_settings_are_refused(stripes, settings, name):

@@ -69,7 +69,7 @@ from labeldp.nn.inputs import (
     check_targets,
 )
 from labeldp.nn.models import check_device, check_module, check_network, find_last_linear, make_network, place_network
-from labeldp.nn.presets import FAST, Augment, Training, resolve_training, settle_epochs
+from labeldp.nn.presets import FAST, Augment, Training, resolve_training, settle_training
 from labeldp.nn.pretraining import describe_pretraining, replace_head
 from labeldp.nn.training import Evidence, Listener, Run, Task, seed_torch, start_run, train
 from labeldp.validate import check_integer, check_real
@@ -258,7 +258,7 @@ class NetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sc
             raise invalid("NetClassifier", "pretrain", f"be 0 for a network other than {FAST!r}", got=self.pretrain)
         width = self._choose_width(training, going_on=going_on)
         shape = inputs.sample_shape
-        training = settle_epochs(
+        training = settle_training(
             training, n_examples=len(inputs), sample_shape=shape, n_classes=len(classes), width=width
         )
         evidence = Evidence(kind=kind, values=values, n_classes=len(classes))

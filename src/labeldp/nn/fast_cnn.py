@@ -90,8 +90,8 @@ class FastCNN(nn.Module):
         total = torch.zeros(self.whiten.weight[0].numel(), self.whiten.weight[0].numel(), dtype=torch.float64)
         count = 0
         for images in batches:
-            patches = functional.unfold(images.contiguous(), size).transpose(1, 2).flatten(0, 1).double()
-            total += (patches.T @ patches).cpu()
+            patches = functional.unfold(images.cpu().contiguous(), size).transpose(1, 2).flatten(0, 1).double()
+            total += patches.T @ patches
             count += len(patches)
         spreads, directions = torch.linalg.eigh(total / max(count, 1))
         # An eigenvector has no sign. Its largest entry decides, so that rounding on another machine does not.
@@ -100,7 +100,7 @@ class FastCNN(nn.Module):
         filters = (directions / (spreads.clamp(min=0) + FLOOR).sqrt()).T.reshape(-1, *self.whiten.weight.shape[1:])
         self.whiten.weight.copy_(torch.cat([filters, -filters]))
 
-    def weight_groups(self, *, batch_size: int) -> list[dict[str, Any]]:
+    def weight_groups(self, *, batch_size: int, decay: float) -> list[dict[str, Any]]:
         """Return the trained weights as `Muon` takes them, for batches of this size.
 
         The rate of what goes by gradient descent grows with the batch, as if the loss were its sum; orthogonal steps have one size.
@@ -110,8 +110,8 @@ class FastCNN(nn.Module):
         shifts = [weight for weight in trained if weight.ndim == 1]
         return [
             {"params": filters, "share": 1.0, "orthogonal": True, "decay": 0.0},
-            {"params": shifts, "share": SHIFTS * batch_size, "orthogonal": False, "decay": DECAY},
-            {"params": [self.head.weight], "share": HEAD * batch_size, "orthogonal": False, "decay": DECAY},
+            {"params": shifts, "share": SHIFTS * batch_size, "orthogonal": False, "decay": decay},
+            {"params": [self.head.weight], "share": HEAD * batch_size, "orthogonal": False, "decay": decay},
         ]
 
 
@@ -165,8 +165,6 @@ def patch_side(channels: int) -> int:
 MOMENTUM = 0.85
 #: Rates of the shifts and of the last layer, as multiples of that of the filters, for the loss of one image.
 SHIFTS, HEAD = 0.88, 11.2
-#: What the shifts and the last layer lose in a step at the peak of the rate, as a share of themselves.
-DECAY = 5e-3
 #: a, b, c of the polynomial: steep at 0, so that few steps do; it ends between 0.7 and 1.2.
 QUINTIC = (3.4445, -4.7750, 2.0315)
 STEPS = 3

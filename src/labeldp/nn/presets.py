@@ -97,9 +97,10 @@ class Training:
     batch_size : int
         The most examples in a step.
     lr, weight_decay : float
-        The peak of the learning rate, and the decay of the weights as the optimizer understands it.
-    optimizer : {"adamw", "sgd"}
-        sgd has momentum 0.9.
+        The peak of the learning rate, and the decay of the weights as the optimizer understands it: for "muon" what shifts and the
+        last layer lose in a step at the peak, as a share of themselves.
+    optimizer : {"adamw", "sgd", "muon"}
+        sgd has momentum 0.9; muon is for "fast-cnn".
     schedule : {"linear", "piecewise", "constant"}
         The rate after the warm-up: a line to 0, a tenth at 30, 60 and 90% of the run, or the peak all along.
     warm_up : float
@@ -151,9 +152,7 @@ class Training:
             value = check_real(owner, name, getattr(self, name))
             if not 0 <= value < 1:
                 raise invalid(owner, name, "be in [0, 1)", got=value)
-        fair = all(0 < side <= 1 and 0 < part <= 1 for side, part in self.sizes)
-        # Shares are typed by hand: decimals round.
-        if self.sizes and (not fair or abs(sum(part for _, part in self.sizes) - 1) > 1e-9):
+        if len(self.sizes) and not are_shares(self.sizes):
             fix = "For example ((0.5, 0.7), (1.0, 0.3)): shares of the side, and of the steps, which sum to 1."
             raise invalid(owner, "sizes", "be pairs of shares in (0, 1]", got=self.sizes, fix=fix)
         return self
@@ -202,6 +201,16 @@ class Training:
         return cls(**{**values, "augment": Augment(**values["augment"]), "sizes": sizes})
 
 
+def are_shares(sizes: Any) -> bool:
+    """Whether these are pairs of shares in (0, 1], the second ones of which sum to 1."""
+    try:
+        pairs = [(float(side), float(part)) for side, part in sizes]
+    except (TypeError, ValueError):
+        return False
+    # Shares are typed by hand: decimals round.
+    return all(0 < share <= 1 for pair in pairs for share in pair) and abs(sum(part for _, part in pairs) - 1) <= 1e-9
+
+
 #: Settings that are newer than files of labeldp 0.1, and what they are where nobody sets them.
 NEWER: dict[str, Any] = {"sizes": (), "mirrors": False, "cpu_minutes": 0.0}
 
@@ -215,7 +224,7 @@ MINUTES = Training(
     epochs=MOST_PASSES,
     batch_size=400,
     lr=0.06,
-    weight_decay=0.0,
+    weight_decay=5e-3,
     optimizer="muon",
     warm_up=0.02,
     augment=Augment(crop=SHIFT),
@@ -363,10 +372,12 @@ def resolve_training(owner: str, preset: Any, module: str | None, changes: dict[
     return chosen
 
 
-def settle_epochs(
+def settle_training(
     training: Training, *, n_examples: int, sample_shape: tuple[int, ...], n_classes: int, width: int
 ) -> Training:
-    """Return the settings with a budget of minutes turned into passes; without one, as they are."""
+    """Return the settings of a fit on so many examples: minutes turned into passes, and for "muon" no batch larger than they are."""
+    if training.optimizer == "muon":  # its rates go with the batch
+        training = replace(training, batch_size=max(2, min(training.batch_size, n_examples)))
     if not training.cpu_minutes:
         return training
     passes = plan_epochs(

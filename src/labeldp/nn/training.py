@@ -155,8 +155,8 @@ def start_run(module: nn.Module, training: Training) -> Run:
     weights = [weight for weight in module.parameters() if weight.requires_grad]
     optimizer: torch.optim.Optimizer
     if training.optimizer == "muon":
-        groups = module.weight_groups(batch_size=training.batch_size)  # type: ignore[operator]  # "fast-cnn" alone has it
-        optimizer = Muon(groups, lr=training.lr)
+        make: Any = module.weight_groups  # "fast-cnn" alone has it
+        optimizer = Muon(make(batch_size=training.batch_size, decay=training.weight_decay), lr=training.lr)
     elif training.optimizer == "adamw":
         optimizer = torch.optim.AdamW(weights, lr=training.lr, weight_decay=training.weight_decay)
     else:
