@@ -353,6 +353,8 @@ def test_bad_images_are_refused(stripes, fitted):
         fitted.predict(X[:, :11])
     with pytest.raises(LabelDPError, match="axes"):
         NetClassifier("fast-cnn").fit(X[None, None], [0])
+    with pytest.raises(LabelDPError, match="be images"):
+        NetClassifier("fast-cnn").fit(torch.utils.data.TensorDataset(torch.zeros(4, 5)), [0, 1, 0, 1])
 
 
 @pytest.mark.data

@@ -68,7 +68,15 @@ from labeldp.nn.inputs import (
     check_likelihood,
     check_targets,
 )
-from labeldp.nn.models import check_device, check_module, check_network, find_last_linear, make_network, place_network
+from labeldp.nn.models import (
+    check_device,
+    check_module,
+    check_network,
+    check_sample,
+    find_last_linear,
+    make_network,
+    place_network,
+)
 from labeldp.nn.presets import FAST, Augment, Training, resolve_training, settle_training
 from labeldp.nn.pretraining import describe_pretraining, replace_head
 from labeldp.nn.training import Evidence, Listener, Run, Task, seed_torch, start_run, train
@@ -94,7 +102,7 @@ class NetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sc
         Where the settings that are None below come from. "fast-cnn" has "minutes" (5 of one core; its "cpu" too) and "hours" (60).
     cpu_minutes : float, optional
         Of "fast-cnn": how many minutes of one core of 60 GFLOP/s a fit may take. They are turned into a number of epochs (200 at
-        most) before it begins, so that the same fit gives the same network on any machine; what is left of it is shown by `progress`.
+        most) before it begins, so that a plan is the same on every machine, however busy; `progress` shows what is left of it.
     epochs, batch_size, lr, weight_decay : optional
         Batches are as equal as can be and no larger than `batch_size`; every example is in one of them.
     optimizer : {"adamw", "sgd", "muon"}, optional
@@ -118,7 +126,7 @@ class NetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sc
         "cpu", "cuda", ...
     pretrain : int
         Of "fast-cnn": first learn to tell so many groups of images that look alike (`labeldp.nn.pretraining`), for a quarter of the
-        epochs at the smallest size, then the labels; 0 for none. No label is used for it. For small epsilon.
+        epochs at the smallest size, on top of `cpu_minutes`, then the labels; 0 for none. No label is used for it. For small epsilon.
     warm_start : bool
         Start from the weights and BatchNorm statistics of the last fit, the optimizer fresh.
     checkpoint : directory, optional
@@ -258,6 +266,8 @@ class NetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sc
             raise invalid("NetClassifier", "pretrain", f"be 0 for a network other than {FAST!r}", got=self.pretrain)
         width = self._choose_width(training, going_on=going_on)
         shape = inputs.sample_shape
+        if self.module == FAST:  # its plan is made of the shape
+            check_sample(FAST, shape)
         training = settle_training(
             training, n_examples=len(inputs), sample_shape=shape, n_classes=len(classes), width=width
         )

@@ -211,10 +211,14 @@ def take_input(item: Any) -> Tensor:
 
 
 def share_memory(array: Array) -> Tensor:
-    """Return a tensor on the memory of an array; it is only read, so a read-only array is fine."""
+    """Return a tensor on the memory of an array; it is only read, so a read-only array is fine.
+
+    Images may have their channels last in memory, as convolutions prefer them. Other arrays are copied if they have gaps.
+    """
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
-        return torch.from_numpy(array if array.ndim == 4 and min(array.strides) >= 0 else np.ascontiguousarray(array))
+        as_it_is = array.ndim == 4 and array.transpose(0, 2, 3, 1).flags.c_contiguous
+        return torch.from_numpy(array if as_it_is else np.ascontiguousarray(array))
 
 
 # --------------------------------------------------------------------------------------------------------------- checks
