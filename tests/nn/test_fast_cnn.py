@@ -297,6 +297,8 @@ def test_private_labels_are_drawn_once_and_the_network_is_fitted_once(stripes):
     assert (model.shares_, model.correction_, model.rounds_) == ((1.0,), "forward", 0)
     assert model.guarantee_.epsilon() <= 4.0
     assert np.mean(model.predict(X) == y) > 0.9  # two in a hundred answers are wrong
+    receiver = clone(model).fit_release(X, model.release_)  # has images and answers, and no label
+    assert identical(model.estimator_, receiver.estimator_)
 
 
 @pytest.mark.parametrize("trust", ["no one", "curator"])
