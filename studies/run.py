@@ -55,8 +55,6 @@ STUDIES = {
     "tables": "tables:Tables",
     "top-k": "top_k:TopK",
 }
-#: Studies that wait for their first whole run: no result of theirs is committed yet.
-AWAITED = frozenset({"networks"})
 COLUMNS = ("setting", "epsilon", "trusts", "paper", "exact", "ours", "sd", "diff.", "seeds")
 NUMERIC = frozenset(COLUMNS) - {"setting", "trusts"}
 #: A page lists this many seeds one by one; more of them as "0 to 99".

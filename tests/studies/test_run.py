@@ -14,7 +14,7 @@ import studies
 from labeldp.errors import LabelDPError
 from studies import StudyResult, StudyRow, prior_response, read_result, rich_table, write_result
 from studies.__main__ import app
-from studies.run import AWAITED, format_cells
+from studies.run import format_cells
 
 ROWS = (
     StudyRow(table="mnist", setting="no privacy", epsilon=float("inf"), trust="everyone", values=(92.0,), paper=99.33),
@@ -55,6 +55,10 @@ def test_files_of_a_result(tmp_path: Path):
     assert read_result(page.parent / "result.json") == RESULT
 
 
+#: Studies whose results are not here yet: hours of processor time, and no number is typed by hand. When the result comes, the name goes.
+UNMEASURED = {"networks"}
+
+
 def test_every_study_is_where_the_list_says():
     for name in studies.names():
         found = studies.find_study(name)
@@ -68,11 +72,11 @@ def test_every_study_is_where_the_list_says():
 def test_the_readme_of_the_results_is_made_from_the_studies(repository: Path):
     written = repository / "studies" / "results" / "README.md"
     assert written.read_text(encoding="utf-8") == studies.results_readme()
-    for name in studies.names():  # a study that has been run is no longer awaited
-        assert (written.parent / name / "result.json").exists() is (name not in AWAITED)
+    for name in studies.names():
+        assert (written.parent / name / "result.json").exists() == (name not in UNMEASURED)
 
 
-@pytest.mark.parametrize("name", sorted(set(studies.names()) - AWAITED))
+@pytest.mark.parametrize("name", sorted({*studies.names()} - UNMEASURED))
 def test_a_page_can_be_made_again_from_every_committed_result(name: str, repository: Path):
     result = read_result(repository / "studies" / "results" / name / "result.json")
     assert result.name == name

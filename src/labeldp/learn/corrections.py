@@ -323,17 +323,16 @@ def take_rows(X: Any, rows: npt.NDArray[Any]) -> Any:
 def check_rows(learner: BaseEstimator, X: Any, *, inner: Any, reset: bool) -> Any:
     """Return a numeric matrix, sparse or with gaps only where `inner` says that it can; `learner` keeps the shape.
 
-    Views of an example (n, views, d) and images (n, ...) pass where `inner` has the tag `three_d_array`; images that are bytes stay
-    bytes.
+    Views of an example (n, views, d) and images (n, ...) pass where `inner` has the tag `three_d_array`, bytes as bytes.
     """
     accepts = get_tags(inner).input_tags
-    pictures = bool(accepts.three_d_array) and getattr(X, "ndim", 2) > 2
+    images = accepts.three_d_array and getattr(X, "ndim", 2) > 2 and getattr(X, "dtype", None) == np.uint8
     return validate_data(
         learner,
         X,
         accept_sparse="csr" if accepts.sparse else False,
         ensure_all_finite="allow-nan" if accepts.allow_nan else True,
-        dtype=[np.float64, np.float32, *([np.uint8] if pictures else [])],
+        dtype=np.uint8 if images else [np.float64, np.float32],
         allow_nd=bool(accepts.three_d_array),
         reset=reset,
     )

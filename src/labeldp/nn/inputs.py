@@ -4,8 +4,8 @@
 |---|---|---|
 | (n, d) | rows of features | column means off, one overall spread |
 | (n, views, d) | several label-free views of each example | the same over all views |
-| (n, channels, height, width) | images, floats or bytes | channel means off, one overall spread |
-| (n, height, width), (n, height, width, channels), rows (n, d) with `image_shape`, for a network of images | the same | the same |
+| (n, height, width), (n, height, width, channels), (n, channels, height, width) | images, floats or bytes | channel means off, one overall spread |
+| rows (n, d) with `image_shape`, for a network of images | the same | the same |
 | (n, 2) for "ncf" | user and item numbers | nothing |
 | torch Dataset | whatever its items are | nothing: it brings its own transform |
 
@@ -41,11 +41,9 @@ from labeldp.arrays import Array, Float32s, Floats
 from labeldp.channel import LazyRows
 from labeldp.channel.evidence import keep_small
 from labeldp.errors import Described, invalid
-from labeldp.nn.models import takes_images
+from labeldp.nn.models import MODELS
 from labeldp.validate import check_integer
 
-#: An image has no more channels than this, and no side so short: one axis tells which comes first.
-MOST_CHANNELS = 4
 #: Rows that means and spread are taken over, evenly spaced: more would change the third digit and cost seconds.
 SAMPLE = 8192
 #: Rows that are looked at together.
@@ -243,17 +241,48 @@ def check_examples(learner: Any, X: Any, *, reset: bool) -> Any:
         if learner.module == "ncf":
             _check_indices(rows)
         return fold_rows(rows, learner.image_shape) if takes_images(learner.module) else rows
-    array = order_channels(np.asarray(X)) if takes_images(learner.module) else np.asarray(X)
+    array = np.asarray(X)
     if array.ndim not in (3, 4):
         got = Described(f"an array with {array.ndim} axes")
-        must = "be rows (n, d), views (n, views, d) or images (n, channels, height, width)"
+        must = "be rows (n, d), views (n, views, d) or images (n, height, width), with channels last or first"
         raise invalid("NetClassifier", "X", must, got=got)
+    if takes_images(learner.module):
+        array = order_axes(array)
     if array.dtype != np.uint8:
         array = check_array(array, dtype=np.float32, allow_nd=True, input_name="X", estimator=learner)
     if reset:
         learner.n_features_in_ = array.shape[2] if array.ndim == 3 else int(np.prod(array.shape[1:]))
         learner.__dict__.pop("feature_names_in_", None)
     return array
+
+
+def takes_images(module: Any) -> bool:
+    """Whether a network has a name and takes images; a module of the user's own takes what it takes."""
+    return isinstance(module, str) and module in MODELS and MODELS[module].axes == 3
+
+
+#: More channels than this are no image of anybody's camera: the axis is a side.
+MOST_CHANNELS = 4
+
+
+def order_axes(images: Array) -> Array:
+    """Return images as (n, channels, height, width): given so, as (n, height, width, channels), or as (n, height, width).
+
+    Which axis is that of channels is told by its length, at most four, where the other end is longer. Where both ends are so
+    short, the first is taken, as PyTorch has it.
+
+    >>> (
+    ...     order_axes(np.zeros((2, 32, 32, 3))).shape,
+    ...     order_axes(np.zeros((2, 3, 32, 32))).shape,
+    ...     order_axes(np.zeros((2, 28, 28))).shape,
+    ... )
+    ((2, 3, 32, 32), (2, 3, 32, 32), (2, 1, 28, 28))
+    """
+    if images.ndim == 3:
+        return images[:, None]
+    if images.ndim == 4 and images.shape[3] <= MOST_CHANNELS < images.shape[1]:
+        return images.transpose(0, 3, 1, 2)
+    return images
 
 
 def fold_rows(rows: Array, image_shape: Any) -> Array:
@@ -274,15 +303,6 @@ def fold_rows(rows: Array, image_shape: Any) -> Array:
             "NetClassifier", "image_shape", "be (height, width) or (height, width, channels)", got=got, fix=fix
         )
     return rows.reshape(len(rows), *shape, *(1,) * (3 - len(shape))).transpose(0, 3, 1, 2)
-
-
-def order_channels(images: Array) -> Array:
-    """Return images with the channels before height and width, in the memory of those given; grey ones may have no such axis."""
-    if images.ndim == 3:
-        return images[:, None]
-    if images.ndim == 4 and images.shape[3] <= MOST_CHANNELS < images.shape[1]:
-        return images.transpose(0, 3, 1, 2)
-    return images
 
 
 def _check_indices(rows: Floats) -> None:

@@ -128,11 +128,6 @@ def check_module(module: Any) -> None:
         raise invalid("NetClassifier", "module", "be a known network", got=module, fix=nearest(module, MODELS))
 
 
-def takes_images(module: Any) -> bool:
-    """Whether a network by this name takes images; of a network of the user's own nothing is known."""
-    return isinstance(module, str) and module in MODELS and MODELS[module].axes == 3
-
-
 def make_network(
     module: Any, *, n_classes: int, sample_shape: tuple[int, ...], hidden: int, dropout: float, sizes: tuple[int, ...]
 ) -> nn.Module:
