@@ -47,6 +47,7 @@ STUDIES = {
     "informative": "informative:Informative",
     "many-classes": "many_classes:ManyClasses",
     "multilabel-pate": "multilabel_pate:MultiLabelPate",
+    "networks": "networks:Networks",
     "numbers": "numbers:Numbers",
     "prior-response": "prior_response:PriorResponse",
     "ratings": "ratings:Ratings",

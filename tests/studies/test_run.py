@@ -56,7 +56,7 @@ def test_files_of_a_result(tmp_path: Path):
 
 
 #: Studies whose results are not here yet: hours of processor time, and no number is typed by hand. When the result comes, the name goes.
-UNMEASURED = {"encoder"}
+UNMEASURED = {"encoder", "networks"}
 
 
 def test_every_study_is_where_the_list_says():

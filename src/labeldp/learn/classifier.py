@@ -85,7 +85,7 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
     stages : int, sequence of shares, or "auto"
         1 draws all labels at once (LP-1ST with RRWithPrior), 2 is LP-2ST, ... 0 releases no label: the prior has the
         whole budget, and the model is distilled from it. "auto": (1/4, 3/4) where that pays, else 1; with a curator 1, or
-        0 where epsilon and rows are few (`labeldp.learn.recipe`).
+        0 where epsilon and rows are few (`labeldp.learn.recipe`). 1 for an estimator whose fits are long.
     prior : Prior or "auto", optional
         What the first stage knows: UniformPrior (None), PublicPrior, ClusterPrior, ... "auto": nothing, unless a curator is
         trusted; then noisy counts of labels in clusters. Counts are evidence in training too (`labeldp.learn.bags`).
@@ -97,7 +97,8 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
         refused: use `privatize(y, mechanism, groups=...)` and `fit_release`. Without stages it has nothing to do.
     correction : {"auto", "forward", "crossfit", "posterior", "em", "unbiased", "none"}
         How training accounts for the noise. "auto" is em for an estimator that has `fit_likelihood`: forward first, then
-        rounds of EM; forward alone for SoftmaxRegression, where EM would stand still; and else crossfit, which gives any
+        rounds of EM; forward alone for SoftmaxRegression, where EM would stand still, and for an estimator whose fits are long (it says
+        `fits_once`, as NetClassifier("fast-cnn") does); and else crossfit, which gives any
         classifier true probabilities for about five fits (`labeldp.learn.crossfit`). An estimator without `sample_weight` is
         then fitted on labels drawn from posteriors, with a warning.
     distil : bool or "auto"
@@ -105,7 +106,8 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
         1. "auto": if there are no stages, or a prior that is "auto" knows something. Post-processing, free.
     rounds : int or "auto"
         Fits after the last stage on the posteriors of all examples (EM; without stages, self-training). Free. "auto": 6 for
-        em (2 where its answers say so little that they were pooled, `labeldp.learn.pools`), 2 without stages, else 0. With crossfit, rounds beyond its own two.
+        em (2 where its answers say so little that they were pooled, `labeldp.learn.pools`; 1 where fits are long), 2 without
+        stages, else 0. With crossfit, rounds beyond its own two.
     stage_params : list of dicts, optional
         Parameters of the estimator: for distilling the prior, if it is distilled, then for the fits of each stage and for each
         round; the last ones hold for all that comes later. Mixup, for example.

@@ -68,14 +68,15 @@ def choose_correction(estimator: BaseEstimator, correction: str) -> str:
     """Return the correction to use: for "auto", em if the estimator takes likelihoods, and else crossfit.
 
     em is forward first and rounds of EM after it. `SoftmaxRegression` finds the maximum of the likelihood itself, where EM
-    stands still: for it "auto" is forward.
+    stands still: for it "auto" is forward. So it is for an estimator that is to be fitted once (`fits_once`): the gradient of the
+    forward loss is that of the posteriors under the newest weights, an E-step in each step of its one long fit.
 
     Forward needs `fit_likelihood`, unbiased `fit_targets`, posterior and em `fit_targets` or sample weights. A correction
     that the estimator cannot take is refused. Crossfit and none take any classifier.
     """
     can_forward, can_soft = hasattr(estimator, "fit_likelihood"), hasattr(estimator, "fit_targets")
     if correction == "auto":
-        if can_forward and (isinstance(estimator, SoftmaxRegression) or not can_soft):
+        if can_forward and (isinstance(estimator, SoftmaxRegression) or not can_soft or fits_once(estimator)):
             return "forward"
         return "em" if can_forward else "crossfit"
     soft = can_soft or takes_weights(estimator)
@@ -97,6 +98,11 @@ def choose_correction(estimator: BaseEstimator, correction: str) -> str:
 def takes_weights(estimator: BaseEstimator) -> bool:
     """Whether the estimator's `fit` takes `sample_weight`."""
     return bool(has_fit_parameter(estimator, "sample_weight"))
+
+
+def fits_once(estimator: BaseEstimator) -> bool:
+    """Whether an estimator says that its fits are long (`fits_once`), so that a plan that is "auto" has one of them."""
+    return bool(getattr(estimator, "fits_once", False))
 
 
 def check_weighable(estimator: BaseEstimator, correction: str, *, distil: bool) -> None:

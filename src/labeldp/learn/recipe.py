@@ -19,7 +19,9 @@ To tell K classes apart takes ln K nats an example, so that many classes need mo
 2, two stages would lose ten points (the study `many-classes`).
 
 With two classes a prior changes nothing, and with epsilon 0 or infinity there is nothing to choose: one stage. So it is for an
-estimator without `fit_likelihood`, whose fits on a quarter are calibrated by too few rows.
+estimator without `fit_likelihood`, whose fits on a quarter are calibrated by too few rows, and for one whose fits are long
+(`fits_once`): a network that learns its own features from pixels. Whoever is trusted, "auto" is then one draw and one fit by the
+forward loss: clusters of pixels would say little.
 
 How the answers are read is not decided here, since a receiver reads them too: a network reads them one by one, by the forward loss and
 rounds of EM (`labeldp.learn.stages`), or, where all of them together say little, pooled in clusters first (`labeldp.learn.pools`).
@@ -50,6 +52,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from labeldp.errors import invalid
+from labeldp.learn.corrections import fits_once
 from labeldp.learn.softmax import SoftmaxRegression
 from labeldp.learn.stages import stage_shares
 from labeldp.mechanisms.informative import most_information
@@ -103,7 +106,7 @@ def recipe(
     stages, prior, trust
         As for `LabelPrivateClassifier`. What is not "auto" is taken as it is, and a prior of None is the uniform one.
     estimator : classifier, optional
-        What will be trained, by default SoftmaxRegression; two stages need one with `fit_likelihood`.
+        What will be trained, by default SoftmaxRegression; two stages need one with `fit_likelihood`, whose fits are not long.
 
     Raises
     ------
@@ -119,9 +122,11 @@ def recipe(
     sizes = {"n_examples": n_examples, "n_classes": n_classes}
     silent = isinstance(stages, int) and not isinstance(stages, bool) and stages == 0
     source = UniformPrior() if prior is None else prior
+    once = fits_once(estimator)
     if isinstance(prior, str):
         asked = None if isinstance(stages, str) else silent
-        source = _choose_histogram(epsilon, silent=asked, **sizes) if trust == CURATOR else None
+        counted = trust == CURATOR and not (once and not silent)
+        source = _choose_histogram(epsilon, silent=asked, **sizes) if counted else None
         source = UniformPrior() if source is None else source
     if silent and isinstance(source, UniformPrior):
         fix = 'Without a label and without a prior there is nothing to learn from; use trust="curator", ClusterPrior(), or a stage.'
@@ -132,7 +137,7 @@ def recipe(
         return Recipe(shares=stage_shares(stages, epsilon), prior=source)
     if isinstance(prior, str) and not isinstance(source, UniformPrior):
         return Recipe(shares=() if getattr(source, "whole_budget", False) else (1.0,), prior=source)
-    taught = hasattr(estimator, "fit_likelihood") and _teaches(epsilon, **sizes)
+    taught = hasattr(estimator, "fit_likelihood") and not once and _teaches(epsilon, **sizes)
     return Recipe(shares=SHARES if taught else (1.0,), prior=source)
 
 

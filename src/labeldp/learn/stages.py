@@ -54,6 +54,7 @@ from labeldp.learn.corrections import (
     choose_correction,
     fit_released,
     fit_soft,
+    fits_once,
     predict_classes,
     split_pipeline,
     take_rows,
@@ -85,6 +86,8 @@ MOST_STAGES = 100
 #: rounds were a point or two short of 6 at epsilon 0.5 on images. Self-training has nothing new to find, and of pooled answers
 #: all is known.
 ROUNDS, SHORT_ROUNDS = 6, 2
+#: The same where a fit is long (`fits_once`), and EM is asked for, or a prior that is given calls for it.
+LONG_ROUNDS = 1
 #: What a model of counts alone says counts this much less than it is sure of, beside a model of the answers.
 COUNTS_TEMPERATURE = 2.0
 #: Labels of sets that are looked at in one step.
@@ -727,7 +730,7 @@ def check_settings(learner: Any, classes: Sequence[Any], epsilon: float, *, sile
         filter_earlier=bool(learner.filter_earlier),
         classes=tuple(classes),
         distil=distil,
-        rounds=_decide_rounds(learner, correction=correction, short=silent),
+        rounds=_decide_rounds(learner, last, correction=correction, short=silent),
         stage_params=_check_stage_params(learner.stage_params),
         final_params=_check_params("final_params", learner.final_params),
     )
@@ -764,7 +767,7 @@ def settle_settings(settings: Settings, learner: Any, table: PriorTable, *, sets
     pool = asked and sets and pools_features(settings.estimator) and hasattr(settings.estimator, "fit_targets")
     sizes = {"n_examples": len(table.index), "n_classes": len(settings.classes)}
     short = settings.silent or (pool and says_little(settings.epsilon, **sizes))
-    rounds = _decide_rounds(learner, correction=correction, short=short)
+    rounds = _decide_rounds(learner, settings.estimator, correction=correction, short=short)
     return replace(settings, correction=correction, distil=distil, rounds=rounds, temperature=temperature, pool=pool)
 
 
@@ -800,9 +803,11 @@ def _decide_distil(learner: Any, *, silent: bool) -> bool:
     return silent
 
 
-def _decide_rounds(learner: Any, *, correction: str, short: bool) -> int:
+def _decide_rounds(learner: Any, last: BaseEstimator, *, correction: str, short: bool) -> int:
     if isinstance(learner.rounds, str):
         check_choice(OWNER, "rounds", learner.rounds, ("auto",))
+        if correction == "em" and fits_once(last):
+            return LONG_ROUNDS
         return (SHORT_ROUNDS if short else ROUNDS) if correction == "em" else 0
     return check_integer(OWNER, "rounds", learner.rounds, least=0, most=1000)
 

@@ -9,9 +9,11 @@
 | `classifier` | `NetClassifier`; `save_network` and `load_network` |
 | `inputs` | examples and targets: checked, standardised, taken in batches |
 | `models` | networks by name, and the user's own |
+| `fast_cnn` | "fast-cnn", the network that trains in minutes: its layers, its optimizer, its cost |
 | `presets` | `Training`, `Augment`, the settings for a CPU and of the paper |
 | `losses` | `ForwardLoss`, `UnbiasedLoss`, `PosteriorLoss`, `ReleasedDataset`: for a loop of your own, and for the one here |
 | `training` | the loop and its learning rates |
+| `pretraining` | what a network can learn from images alone |
 | `checkpoint` | the state of a run on disk, arrays without pickle |
 | `representation` | `BYOL`: features of images without labels |
 | `dpsgd` | `DPSGDClassifier`: the baseline of whole-record privacy |

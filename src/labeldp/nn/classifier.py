@@ -58,6 +58,7 @@ from labeldp.nn.checkpoint import (
     set_arrays,
     write_arrays,
 )
+from labeldp.nn.fast_cnn import FastCNN, default_width, sample_rows, shrink_images
 from labeldp.nn.inputs import (
     ArrayInputs,
     DatasetInputs,
@@ -69,11 +70,22 @@ from labeldp.nn.inputs import (
     order_axes,
     takes_images,
 )
-from labeldp.nn.models import check_device, check_module, check_network, find_last_linear, make_network, place_network
-from labeldp.nn.presets import Augment, Training, resolve_training
+from labeldp.nn.models import (
+    check_device,
+    check_module,
+    check_network,
+    check_sample,
+    find_last_linear,
+    make_network,
+    place_network,
+)
+from labeldp.nn.presets import FAST, Augment, Training, resolve_training, settle_training
+from labeldp.nn.pretraining import describe_pretraining, replace_head
 from labeldp.nn.training import Evidence, Listener, Run, Task, seed_torch, start_run, train
 from labeldp.validate import check_integer, check_real
 
+#: Width of the hidden layer of the MLP.
+HIDDEN = 256
 #: Examples that are predicted together: rows of features are small, images are not.
 ROWS_TOGETHER, IMAGES_TOGETHER = 4096, 256
 #: Probabilities that are predicted together: 64 MiB of float64.
@@ -86,26 +98,37 @@ class NetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sc
     Parameters
     ----------
     module : str, torch.nn.Module or callable
-        "mlp", "small-cnn", "resnet18", "inception", "ncf"; a module, which is copied; or a callable that makes one from
-        `n_classes` and `sample_shape`. A module returns logits, one per class.
-    preset : {"cpu", "paper"} or Training
-        Where the settings that are None below come from.
+        "mlp", "small-cnn", "fast-cnn", "resnet18", "inception", "ncf"; a module, which is copied; or a callable that makes
+        one from `n_classes` and `sample_shape`. A module returns logits, one per class.
+    preset : {"cpu", "paper", "minutes", "hours"} or Training
+        Where the settings that are None below come from. "fast-cnn" has "minutes" (5 of one core; its "cpu" too) and "hours" (60).
+    cpu_minutes : float, optional
+        Of "fast-cnn": how many minutes of one core of 75 GFLOP/s a fit may take. They are turned into a number of epochs (200 at
+        most) before it begins, so that a plan is the same on every machine, however busy; `progress` shows what is left of it.
     epochs, batch_size, lr, weight_decay : optional
         Batches are as equal as can be and no larger than `batch_size`; every example is in one of them.
-    optimizer : {"adamw", "sgd"}, optional
-        sgd has momentum 0.9.
+    optimizer : {"adamw", "sgd", "muon"}, optional
+        sgd has momentum 0.9; muon is for "fast-cnn".
     schedule : {"linear", "piecewise", "constant"}, optional
         Each warms up linearly; then a line to 0, a tenth at 30, 60 and 90% of the run, or the peak all along.
     mixup : float, optional
         alpha of Beta(alpha, alpha); 0 for none.
     augment : str or Augment, optional
-        For images: "crop,flip,cutout", some of them, or sizes.
+        For images: "crop,flip,cutout", some of them, or sizes; "shift" is half of "crop". No preset of ours for a CPU flips, since
+        digits, letters and scans are not what their mirror images are: say "shift,flip" for photographs with "fast-cnn",
+        which then answers with the mean over an image and its mirror image too.
     ema : float, optional
         Decay of the moving average of the weights that predicts in their place; 0 for none.
     hidden, dropout : int, float
-        Of the MLP (and the dropout of "ncf").
+        Of the MLP, 256 by default (and the dropout of "ncf"); `hidden` also of the last stage of "fast-cnn": 192, and 256 for runs
+        of more than 30 minutes.
+    image_shape : (height, width) or (height, width, channels), optional
+        How rows (n, d) are folded to images, for the networks by name that take images; square grey ones need not say it.
     device : str
         "cpu", "cuda", ...
+    pretrain : int
+        Of "fast-cnn": first learn to tell so many groups of images that look alike (`labeldp.nn.pretraining`), for a quarter of the
+        epochs at the smallest size, on top of `cpu_minutes`, then the labels; 0 for none. No label is used for it. For small epsilon.
     warm_start : bool
         Start from the weights and BatchNorm statistics of the last fit, the optimizer fresh.
     checkpoint : directory, optional
@@ -159,8 +182,11 @@ class NetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sc
         mixup: float | None = None,
         augment: Any = None,
         ema: float | None = None,
-        hidden: int = 256,
+        hidden: int | None = None,
         dropout: float = 0.2,
+        image_shape: Sequence[int] | None = None,
+        cpu_minutes: float | None = None,
+        pretrain: int = 0,
         device: str = "cpu",
         warm_start: bool = False,
         checkpoint: Any = None,
@@ -180,11 +206,19 @@ class NetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sc
         self.ema = ema
         self.hidden = hidden
         self.dropout = dropout
+        self.image_shape = image_shape
+        self.cpu_minutes = cpu_minutes
+        self.pretrain = pretrain
         self.device = device
         self.warm_start = warm_start
         self.checkpoint = checkpoint
         self.progress = progress
         self.random_state = random_state
+
+    @property
+    def fits_once(self) -> bool:
+        """Whether a fit takes so long that a plan should have one of them (`labeldp.learn.recipe`)."""
+        return isinstance(self.module, str) and self.module == FAST
 
     # Fitting
 
@@ -236,11 +270,23 @@ class NetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sc
         inputs = self._wrap_inputs(X, scale, device)
         if len(inputs) < 2:
             raise invalid("NetClassifier", "X", "have two examples or more", got=Described("1 sample"))
+        pretrain = check_integer("NetClassifier", "pretrain", self.pretrain, least=0)
+        if pretrain and self.module != FAST:
+            raise invalid("NetClassifier", "pretrain", f"be 0 for a network other than {FAST!r}", got=self.pretrain)
+        width = self._choose_width(training, going_on=going_on)
+        shape = inputs.sample_shape
+        if self.module == FAST:  # its plan is made of the shape
+            check_sample(FAST, shape)
+        training = settle_training(
+            training, n_examples=len(inputs), sample_shape=shape, n_classes=len(classes), width=width
+        )
         evidence = Evidence(kind=kind, values=values, n_classes=len(classes))
         task = Task(inputs=inputs, evidence=evidence, training=training)
         seed = int(check_random_state(self.random_state).randint(2**31))
         with seed_torch(seed, device):
-            network, sizes = self._prepare_network(X, inputs, len(classes), going_on=going_on)
+            network, sizes = self._prepare_network(X, task, width=width, going_on=going_on)
+            if not going_on and pretrain:
+                self._pretrain(network, task, count=pretrain, seed=seed)
             run = self._train(start_run(network, training), task, seed=seed)
         self.module_, self.classes_ = run.result, classes
         self.history_, self.training_ = tuple(run.history), training
@@ -249,16 +295,34 @@ class NetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sc
 
     def _resolve_training(self) -> Training:
         """Return the settings of the preset, with those that the user gave in their place."""
-        names = ("epochs", "batch_size", "lr", "weight_decay", "optimizer", "schedule", "mixup", "augment", "ema")
+        names = (
+            "epochs",
+            "batch_size",
+            "lr",
+            "weight_decay",
+            "optimizer",
+            "schedule",
+            "mixup",
+            "augment",
+            "ema",
+            "cpu_minutes",
+        )
         changes = {name: getattr(self, name) for name in names}
         module = self.module if isinstance(self.module, str) else None
         return resolve_training("NetClassifier", self.preset, module, changes)
 
-    def _prepare_network(
-        self, X: Any, inputs: Inputs, n_classes: int, *, going_on: bool
-    ) -> tuple[nn.Module, tuple[int, ...]]:
+    def _choose_width(self, training: Training, *, going_on: bool) -> int:
+        """Return the width of the network: what the user says, that of the last fit, or a default."""
+        said = None if self.hidden is None else check_integer("NetClassifier", "hidden", self.hidden, least=1)
+        if self.module != FAST:
+            return HIDDEN if said is None else said
+        if going_on:
+            return _find_width(self.module_)
+        return default_width(training.cpu_minutes) if said is None else said
+
+    def _prepare_network(self, X: Any, task: Task, *, width: int, going_on: bool) -> tuple[nn.Module, tuple[int, ...]]:
         """Return the network to train, new or a copy of the last fit's, and the numbers of users and items it knows."""
-        hidden = check_integer("NetClassifier", "hidden", self.hidden, least=1)
+        inputs, n_classes = task.inputs, task.evidence.n_classes
         dropout = check_real("NetClassifier", "dropout", self.dropout)
         if not 0 <= dropout < 1:
             raise invalid("NetClassifier", "dropout", "be in [0, 1)", got=self.dropout)
@@ -270,11 +334,22 @@ class NetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sc
             sizes = tuple(int(top) + 1 for top in X.max(axis=0)) if self.module == "ncf" else ()
         shape = inputs.sample_shape
         network = make_network(
-            source, n_classes=n_classes, sample_shape=shape, hidden=hidden, dropout=dropout, sizes=sizes
+            source, n_classes=n_classes, sample_shape=shape, hidden=width, dropout=dropout, sizes=sizes
         )
+        if not going_on and isinstance(network, FastCNN):
+            start = task.training.find_size(0.0)
+            network.fit_whitening(shrink_images(inputs.batch(rows), start) for rows in sample_rows(len(inputs)))
         network = place_network(network, sample_shape=shape, device=check_device(self.device))
         check_network(network, inputs.batch(torch.arange(min(2, len(inputs))), view=0), n_classes=n_classes)
         return network, sizes
+
+    def _pretrain(self, network: nn.Module, task: Task, *, count: int, seed: int) -> None:
+        """Train a new network to tell which images look alike; its last layer is put back as it was."""
+        assert isinstance(network, FastCNN)
+        first = describe_pretraining(task.inputs, task.training, count=count, seed=seed)
+        head = replace_head(network, first.evidence.n_classes)
+        self._train(start_run(network, first.training), first, seed=seed)
+        network.head = head
 
     def _check_unchanged(self, inputs: Inputs, n_classes: int) -> None:
         """Refuse a warm start on examples of another shape or on another number of classes."""
@@ -357,10 +432,12 @@ class NetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sc
         together = ROWS_TOGETHER if len(inputs.sample_shape) == 1 else IMAGES_TOGETHER
         together = max(1, min(together, CELLS_TOGETHER // len(self.classes_)))
         self.module_.eval()
+        mirrored = self.training_.mirrors and self.training_.augment.flip and len(inputs.sample_shape) == 3
         parts = []
         with torch.inference_mode():
             for rows in torch.split(torch.arange(len(inputs)), together):
-                views = [answer(inputs.batch(rows, view=view)) for view in range(inputs.n_views)]
+                seen = [inputs.batch(rows, view=view) for view in range(inputs.n_views)]
+                views = [answer(batch) for batch in [*seen, *([batch.flip(3) for batch in seen] if mirrored else [])]]
                 parts.append(finish(torch.stack(views).mean(dim=0).cpu().numpy()))
         return np.concatenate(parts)
 
@@ -373,12 +450,16 @@ class NetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sc
         return pack_state(state)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(unpack_state(state))
+        super().__setstate__({**NEWER_SETTINGS, **unpack_state(state)})
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.three_d_array = True
         return tags
+
+
+#: Settings that networks stored by labeldp 0.1 do not have.
+NEWER_SETTINGS: dict[str, Any] = {"image_shape": None, "cpu_minutes": None, "pretrain": 0}
 
 
 def as_values(matrix: Any) -> Tensor | LazyRows:
@@ -400,13 +481,15 @@ def open_progress(progress: Any, task: Task) -> Iterator[Listener | None]:
         yield None
     else:
         from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn(), TextColumn("left"))
         with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-            line = bar.add_task("training", total=task.epochs * task.steps_per_epoch)
+            # The bar goes by work, since steps on larger images take longer: what is left of it is then what it says.
+            line = bar.add_task("training", total=1.0)
+            measure = task.training.measure_work
             yield lambda done, total, loss: bar.update(
-                line, completed=done, total=total, description=f"loss {loss:.4f}"
+                line, completed=measure(done / total), description=f"loss {loss:.4f}, step {done} of {total}"
             )
 
 
@@ -434,6 +517,8 @@ def pack_state(state: dict[str, Any]) -> dict[str, Any]:
 
 def _find_width(network: nn.Module) -> int:
     """Return the width that a network of ours was built with: the setting `hidden` may have been changed since."""
+    if isinstance(network, FastCNN):
+        return network.width
     first = next((part for part in network.modules() if isinstance(part, nn.Linear)), None)
     return 0 if first is None else int(first.out_features)
 

@@ -5,6 +5,7 @@
 | (n, d) | rows of features | column means off, one overall spread |
 | (n, views, d) | several label-free views of each example | the same over all views |
 | (n, height, width), (n, height, width, channels), (n, channels, height, width) | images, floats or bytes | channel means off, one overall spread |
+| rows (n, d) with `image_shape`, for a network of images | the same | the same |
 | (n, 2) for "ncf" | user and item numbers | nothing |
 | torch Dataset | its items, or the first part of items that are tuples | nothing: it brings its own transform |
 
@@ -24,7 +25,9 @@ checked first, by the functions at the end of this file; the classes in front ta
 from __future__ import annotations
 
 import hashlib
+import math
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -39,6 +42,7 @@ from labeldp.channel.evidence import keep_small
 from labeldp.errors import Described, invalid
 from labeldp.items import Items, is_dataset
 from labeldp.nn.models import MODELS
+from labeldp.validate import check_integer
 
 #: Rows that means and spread are taken over, evenly spaced: more would change the third digit and cost seconds.
 SAMPLE = 8192
@@ -199,10 +203,14 @@ class DatasetInputs:
 
 
 def share_memory(array: Array) -> Tensor:
-    """Return a tensor on the memory of an array; it is only read, so a read-only array is fine."""
+    """Return a tensor on the memory of an array; it is only read, so a read-only array is fine.
+
+    Images may have their channels last in memory, as convolutions prefer them. Other arrays are copied if they have gaps.
+    """
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
-        return torch.from_numpy(np.ascontiguousarray(array))
+        as_it_is = array.ndim == 4 and array.transpose(0, 2, 3, 1).flags.c_contiguous
+        return torch.from_numpy(array if as_it_is else np.ascontiguousarray(array))
 
 
 # --------------------------------------------------------------------------------------------------------------- checks
@@ -227,7 +235,7 @@ def check_examples(learner: Any, X: Any, *, reset: bool) -> Any:
         rows = validate_data(learner, X, dtype=dtype, reset=reset)
         if learner.module == "ncf":
             _check_indices(rows)
-        return rows
+        return fold_rows(rows, learner.image_shape) if takes_images(learner.module) else rows
     array = np.asarray(X)
     if array.ndim not in (3, 4):
         got = Described(f"an array with {array.ndim} axes")
@@ -270,6 +278,26 @@ def order_axes(images: Array) -> Array:
     if images.ndim == 4 and images.shape[3] <= MOST_CHANNELS < images.shape[1]:
         return images.transpose(0, 3, 1, 2)
     return images
+
+
+def fold_rows(rows: Array, image_shape: Any) -> Array:
+    """Return rows (n, d) as images (n, channels, height, width), in the memory of the rows.
+
+    `image_shape` is (height, width) or (height, width, channels); square grey images need not say it.
+    """
+    columns = rows.shape[1]
+    if image_shape is None and math.isqrt(columns) ** 2 == columns:
+        shape: tuple[int, ...] = (math.isqrt(columns),) * 2
+    else:
+        given = image_shape if isinstance(image_shape, Sequence) and not isinstance(image_shape, str) else ()
+        shape = tuple(check_integer("NetClassifier", "image_shape", side, least=1) for side in given)
+    if len(shape) not in (2, 3) or math.prod(shape) != columns:
+        got = Described(f"{image_shape} for rows of {columns} numbers")
+        fix = "Say how a row is folded, for example image_shape=(32, 32, 3)."
+        raise invalid(
+            "NetClassifier", "image_shape", "be (height, width) or (height, width, channels)", got=got, fix=fix
+        )
+    return rows.reshape(len(rows), *shape, *(1,) * (3 - len(shape))).transpose(0, 3, 1, 2)
 
 
 def _check_indices(rows: Floats) -> None:

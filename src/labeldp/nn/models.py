@@ -4,12 +4,13 @@
 |---|---|---|
 | "mlp" | rows (n, d), or views (n, views, d) | one hidden layer: the head on label-free features |
 | "small-cnn" | images of at least 8 x 8 | five convolutions at three sizes |
+| "fast-cnn" | images of at least 10 x 10 | six convolutions on whitened patches: minutes on a CPU (`labeldp.nn.fast_cnn`) |
 | "resnet18" | images of at least 8 x 8 | ResNet18-v2 with the stem for 32 x 32 images |
 | "inception" | images of at least 8 x 8 | the small Inception of Ghazi et al. for 28 x 28 images |
 | "ncf" | pairs (n, 2) of user and item numbers | neural collaborative filtering, ratings as classes |
 
 >>> sorted(MODELS)
-['inception', 'mlp', 'ncf', 'resnet18', 'small-cnn']
+['fast-cnn', 'inception', 'mlp', 'ncf', 'resnet18', 'small-cnn']
 >>> build("mlp", n_classes=3, sample_shape=(5,), hidden=8)[-1]
 Linear(in_features=8, out_features=3, bias=True)
 
@@ -34,6 +35,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from labeldp.errors import Described, invalid, nearest
+from labeldp.nn.fast_cnn import LEAST_SIDE, FastCNN
 
 IMAGES = "images (n, channels, height, width) of at least 8 x 8"
 
@@ -70,6 +72,12 @@ MODELS: dict[str, Model] = {
     ),
     "small-cnn": Model(
         make=lambda w: small_cnn(w.sample_shape[0], n_classes=w.n_classes), axes=3, least_side=8, expects=IMAGES
+    ),
+    "fast-cnn": Model(
+        make=lambda w: FastCNN(w.sample_shape[0], n_classes=w.n_classes, width=w.hidden),
+        axes=3,
+        least_side=LEAST_SIDE,
+        expects=f"images (n, channels, height, width) of at least {LEAST_SIDE} x {LEAST_SIDE}",
     ),
     "resnet18": Model(
         make=lambda w: ResNet18(w.sample_shape[0], n_classes=w.n_classes), axes=3, least_side=8, expects=IMAGES

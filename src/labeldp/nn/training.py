@@ -37,6 +37,7 @@ from torch import Tensor, nn
 
 from labeldp.channel import LazyRows
 from labeldp.errors import Described, LabelDPError, invalid
+from labeldp.nn.fast_cnn import Muon
 from labeldp.nn.inputs import Inputs, check_batch
 from labeldp.nn.losses import Rows, forward_rows, plain_rows, soft_rows, weighted_rows
 from labeldp.nn.presets import Training
@@ -149,7 +150,10 @@ def start_run(module: nn.Module, training: Training) -> Run:
     """Return a run that has done nothing yet: a fresh optimizer on those of the module's weights that are trained."""
     weights = [weight for weight in module.parameters() if weight.requires_grad]
     optimizer: torch.optim.Optimizer
-    if training.optimizer == "adamw":
+    if training.optimizer == "muon":
+        make: Any = module.weight_groups  # "fast-cnn" alone has it
+        optimizer = Muon(make(batch_size=training.batch_size, decay=training.weight_decay), lr=training.lr)
+    elif training.optimizer == "adamw":
         optimizer = torch.optim.AdamW(weights, lr=training.lr, weight_decay=training.weight_decay)
     else:
         optimizer = torch.optim.SGD(weights, lr=training.lr, momentum=MOMENTUM, weight_decay=training.weight_decay)
@@ -174,7 +178,7 @@ def train(
         done = run.epoch * task.steps_per_epoch
         losses = []
         for number, (rows, keep) in enumerate(draw_batches(task), start=done):
-            losses.append(take_step(run, task, rows, keep=keep, done=(number + 0.5) / total, number=number))
+            losses.append(take_step(run, task, rows, keep=keep, part=(number + 0.5) / total, number=number))
             if after_step is not None:
                 after_step(number + 1, total, losses[-1])
         run.epoch += 1
@@ -192,19 +196,19 @@ def draw_batches(task: Task) -> list[tuple[Tensor, float]]:
     return list(zip(torch.tensor_split(order, count), keeps, strict=True))
 
 
-def take_step(run: Run, task: Task, rows: Tensor, *, keep: float, done: float, number: int) -> float:
+def take_step(run: Run, task: Task, rows: Tensor, *, keep: float, part: float, number: int) -> float:
     """Take one step and return the loss before it.
 
-    `done` in [0, 1] is the place in the run, which decides the rate; `number` counts steps from 0 over the whole run. The
-    moving average forgets faster in its first steps: its decay is at most (1 + number) / (10 + number).
+    `part` in [0, 1] is the place in the run, which decides the rate and the size of images; `number` counts steps from 0 over
+    the whole run. The moving average forgets faster in its first steps: its decay is at most (1 + number) / (10 + number).
     """
     training = task.training
-    rate = training.lr * share_of_peak(training.schedule, done, warm_up=training.warm_up)
+    rate = training.lr * share_of_peak(training.schedule, training.measure_work(part), warm_up=training.warm_up)
     for group in run.optimizer.param_groups:
         group["lr"] = rate
     inputs = task.inputs.batch(rows)
-    if training.augment and inputs.ndim == 4:
-        inputs = training.augment(inputs)
+    if inputs.ndim == 4:
+        inputs = training.show_images(inputs, rows, part=part, epoch=run.epoch)
     logits = mix_logits(run.module, inputs, keep=keep)
     loss, gradient = task.evidence.loss(logits.detach(), rows, keep=keep)
     value = float(loss)

@@ -1,0 +1,321 @@
+"""The study `networks`: a network trained end to end on private labels, on one core, and what a minute of it is worth.
+
+Every case is one call of the library that a user would make (`make_model`): the network by name, what a fit may take, and the
+budget. Every label is answered once, by its owner; no one is trusted; the network is fitted once, by the forward loss.
+
+>>> [case.name for case in list_cases("cifar10") if case.epsilon == 2.0]
+['cifar10, 60 minutes, epsilon 2', 'cifar10, 5 minutes, epsilon 2', 'cifar10, 20 minutes, epsilon 2', 'cifar10, 180 minutes, epsilon 2']
+>>> sum(case.minutes * len(choose(case)) for case in list_cases())  # of one core, in all
+1025
+
+A case runs alone (``python -m studies networks --only "cifar10, 60 minutes, epsilon 2"``) and may be killed: the network goes on from
+its last pass, and the processor time of all parts is counted.
+
+Reference: Ghazi, Golowich, Kumar, Manurangsi, Zhang 2021, Deep Learning with Label Differential Privacy, Tables 1 and 4.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from labeldp.data import load
+from labeldp.learn import LabelPrivateClassifier
+from labeldp.report import Lines, Plot, Series
+from studies.study import Measurement, Study, StudyRow, read_result
+
+SEEDS = 3
+CLASSES = tuple(range(10))
+#: Photographs and clothes are what their mirror images are.
+AUGMENT = "shift,flip"
+#: What the main table is measured with, for each set. Other times at one epsilon make the curve; at small ones they say whether a
+#: network that is trained longer learns the noise.
+MINUTES = {"cifar10": 60, "fashion-mnist": 20}
+EPSILONS = {"cifar10": (0.5, 1.0, 2.0, 3.0, 4.0, math.inf), "fashion-mnist": (1.0, 2.0, 4.0)}
+CURVE_EPSILON = 2.0
+CURVE = {"cifar10": ((5, 2.0), (20, 2.0), (180, 2.0), (20, 0.5), (20, 1.0)), "fashion-mnist": ()}
+#: Where answers say little, the same network is measured after it has learned groups of alike images, without labels.
+PRETRAINED = {"cifar10": (0.5, 1.0), "fashion-mnist": ()}
+GROUPS = 300
+#: Ghazi et al. 2021, LP-2ST: Table 1 (CIFAR-10, ResNet18) and Table 4 of the supplement (Inception); on a GPU.
+PAPER = {
+    "cifar10": {1.0: 63.67, 2.0: 86.05, 3.0: 92.19, 4.0: 93.37, math.inf: 94.96},
+    "fashion-mnist": {1.0: 83.26, 2.0: 91.24, 4.0: 94.10},
+}
+#: A quick run: so many images, and this share of the time.
+QUICK_ROWS, QUICK_SHARE = 800, 1e-4
+#: Steps after which the processor time is written down.
+STEPS = 25
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """A set, the minutes of one core that the fit may take, and epsilon; infinity for labels as they are."""
+
+    data: str
+    minutes: int
+    epsilon: float
+    pretrained: bool = False
+
+    @property
+    def name(self) -> str:
+        """The set, the time and the budget; a name that another begins with could not be measured alone."""
+        return f"{self.data}, {'pretrained, ' * self.pretrained}{self.minutes} minutes, epsilon {self.epsilon:g}"
+
+
+class Images(NamedTuple):
+    """Images as bytes (n, height, width) or (n, height, width, 3), and labels."""
+
+    X: Any
+    y: Any
+    X_test: Any
+    y_test: Any
+
+
+class Networks(Study[Case]):
+    """CIFAR-10 and Fashion-MNIST, end to end."""
+
+    name: ClassVar[str] = "networks"
+    title: ClassVar[str] = "Networks trained end to end on private labels, on one core"
+    needs: ClassVar[str] = "CIFAR-10; Fashion-MNIST; PyTorch"
+    paper: ClassVar[str] = (
+        "Ghazi, Golowich, Kumar, Manurangsi and Zhang (2021), Deep Learning with Label Differential Privacy: LP-2ST, ResNet18 "
+        "(CIFAR-10) or Inception on a GPU"
+    )
+    measure: ClassVar[str] = "test accuracy, %"
+    default_seeds: ClassVar[int] = SEEDS
+    quick_seeds: ClassVar[int] = 1
+
+    def cases(self) -> Sequence[Case]:
+        """The cases of both sets."""
+        return list_cases()
+
+    def choose_seeds(self, case: Case, seeds: Sequence[int]) -> Sequence[int]:
+        """Return all seeds for CIFAR-10 at epsilon 2 and for Fashion-MNIST, and one for what takes longer to say less."""
+        return seeds[: len(choose(case, seeds))]
+
+    @cached_property
+    def sets(self) -> dict[str, Images]:
+        """The sets that have been read."""
+        return {}
+
+    def read(self, data: str) -> Images:
+        """Return a set, read when it is first asked for: a part of the study needs one of them."""
+        if data not in self.sets:
+            raw = load(data, directory=self.directory)
+            rows = slice(QUICK_ROWS) if self.quick else slice(None)  # sets come in random order
+            shape = raw.image_shape or ()
+            X, X_test = (as_bytes(part[rows], shape) for part in (raw.X_train, raw.X_test))
+            self.sets[data] = Images(X, raw.y_train[rows], X_test, raw.y_test[rows])
+        return self.sets[data]
+
+    def run_case(self, case: Case, seed: int) -> Sequence[Measurement]:
+        """Fit once and score on the test images; the promise is read off the fitted model, not off the case."""
+        images = self.read(case.data)
+        folder = None if self.kept.path is None else self.kept.path.parent / f"{self.kept.path.stem}-{case.name}-{seed}"
+        clock = Clock(folder)
+        minutes = case.minutes * (QUICK_SHARE if self.quick else 1)
+        model = make_model(case, seed=seed, minutes=minutes, checkpoint=folder, progress=clock).fit(images.X, images.y)
+        seconds = clock.read()
+        right = float(np.mean(model.predict(images.X_test) == images.y_test))
+        promise = getattr(model, "guarantee_", None)
+        network = getattr(model, "estimator_", model)
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+        measured = Measurement(
+            table=case.data if case.minutes == MINUTES[case.data] else f"{case.data}, other times",
+            setting=f"fast-cnn, {case.minutes} minutes" + ", pretrained" * case.pretrained,
+            epsilon=math.inf if promise is None else promise.epsilon(),
+            trust="everyone" if promise is None else promise.trust.words,
+            value=100.0 * right,
+            paper=PAPER[case.data].get(case.epsilon),
+            note="{passes:.0f} passes, width {width:.0f}, {seconds:.0f} CPU s",
+            details={"seconds": seconds, "passes": network.training_.epochs, "width": network.module_.width},
+        )
+        return [measured]
+
+    def findings(self, rows: Sequence[StudyRow]) -> tuple[str, ...]:
+        """Say what the network reaches, against the paper and against our best without it, and what time is worth."""
+        return (
+            *(sentence for data in MINUTES for sentence in describe_set(data, rows)),
+            *describe_curve(rows),
+            (
+                "Every row is one call with the settings of the preset, the same at every epsilon: one draw of every label, one fit by "
+                "the forward loss, images and their mirror images. The network, its rates and its sizes come from prototypes on CIFAR-10 "
+                "that looked at test accuracy; what was chosen since was chosen on 5,000 training images held out. Minutes are "
+                "of a core of 75 GFLOP/s, and decide the passes; the seconds that they took here stand in the notes."
+            ),
+            "No one is trusted: a label is randomized before it leaves its owner. Test labels count as public.",
+        )
+
+    def plots(self, rows: Sequence[StudyRow]) -> tuple[Plot, ...]:
+        """Accuracy against epsilon, and against processor time."""
+        lines = [
+            draw_line(f"{data}, {setting}", [row for row in list_private(data, rows) if row.setting == setting])
+            for data in MINUTES
+            for setting in dict.fromkeys(row.setting for row in list_private(data, rows))
+        ]
+        papers = [
+            Series(name=f"{data}, the paper's LP-2ST", x=tuple(known), y=tuple(known.values()))
+            for data in MINUTES
+            if (known := {at: value for at, value in PAPER[data].items() if math.isfinite(at)})
+            and list_private(data, rows)
+        ]
+        words = "; ".join(
+            f"{row.table}, {row.setting}, at {row.epsilon:g}: {row.mean:.1f}%"
+            for data in MINUTES
+            for row in list_private(data, rows)
+        )
+        free = tuple((f"{row.table}, no privacy", row.mean) for row in rows if math.isinf(row.epsilon))
+        first = Lines(
+            title="Accuracy against epsilon, no one trusted",
+            series=(*lines, *papers),
+            x_title="epsilon",
+            y_title=self.measure,
+            alt=words,
+            x_log=True,
+            references=free,
+        )
+        points = list_curve(rows)
+        if len(points) < 2:
+            return (first,)
+        second = Lines(
+            title=f"CIFAR-10 at epsilon {CURVE_EPSILON:g}: accuracy against time",
+            series=(Series(name="fast-cnn", x=tuple(at for at, _ in points), y=tuple(row.mean for _, row in points)),),
+            x_title="minutes of one core",
+            y_title=self.measure,
+            alt="; ".join(f"{at} minutes: {row.mean:.1f}%" for at, row in points),
+            x_log=True,
+            references=(("the paper's LP-2ST, ResNet18 on a GPU", PAPER["cifar10"][CURVE_EPSILON]),),
+        )
+        return (first, second)
+
+
+# ------------------------------------------------------------------------------------------------------------ the cases
+
+
+def list_cases(*sets: str) -> tuple[Case, ...]:
+    """Return the cases of some sets, by default all: every epsilon, and then the curve."""
+    found: list[Case] = []
+    for data in sets or MINUTES:
+        found += [Case(data=data, minutes=MINUTES[data], epsilon=epsilon) for epsilon in EPSILONS[data]]
+        found += [Case(data=data, minutes=minutes, epsilon=epsilon) for minutes, epsilon in CURVE[data]]
+        found += [
+            Case(data=data, minutes=MINUTES[data], epsilon=epsilon, pretrained=True) for epsilon in PRETRAINED[data]
+        ]
+    return tuple(found)
+
+
+def choose(case: Case, seeds: Sequence[int] = tuple(range(SEEDS))) -> Sequence[int]:
+    """Return the seeds that a case is measured with."""
+    often = case.minutes == MINUTES[case.data] and (case.data != "cifar10" or case.epsilon == CURVE_EPSILON)
+    return seeds if often else seeds[:1]
+
+
+def make_model(case: Case, *, seed: int, minutes: float, checkpoint: Path | None, progress: Any) -> Any:
+    """Return the unfitted model of a case: the call that a user makes, with a seed."""
+    from labeldp.nn import NetClassifier  # late, so that the list of studies needs no PyTorch
+
+    network = NetClassifier(
+        "fast-cnn",
+        cpu_minutes=minutes,
+        augment=AUGMENT,
+        pretrain=GROUPS if case.pretrained else 0,
+        checkpoint=checkpoint,
+        progress=progress,
+        random_state=seed,
+    )
+    if math.isinf(case.epsilon):
+        return network
+    return LabelPrivateClassifier(network, epsilon=case.epsilon, trust="no one", classes=CLASSES, random_state=seed)
+
+
+def as_bytes(rows: Any, shape: tuple[int, ...]) -> Any:
+    """Return images as they were before they became rows in [0, 1]: a fourth of the memory."""
+    return np.round(255 * rows).astype(np.uint8).reshape(len(rows), *shape)
+
+
+class Clock:
+    """Processor seconds of a fit and of the parts of it that were killed, kept in a folder beside its checkpoint."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self._file = None if folder is None else folder / "seconds.json"
+        self._start = time.process_time()
+        self._earlier = 0.0
+        if self._file is not None and self._file.exists():
+            self._earlier = float(json.loads(self._file.read_text(encoding="utf-8"))["seconds"])
+
+    def __call__(self, done: int, total: int, _loss: float) -> None:
+        """Write down the time until this step, every few steps, and which step it is: who waits can look."""
+        if self._file is not None and done % STEPS == 0:
+            half = self._file.with_suffix(".half")
+            half.write_text(json.dumps({"seconds": self.read(), "step": done, "of": total}), encoding="utf-8")
+            half.replace(self._file)
+
+    def read(self) -> float:
+        """Return the seconds so far."""
+        return self._earlier + time.process_time() - self._start
+
+
+# --------------------------------------------------------------------------------------------------- words and drawings
+
+
+def list_private(data: str, rows: Sequence[StudyRow]) -> list[StudyRow]:
+    """Return the rows of a set's main table that have a budget."""
+    return [row for row in rows if row.table == data and math.isfinite(row.epsilon)]
+
+
+def list_curve(rows: Sequence[StudyRow]) -> list[tuple[int, StudyRow]]:
+    """Return minutes and rows of CIFAR-10 at the epsilon of the curve, the shortest first."""
+    mine = [row for row in rows if row.table.startswith("cifar10") and round(row.epsilon, 6) == CURVE_EPSILON]
+    return sorted((int(row.setting.split()[1]), row) for row in mine)
+
+
+def draw_line(name: str, rows: Sequence[StudyRow]) -> Series:
+    """Return the line of a set."""
+    x, y, spreads = zip(*((row.epsilon, row.mean, row.spread) for row in rows), strict=True)
+    return Series(name=name, x=x, y=y, spreads=spreads)
+
+
+def describe_set(data: str, rows: Sequence[StudyRow]) -> list[str]:
+    """A sentence per epsilon: the network, the paper, and the best of our committed study on features."""
+    sentences = []
+    others = read_features(data)
+    for row in list_private(data, rows):
+        words = [
+            f"{data}, epsilon {row.epsilon:g}, {row.setting}: {row.mean:.2f}"
+            + (f" (sd {row.spread:.2f})" if row.n_seeds > 1 else "")
+        ]
+        if row.difference is not None:
+            words.append(f"{row.difference:+.2f} points against the paper's LP-2ST")
+        near = [other for other in others if abs(other.epsilon - row.epsilon) < 1e-3]
+        if near:
+            best = max(near, key=lambda other: other.mean)
+            words.append(f"{best.mean:.2f} by {best.setting} on features without labels, trusting {best.trust}")
+        sentences.append("; ".join(words) + ".")
+    free = [row for row in rows if row.table == data and math.isinf(row.epsilon)]
+    return [*sentences, *(f"{data} without privacy: {row.mean:.2f}." for row in free)]
+
+
+def describe_curve(rows: Sequence[StudyRow]) -> list[str]:
+    """What longer training brings."""
+    points = list_curve(rows)
+    if len(points) < 2:
+        return []
+    told = ", ".join(f"{row.mean:.2f} in {minutes}" for minutes, row in points)
+    return [f"CIFAR-10 at epsilon {CURVE_EPSILON:g}, by minutes of one core: {told}."]
+
+
+def read_features(data: str) -> tuple[StudyRow, ...]:
+    """Return the rows of the committed study of the same set on label-free features; none where it is not there."""
+    path = Path(__file__).parent / "results" / f"images-{data}" / "result.json"
+    return read_result(path).rows if path.exists() else ()
