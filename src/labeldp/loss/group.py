@@ -150,9 +150,11 @@ def _group_profile(loss: Loss, count: int) -> Loss:
     worst = loss.epsilon(0.0)
     if count * min(worst, loss.epsilon(0.5)) >= LARGEST:
         return Pure(worst=_times(worst, count))  # beyond what a profile holds, or nothing at all
+    knots = getattr(loss, "epsilons", ())
     far = worst if math.isfinite(worst) else loss.epsilon(max(loss.slack * (1 + 1e-9), LAST_DELTA))
+    far = max(far, *knots) if knots else far
     end = min(LARGEST, _times(far, count) if math.isfinite(far) else LARGEST)
-    own = [value for value in getattr(loss, "epsilons", ()) if value * count <= end]
+    own = [value for value in knots if value * count <= end]
     points = np.unique(np.concatenate([np.linspace(0.0, end, POINTS), [_times(value, count) for value in own], [end]]))
     points = points[points <= LARGEST]
     deltas = np.array([_group_delta(loss, float(point), count) for point in points])

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from labeldp.release.door import privatize
 from labeldp.release.labels import SensitiveLabels
 from labeldp.release.measurement import LabelCounts, LabelSums, Measurement, Query, Sensitivity, measure
+from labeldp.release.persons import Persons
 from labeldp.release.release import Release
 
 if TYPE_CHECKING:  # a type checker does not see __getattr__ through: without this, load_release is just an object
@@ -22,6 +23,7 @@ __all__ = [
     "LabelCounts",
     "LabelSums",
     "Measurement",
+    "Persons",
     "Query",
     "Release",
     "SensitiveLabels",

@@ -400,7 +400,11 @@ def _find_entry(release: Release, ledger: Ledger) -> str:
         return (
             f"entry {entry.id} of another history: its hash is not in this ledger, which was replaced or written anew"
         )
-    same = (entry.label_set, entry.n_rows, entry.guarantee) == (release.label_set, len(release), release.guarantee)
+    same = (entry.label_set, entry.n_rows, entry.guarantee) == (
+        release.label_set,
+        release.rows_in_all,
+        release.guarantee,
+    )
     unsure = "" if known else "; the release keeps the entry's number alone, which another release can have too"
     return f"entry {entry.id}, " + ("as charged" if same else "which was charged for something else") + unsure
 
