@@ -255,8 +255,8 @@ def _read_examples(
             for whole in file.iter_batches(batch_size=GROUP_ROWS, columns=wanted):
                 batch = whole
                 if "answered" in described.content:
-                    batch, mask = _drop_unanswered(whole, path)
-                    pieces.setdefault("answered", []).append(mask)
+                    batch, there_is = _drop_unanswered(whole, path)
+                    pieces.setdefault("answered", []).append(there_is)
                 for name in label:
                     read = _read_numbers if numbers else functools.partial(_encode, classes=classes)
                     pieces.setdefault("label", []).append(read(batch.column(name)))
