@@ -45,7 +45,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from labeldp.accounting import ProtectedRows, RowKey, fingerprint, protect_rows
+from labeldp.accounting import ProtectedRows, RowKey, fingerprint, protect_ids, protect_rows
 from labeldp.accounting.ledger_file import CHUNK, add_bytes, check_identity, encode_ids
 from labeldp.arrays import Float64s, Floats, Int64s
 from labeldp.data.label_column import (
@@ -76,6 +76,7 @@ from labeldp.release.columns import RESERVED
 from labeldp.release.door import draw_part
 from labeldp.release.manifest import LABELS, LABELS_FOLDER
 from labeldp.release.measurement import StreamedCounts
+from labeldp.release.persons import Persons, RowsOfPersons, gather_rows
 from labeldp.release.saving import check_plain_classes
 from labeldp.validate import check_integer, check_probability_rows
 
@@ -83,6 +84,8 @@ from labeldp.validate import check_integer, check_probability_rows
 BATCH_ROWS = 2**16
 #: Rows of a span, unless one row group has more: seconds of work, so that losing a worker costs seconds.
 SPAN_ROWS = 2**22
+#: Rows of the column of ids that are read at once: few joins, and no more than a span.
+GATHER_ROWS = 2**21
 OWNER = "privatize_table"
 
 Result = TypeVar("Result")
@@ -95,7 +98,8 @@ class Rows:
     A piece of a table is rows too: `first` is then the position of its first row among all. `name` is what a ledger calls
     the labels, and `row_ids` the column that it knows the rows by, if there is one. `classes_read_off` says whether the
     list of classes was read off the column, `drop` whether rows without a label are left out, and `beside` what is
-    released with the labels as it is.
+    released with the labels as it is. `asked` are the positions of the rows that are answered, rising, where persons have
+    answers for some of their rows only; None where all are answered.
     """
 
     source: TableSource
@@ -110,6 +114,18 @@ class Rows:
     beside: tuple[str, ...] = ("other columns",)
     row_ids: str | None = None
     first: int = 0
+    asked: Int64s | None = field(default=None, repr=False)
+
+    @property
+    def answered(self) -> int:
+        """How many rows are answered."""
+        return self.count if self.asked is None else len(self.asked)
+
+    def asked_within(self, low: int, high: int) -> Int64s | None:
+        """Return the positions in low .. high - 1 that are answered; None where all are."""
+        if self.asked is None:
+            return None
+        return self.asked[slice(*np.searchsorted(self.asked, [low, high]).tolist())]
 
     @property
     def count(self) -> int:
@@ -139,7 +155,14 @@ class Rows:
         """Return the rows of each span by themselves."""
         starts = [self.first, *(self.first + total for total in itertools.accumulate(self.counts))]
         return [
-            replace(self, source=span.of(self.source), spans=(span,), counts=(count,), first=start)
+            replace(
+                self,
+                source=span.of(self.source),
+                spans=(span,),
+                counts=(count,),
+                first=start,
+                asked=self.asked_within(start, start + count),
+            )
             for span, count, start in zip(self.spans, self.counts, starts, strict=False)
         ]
 
@@ -314,9 +337,37 @@ def check_ids(source: TableSource, row_ids: str | None, label: str) -> str | Non
     return row_ids
 
 
-def protect_table(rows: Rows, engine: Engine, key: RowKey) -> ProtectedRows:
-    """Return what a ledger remembers of the rows: a pass over all columns but the label's, carried by the engine."""
-    return engine.reduce(functools.partial(_protect_piece, key=key), ProtectedRows.joined, rows.pieces())
+def gather_persons(rows: Rows, engine: Engine, *, column: str, most: int) -> RowsOfPersons:
+    """Return what a plan of answers is made of: a pass over the column of ids, whose answer grows with the persons alone."""
+    if column == rows.label:
+        fix = "It is what is to be hidden: name the column that says whose row it is."
+        raise invalid(OWNER, "persons", "not be the label column", got=column, fix=fix)
+    rows.source.require(column)
+    each = functools.partial(_gather_piece, column=column, most=most)
+    return engine.reduce(each, RowsOfPersons.join, [piece for piece in rows.pieces() if piece.count])
+
+
+def _gather_piece(piece: Rows, *, column: str, most: int) -> RowsOfPersons:
+    found: RowsOfPersons | None = None
+    start = piece.first
+    for batch in prefetch(piece.batches(columns=[column], size=GATHER_ROWS), depth=2):
+        persons = Persons.of(batch.column(0), owner=OWNER)
+        part = gather_rows(persons, most=most, first=start)
+        found = part if found is None else found.join(part)
+        start += batch.num_rows
+    assert found is not None  # a piece with rows
+    return found
+
+
+def protect_table(rows: Rows, engine: Engine, key: RowKey, *, persons: Any = None) -> ProtectedRows:
+    """Return what a ledger remembers of the rows: a pass over all columns but the label's, carried by the engine.
+
+    With `persons`, the ids of all of them, it remembers whose rows they are: her rows in another table are hers too.
+    """
+    found = engine.reduce(functools.partial(_protect_piece, key=key), ProtectedRows.joined, rows.pieces())
+    return (
+        found if persons is None else replace(found, ids=protect_ids(persons, key, label=rows.label, persons=True).ids)
+    )
 
 
 def _protect_piece(piece: Rows, *, key: RowKey) -> ProtectedRows:

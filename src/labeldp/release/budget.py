@@ -317,10 +317,11 @@ class Budget:
 
         name, ids = self.labels.name, getattr(self.labels, "row_ids", None)
         fingerprint = self.labels.fingerprint(start=self.start)  # refuses ids that are none
-        if self.persons is not None:
+        mine = self.persons is not None
+        if mine:
             ids = self.persons.ids
         if ids is not None and getattr(name, "rows", None) is None:
-            name = open_account(self.ledger, name, lambda key: protect_ids(ids, key))
+            name = open_account(self.ledger, name, lambda key: protect_ids(ids, key, persons=mine))
         entry = self.ledger.charge(
             promise,
             label_set=name,

@@ -180,9 +180,9 @@ def _release_for_persons(
         parts.append((rows, channel.place(start, n).take(rows)))
     check_persons(plan, [channel.epsilon for _, channel in parts])
     _join_parts([(channel.empty_codes(0), channel.take(slice(0, 0)).released()) for _, channel in parts])
-    guarantee = budget.state(plan.promise(mechanism.guarantee))
+    guarantee = budget.state(plan.promise_for(mechanism.guarantee))
     noise = key.claim_rows(start, n, stream=LABEL_STREAM)
-    entry = budget.charge(guarantee, mechanism=plan.describe(mechanism))
+    entry = budget.charge(guarantee, mechanism=plan.describe(repr(mechanism)))
     codes = codes_of(boxed)
     drawn = [(draw_codes(codes, channel, noise, start=start, rows=rows), channel.released()) for rows, channel in parts]
     outputs, channel = _join_parts(drawn)
@@ -192,7 +192,7 @@ def _release_for_persons(
     return replace(
         _describe_release(
             boxed,
-            words=plan.describe(mechanism),
+            words=plan.describe(repr(mechanism)),
             drawn=outputs,
             channel=channel,
             guarantee=guarantee,
@@ -352,12 +352,21 @@ def check_claim(mechanism: Mechanism, channel: FiniteChannel, *, claimed: float)
 
 
 def draw_part(
-    labels: SensitiveLabels, channel: FiniteChannel, *, promise: Guarantee, key: NoiseKey, start: int
+    labels: SensitiveLabels,
+    channel: FiniteChannel,
+    *,
+    promise: Guarantee,
+    key: NoiseKey,
+    start: int,
+    rows: Int64s | None = None,
 ) -> npt.NDArray[np.unsignedinteger[Any]]:
-    """Draw the outputs of labels `start` .. of a stream, after checking that their channel keeps the promise."""
+    """Draw the outputs of labels `start` .. of a stream, after checking that their channel keeps the promise.
+
+    With `rows` some of them alone are drawn, by a channel that is theirs (`draw_codes`).
+    """
     if not channel.epsilon <= promise.epsilon():
         raise PrivacyError(
             f"draw_part: epsilon = {promise.epsilon()!r} is promised, but the channel of the rows from {start} on has "
             f"{channel.epsilon!r}. They were not drawn. Fix the mechanism's `channel` or its `guarantee`."
         )
-    return draw_codes(codes_of(labels), channel, key, start=start)
+    return draw_codes(codes_of(labels), channel, key, start=start, rows=rows)

@@ -21,10 +21,12 @@ more than one at epsilon (`best_answers`).
 | way | rows that are asked | each at | her epsilon |
 |---|---|---|---|
 | "one" | c = min(c*, her m rows): c* maximises c I(epsilon / c) | epsilon / c | epsilon |
+| "common" | min(c, m), with one c for everybody: that of most information in all | epsilon / c | min(c, m) epsilon / c |
 | "shares" | all | epsilon / m | epsilon |
 | "group" | all | epsilon / (the most rows of anyone) | m epsilon / most rows |
 
-Shares are the largest floats whose exact sum keeps within epsilon (`equal_parts`).
+Where c* is 1, which it is below an epsilon of about 3.5, "one" and "common" are the same. Tables are answered at one epsilon, by
+"common" or "group". Shares are the largest floats whose exact sum keeps within epsilon (`equal_parts`).
 
 **Which row.** The one of the largest public score, and of equal ones by public chance: a function of a public seed and the row's
 position, never of the noise's key and never of labels. Nobody learns anything from which rows were asked, since everybody
@@ -38,7 +40,8 @@ The bound is tight: choose the worst pair of labels and the worst answer in ever
 
 Design notes. `Persons` and the plan know no label. A table too large to hold is planned from its column of ids by `gather_rows` of
 each piece and `RowsOfPersons.join`, which gives the rows that one call on all of it gives. What is in memory is, for each
-person, her id, a count (8 bytes) and, for each of her rows that may be asked, a position, a word and her number (24 bytes).
+person, her id, a count (8 bytes) and, for each of her rows that may be asked, a position, a score, a word and her number (32 bytes):
+48 bytes a person with ids of whole numbers, and while two pieces are joined three times that.
 """
 
 from __future__ import annotations
@@ -53,7 +56,7 @@ from typing import Any
 
 import numpy as np
 
-from labeldp.arrays import Array, Float64s, Int64s, Ints, Words
+from labeldp.arrays import Float64s, Int64s, Ints, Words
 from labeldp.errors import Described, PrivacyError, invalid
 from labeldp.guarantee import Guarantee, Unit
 from labeldp.loss import Pure
@@ -64,8 +67,13 @@ from labeldp.validate import check_choice, check_integer
 
 OWNER = "persons"
 #: The ways in which a person's epsilon is spent on her rows.
-WAYS = ONE, SHARES, GROUP = "one", "shares", "group"
-_WORDS = {ONE: "one answer, or the few that tell more", SHARES: "equal shares", GROUP: "by the most rows of anyone"}
+WAYS = ONE, COMMON, SHARES, GROUP = "one", "common", "shares", "group"
+_WORDS = {
+    ONE: "one answer, or the few that tell more",
+    COMMON: "so many answers at most",
+    SHARES: "equal shares",
+    GROUP: "by the most rows of anyone",
+}
 #: Of public chance: which row is asked where scores are equal. Pass a score of your own for another choice.
 SEED = 0
 #: What is assumed where persons are handed in, and where a score chose their rows.
@@ -273,7 +281,7 @@ class AnswerPlan:
     Fields
     ------
     way : str
-        "one", "shares" or "group".
+        "one", "common", "shares" or "group".
     epsilon : float
         What a person may spend in all.
     n_rows, n_persons : int
@@ -345,21 +353,21 @@ class AnswerPlan:
         total = math.fsum(int(count) * information(one) for one, count in zip(self.epsilons, counts, strict=True))
         return total / max(1, self.n_persons)
 
-    def promise(self, promise: Guarantee) -> Guarantee:
-        """Return a mechanism's promise about a label as this plan's about a person, which knows what it is for one label.
+    def promise_for(self, promise: Guarantee) -> Guarantee:
+        """Return the plan's promise about a person, with the trust and assumptions of a mechanism's promise about a label.
 
-        Only for a plan whose person's epsilon is that of the mechanism; the door compares the channels with it.
+        The door compares the channels with it. Refused for a plan that does not keep its own epsilon.
         """
-        if not self.person_epsilon() <= promise.epsilon():
-            raise PrivacyError(
-                f"persons: a plan of epsilon {self.person_epsilon()!r} does not keep {promise.headline}."
-            )
-        return replace(promise, unit=Unit.PERSON, label_loss=Pure(worst=self.label_epsilon))
+        spent = self.person_epsilon()
+        if not spent <= self.epsilon:
+            raise PrivacyError(f"persons: a plan of epsilon {spent!r} for a person does not keep {self.epsilon!r}.")
+        loss, label = Pure(worst=self.epsilon), Pure(worst=self.label_epsilon)
+        return replace(promise, loss=loss, unit=Unit.PERSON, label_loss=label)
 
-    def describe(self, mechanism: Mechanism) -> str:
+    def describe(self, mechanism: str) -> str:
         """Return what was asked, in words: the mechanism, and how many rows of how many persons."""
         return (
-            f"{mechanism!r} for each of {self.n_persons:,} persons ({_WORDS[self.way]}: {len(self.rows):,} of "
+            f"{mechanism} for each of {self.n_persons:,} persons ({_WORDS[self.way]}: {len(self.rows):,} of "
             f"{self.n_rows:,} rows answered)"
         )
 
@@ -389,7 +397,7 @@ def plan_answers(
         Who owns which row.
     mechanism : Mechanism
         Its epsilon is what a person spends in all. It must be pure, and ask each label by itself.
-    way : "one", "shares" or "group"
+    way : "one", "common", "shares" or "group"
         How her epsilon is spent on her rows.
     score : array of shape (n,), optional
         How much an answer of each row would teach, a public number: the rows of the largest scores are asked. Without it, and
@@ -404,10 +412,15 @@ def plan_answers(
     check_choice(OWNER, "persons_way", way, WAYS)
     epsilon = check_person_mechanism(mechanism)
     most = persons.most_rows
-    if way == ONE:
-        most = best_answers(epsilon, information_of(mechanism, n_classes=n_classes, prior=prior), most=most)
-    gathered = gather_rows(persons, most=most if way == ONE else None, score=score, first=first)
-    return gathered.plan(way=way, epsilon=epsilon, most=most, first=first)
+    if way in (SHARES, GROUP):
+        return gather_rows(persons, most=None, first=first).plan(way=way, epsilon=epsilon, most=most, first=first)
+    information = information_of(mechanism, n_classes=n_classes, prior=prior)
+    most = best_answers(epsilon, information, most=most)
+    if way == COMMON:
+        most = best_common(epsilon, information, persons.counts, most=most)
+    return gather_rows(persons, most=most, score=score, first=first).plan(
+        way=way, epsilon=epsilon, most=most, first=first
+    )
 
 
 def check_person_mechanism(mechanism: Mechanism) -> float:
@@ -485,6 +498,18 @@ def best_answers(epsilon: float, information: Callable[[float], float], *, most:
     return count
 
 
+def best_common(epsilon: float, information: Callable[[float], float], counts: Any, *, most: int) -> int:
+    """Return the c, at most `most`, for which everybody's answers tell most at one epsilon: sum_i min(c, m_i) I(epsilon / c).
+
+    Beyond c* (`best_answers`) c I(epsilon / c) falls, and min(c, m) / c does not rise: `most` need be no larger than that.
+    """
+    if math.isinf(epsilon):
+        return most
+    rows = np.asarray(counts, np.int64)
+    told = [int(np.minimum(rows, c).sum()) * information(equal_parts(epsilon, c)) for c in range(1, most + 1)]
+    return int(np.argmax(told)) + 1
+
+
 def compare_ways(
     persons: Persons, mechanism: Mechanism, *, n_classes: int | None = None, prior: Any = None
 ) -> dict[str, float]:
@@ -494,7 +519,7 @@ def compare_ways(
     >>> persons = Persons.of([0, 0, 0, 0, 1])
     >>> told = compare_ways(persons, InformativeResponse(1.0, n_classes=2))
     >>> {way: round(nats, 4) for way, nats in told.items()}
-    {'one': 0.1109, 'shares': 0.0709, 'group': 0.0194}
+    {'one': 0.1109, 'common': 0.1109, 'shares': 0.0709, 'group': 0.0194}
     """
     information = information_of(mechanism, n_classes=n_classes, prior=prior)
     told = {}
@@ -536,6 +561,8 @@ class RowsOfPersons:
         counts = np.zeros(len(encoded.dictionary), np.int64)
         counts[mine] += self.counts
         counts[its] += other.counts
+        if self.most == 1:  # one row of each person on either side: compared, not sorted
+            return self._join_single(other, encoded.dictionary, counts, mine, its)
         whole = RowsOfPersons(
             ids=encoded.dictionary,
             counts=counts,
@@ -546,6 +573,21 @@ class RowsOfPersons:
             most=self.most,
         )
         return whole if self.most is None else whole.keep(self.most)
+
+    def _join_single(self, other: RowsOfPersons, ids: Any, counts: Int64s, mine: Int64s, its: Int64s) -> RowsOfPersons:
+        """Return the better row of each person: the larger score, then word, then the first."""
+        size = len(ids)
+        rows, scores, words = np.full(size, -1, np.int64), np.zeros(size), np.zeros(size, np.uint64)
+        at = mine[self.owners]
+        rows[at], scores[at], words[at] = self.rows, self.scores, self.words
+        at = its[other.owners]
+        equal = (rows[at] >= 0) & (scores[at] == other.scores)
+        better = (rows[at] < 0) | (other.scores > scores[at]) | (equal & (other.words > words[at]))
+        better |= equal & (other.words == words[at]) & (other.rows < rows[at])
+        at = at[better]
+        rows[at], scores[at], words[at] = other.rows[better], other.scores[better], other.words[better]
+        owners = np.arange(size, dtype=np.int64)
+        return RowsOfPersons(ids=ids, counts=counts, rows=rows, owners=owners, scores=scores, words=words, most=1)
 
     def keep(self, most: int) -> RowsOfPersons:
         """Return the same with at most so many rows of each person: those of the largest score, then word, then the first."""
@@ -566,12 +608,30 @@ class RowsOfPersons:
             most=most,
         )
 
+    def plan_group(self, *, epsilon: float) -> AnswerPlan:
+        """Return the plan that answers every row at the epsilon of whoever has most rows; the counts are all it needs."""
+        n = int(self.counts.sum())
+        part = epsilon if math.isinf(epsilon) else equal_parts(epsilon, int(self.counts.max(initial=1)))
+        owners = np.repeat(np.arange(len(self.counts), dtype=np.int64), self.counts)  # how many each has is what counts
+        return AnswerPlan(
+            way=GROUP,
+            epsilon=epsilon,
+            n_rows=n,
+            n_persons=len(self.counts),
+            rows=np.arange(n, dtype=np.int64),
+            owners=owners,
+            epsilons=(part,),
+            share=np.zeros(n, np.uint16),
+        )
+
     def plan(self, *, way: str, epsilon: float, most: int, first: int = 0) -> AnswerPlan:
-        """Return the plan; `most` is c* for "one". Rows are counted from `first` on."""
+        """Return the plan; `most` is c* for "one", and c for "common". Rows are counted from `first` on."""
         order = np.argsort(self.rows, kind="stable")
         rows, owners = self.rows[order], self.owners[order]
         if way == ONE:
             answers = np.minimum(self.counts, most)
+        elif way == COMMON:
+            answers = np.full(len(self.counts), most, np.int64)
         elif way == SHARES:
             answers = self.counts
         else:
@@ -684,14 +744,3 @@ def _cap_error(rows: Int64s, caps: Int64s, *, reach: float, v: float) -> Float64
     counted = total[below] + caps.astype(np.float64) * (len(rows) - below)
     error: Float64s = 0.25 * (1.0 / counted - 1.0 / total[-1]) + v * (caps * reach) ** 2 / counted**2
     return error
-
-
-def spread_answers(values: Array, rows: Int64s, n_rows: int, *, fill: Any) -> Array:
-    """Return an array with an entry for each of `n_rows` rows: `values` at the answered ones, `fill` elsewhere.
-
-    >>> spread_answers(np.array([5, 7]), np.array([0, 2]), 3, fill=-1).tolist()
-    [5, -1, 7]
-    """
-    whole = np.full((n_rows, *values.shape[1:]), fill, dtype=np.result_type(values.dtype, np.asarray(fill).dtype))
-    whole[rows] = values
-    return whole

@@ -31,16 +31,13 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from labeldp.accounting import note_entry
 from labeldp.errors import Described, LabelDPError, invalid
-from labeldp.release.columns import RESERVED, as_column, clean_field, example_columns
+from labeldp.release.columns import RESERVED, as_column, clean_field, example_columns, spread_nulls
 from labeldp.release.manifest import CHANNEL, FORMAT, GROUP_ROWS, LABELS, MANIFEST, PRIOR, VERSION, digest, file_facts
-from labeldp.release.persons import spread_answers
 from labeldp.release.release import Release
 from labeldp.release.unfinished import hidden_name, hold, lock, make_private
 
@@ -305,8 +302,7 @@ def _label_table(release: Release, features: Any) -> pa.Table:
         extras = {"output": as_column(release.codes), **extras}
     mark = "" if features is None else RESERVED
     if release.rows is not None:  # a row without an answer has nulls in the place of one
-        places = pa.array(spread_answers(np.arange(len(release)), release.rows, release.rows_in_all, fill=-1))
-        places = pc.if_else(pc.less(places, 0), pa.scalar(None, pa.int64()), places)
+        places = spread_nulls(release.rows, release.rows_in_all)
         label = {name: column.take(places) for name, column in columns.items() if features is None or name not in names}
         columns, extras = {**columns, **label}, {name: column.take(places) for name, column in extras.items()}
     table = pa.table({**columns, **{mark + name: column for name, column in extras.items()}})
