@@ -90,7 +90,7 @@ class Release:
 
         count = _num_samples(values)
         if self.rows is not None and count == self.n_rows:
-            return _safe_indexing(values, self.rows)
+            return values.take(self.rows) if hasattr(values, "batches") else _safe_indexing(values, self.rows)
         if count != len(self):
             many = f"{len(self):,} answers" + ("" if self.rows is None else f" of {self.rows_in_all:,} rows")
             raise invalid(owner, name, "have one row per released label", got=Described(f"{count:,} rows for {many}"))

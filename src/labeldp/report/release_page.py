@@ -44,6 +44,7 @@ from labeldp.report.words import (
     odds_in_words,
     percent,
     right_guesses,
+    unit_rows,
 )
 
 #: Beliefs that somebody may have had before: from a rare illness to near certainty.
@@ -92,7 +93,7 @@ def release_page(
     return page(
         f"Release report: {release.label_set}",
         sections=[section for section in sections if section is not None],
-        lead=f"{len(release):,} labels, {release.guarantee.headline}. {as_sentence(in_words(*cost(release.guarantee)))}",
+        lead=f"{release.rows_in_all:,} labels, {release.guarantee.headline}. {as_sentence(in_words(*cost(release.guarantee)))}",
         seeded=release.seeded,
     )
 
@@ -105,9 +106,11 @@ def protection_section(release: Release) -> Section:
     promise = release.guarantee
     column = release.label_column
     pairs = [
-        ("Protected", f"{len(release):,} labels" + (f" of column {column}" if column else "")),
+        ("Protected", f"{release.rows_in_all:,} labels" + (f" of column {column}" if column else "")),
+        *([] if release.rows is None else [("Answered", _answered_text(release))]),
         ("Not protected", "every other column of the table: features are public" if column else "the features"),
         ("Unit", f"{promise.unit.sentence}: data that differ by so much look alike"),
+        *((name.capitalize(), text) for name, text in unit_rows(promise)),
         ("From whom", from_whom(promise)),
         ("Classes", _list_classes(release.classes)),
         ("Promise", promise.headline),
@@ -119,6 +122,14 @@ def protection_section(release: Release) -> Section:
         *(("Assumes", text) for text in promise.assumptions),
     ]
     return Section(title="What was protected, and from whom", blocks=(Facts(pairs=tuple(pairs)),))
+
+
+def _answered_text(release: Release) -> str:
+    """Return how many rows have an answer, where some have none."""
+    return (
+        f"{len(release):,} of {release.rows_in_all:,} rows; the others of the same persons were not asked, and nothing was "
+        "released about them"
+    )
 
 
 def _delta_text(promise: Guarantee) -> str:
