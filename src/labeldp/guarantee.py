@@ -362,7 +362,7 @@ class Guarantee:
         """
         if self.unit is not Unit.PERSON:
             raise invalid("Guarantee.for_labels", "unit", "be `person`", got=self.unit.value, kind=PrivacyError)
-        parts = tuple((name, part.for_labels()) for name, part in self.parts)
+        parts = tuple((n, part.for_labels() if part.unit is Unit.PERSON else part) for n, part in self.parts)
         loss = self.loss if self.label_loss is None else self.label_loss
         return dataclasses.replace(self, loss=loss, unit=Unit.LABEL, parts=parts, label_loss=None)
 

@@ -7,12 +7,24 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from sklearn.base import clone
 from typer.testing import CliRunner
 
-from labeldp import InformativeResponse, Ledger, Persons, RandomizedResponse, Unit, load_release, privatize
+from labeldp import (
+    InformativeResponse,
+    LabelPrivateClassifier,
+    Ledger,
+    Persons,
+    RandomizedResponse,
+    RRWithPrior,
+    Unit,
+    load_release,
+    privatize,
+)
 from labeldp.cli import app
-from labeldp.engines import privatize_table
+from labeldp.engines import privatize_table, train_released
 from labeldp.errors import AccountError, AccountWarning, BudgetError, LabelDPError, PrivacyError
+from labeldp.learn import SoftmaxRegression
 from labeldp.release.labels import SensitiveLabels
 from labeldp.release.persons import plan_answers
 
@@ -144,6 +156,41 @@ def test_files_of_two_types_of_ids_are_refused(tmp_path):
         privatize_table(folder, label="level", to=tmp_path / "out", epsilon=1.0, persons="patient")
 
 
+def test_a_class_of_one_person_in_two_files_is_refused(tmp_path):
+    table = pa.table(
+        {
+            "patient": ["a", "b", "c", "a", "b", "c"],
+            "level": ["no", "no", "rare", "yes", "yes", "rare"],
+            "x": np.arange(6.0),
+        }
+    )
+    folder = write_folder(table, tmp_path / "stays", files=2)
+    options = {"label": "level", "epsilon": 1.0, "persons": "patient"}
+    with pytest.raises(LabelDPError, match="the owner of row 2 alone"):
+        privatize_table(folder, to=tmp_path / "out", **options)
+    done = privatize_table(folder, to=tmp_path / "out", classes=["no", "rare", "yes"], **options)
+    assert done.answered == 3
+
+
+@pytest.mark.parametrize("mechanism", [InformativeResponse(1.0), RRWithPrior(1.0)], ids=repr)
+def test_beliefs_of_each_row_are_used_for_the_rows_that_are_asked(mechanism, tmp_path):
+    table = make_stays()
+    prior = np.random.default_rng(1).dirichlet(np.ones(3), 3000)
+    for place, name in enumerate(CLASSES):
+        table = table.append_column(f"p_{name}", pa.array(prior[:, place]))
+    source = write_folder(table, tmp_path / "stays")
+    columns = [f"p_{name}" for name in CLASSES]
+    done = privatize_table(
+        source, label="level", to=tmp_path / "out", mechanism=mechanism, persons="patient", prior_columns=columns, rng=3
+    )
+    labels = SensitiveLabels(table["level"].to_pylist(), classes=done.classes)
+    alone = privatize(labels, mechanism, prior=prior, persons=table["patient"], rng=3)
+    release = done.load()
+    assert release.codes.tolist() == alone.codes.tolist()
+    assert np.array_equal(release.channel.likelihood(release.codes), alone.channel.likelihood(alone.codes))
+    assert done.expected_accuracy is None or 0.3 < done.expected_accuracy < 0.8
+
+
 def test_a_job_is_not_taken_up_with_other_persons(tmp_path, monkeypatch):
     table = make_stays()
     table = table.append_column("ward", pa.array(np.arange(3000) % 11))
@@ -213,3 +260,45 @@ def test_the_command_names_a_person(tmp_path):
     shown = CliRunner().invoke(app, ["inspect", str(tmp_path / "out")])
     assert "all labels of one person" in " ".join(shown.output.split())
     assert f"{persons.n_persons:,}" in shown.output
+
+
+def test_whoever_reads_the_release_knows_which_rows_are_answered(tmp_path):
+    table = make_stays(600, 200)
+    source = write_folder(table, tmp_path / "stays")
+    done = privatize_table(
+        source,
+        label="flag",
+        to=tmp_path / "out",
+        epsilon=4.0,
+        persons="patient",
+        rng=3,
+        mechanism=RandomizedResponse(4.0),
+    )
+    release, X = done.load(), np.column_stack([table["x"].to_numpy(), table["row"].to_numpy() / 600])
+    features = X[release.rows]
+    targets = release.channel.unbiased_targets(release.codes)
+    alone = SoftmaxRegression(l2=1e-3).fit_targets(features, targets, classes=[False, True])
+    columns = pq.read_table(source)
+    assert columns["x"].to_pylist() == table["x"].to_pylist()
+    whole = train_released(SoftmaxRegression(l2=1e-3), tmp_path / "out", columns=["x"], batch_rows=77)
+    one = SoftmaxRegression(l2=1e-3).fit_targets(features[:, :1], targets, classes=[False, True])
+    assert np.allclose(whole.coef_, one.coef_, rtol=1e-4, atol=1e-6)
+    assert alone.coef_.shape == (2, 2)
+    model = LabelPrivateClassifier(SoftmaxRegression(), epsilon=4.0, correction="forward")
+    by_all, by_some = (clone(model).fit_release(x, release) for x in (X, features))
+    assert np.allclose(by_all.predict_proba(X), by_some.predict_proba(X))
+    assert by_all.guarantee_.unit is Unit.PERSON
+    with pytest.raises(LabelDPError, match="of 600 rows"):
+        clone(model).fit_release(X[:-1], release)
+    trained = CliRunner().invoke(app, ["train", str(tmp_path / "out"), "--to", str(tmp_path / "model.skops")])
+    assert trained.exit_code == 0, trained.output
+    page = CliRunner().invoke(app, ["report", str(tmp_path / "out"), "--to", str(tmp_path / "page.html")])
+    assert page.exit_code == 0, page.output
+    text = (tmp_path / "page.html").read_text(encoding="utf-8")
+    for words in (
+        "all labels of one person replaced",
+        "For a person",
+        "For one label",
+        f"{len(release):,} of 600 rows",
+    ):
+        assert words in text

@@ -74,6 +74,7 @@ from labeldp.random import NoiseKey
 from labeldp.release import SensitiveLabels
 from labeldp.release.columns import RESERVED
 from labeldp.release.door import draw_part
+from labeldp.release.labels import list_owners, refuse_lonely_class
 from labeldp.release.manifest import LABELS, LABELS_FOLDER
 from labeldp.release.measurement import StreamedCounts
 from labeldp.release.persons import Persons, RowsOfPersons, gather_rows
@@ -357,6 +358,41 @@ def _gather_piece(piece: Rows, *, column: str, most: int) -> RowsOfPersons:
         start += batch.num_rows
     assert found is not None  # a piece with rows
     return found
+
+
+def check_owners(rows: Rows, engine: Engine, *, column: str) -> None:
+    """Refuse classes that were read off the table where one person alone has one of them, in whichever files."""
+    if not rows.classes_read_off:
+        return
+    pieces = [piece for piece in rows.pieces() if piece.count]
+    owners = engine.reduce(functools.partial(_find_owners, column=column), _join_owners, pieces)
+    lonely = next((row for ids, row in owners.values() if len(ids) == 1), None)
+    if lonely is not None:
+        refuse_lonely_class(OWNER, f"row {lonely:,}")
+
+
+#: For each class up to two of its owners, and a row of the first.
+Owners = dict[int, tuple[frozenset[Any], int]]
+
+
+def _find_owners(piece: Rows, *, column: str) -> Owners:
+    found: Owners = {}
+    start = piece.first
+    for batch in prefetch(piece.batches(columns=[piece.label, column]), depth=2):
+        persons = Persons.of(batch.column(column), owner=OWNER)
+        found = _join_owners(
+            found, {k: (v[0], v[1] + start) for k, v in list_owners(piece.labels(batch), persons).items()}
+        )
+        start += batch.num_rows
+    return found
+
+
+def _join_owners(one: Owners, other: Owners) -> Owners:
+    both = dict(one)
+    for code, (ids, row) in other.items():
+        known, first = both.get(code, (frozenset(), row))
+        both[code] = (frozenset(itertools.islice(known | ids, 2)), min(first, row))
+    return both
 
 
 def protect_table(rows: Rows, engine: Engine, key: RowKey, *, persons: Any = None) -> ProtectedRows:

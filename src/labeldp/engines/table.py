@@ -52,6 +52,7 @@ from labeldp.engines.rows import (
     Rows,
     TableExamples,
     check_ids,
+    check_owners,
     check_rows,
     gather_persons,
     protect_table,
@@ -566,6 +567,7 @@ def plan_persons(
     information = information_of(mechanism, n_classes=rows.n_classes)
     most = best_answers(total, information, most=rows.count) if way == COMMON else 1
     found = gather_persons(rows, engine, column=column, most=most)
+    check_owners(rows, engine, column=column)
     if way == COMMON:
         most = best_common(total, information, found.counts, most=min(most, int(found.counts.max())))
         found = found if found.most == most else found.keep(most)

@@ -29,7 +29,13 @@ from labeldp.guarantee import Guarantee
 from labeldp.mechanisms import MeasuringMechanism, Mechanism
 from labeldp.random import NoiseKey, as_key, over_spans
 from labeldp.release.budget import Budget
-from labeldp.release.labels import SensitiveLabels, as_sensitive, as_sensitive_numbers, codes_of
+from labeldp.release.labels import (
+    SensitiveLabels,
+    as_sensitive,
+    as_sensitive_numbers,
+    check_classes_shared,
+    codes_of,
+)
 from labeldp.release.measurement import Counter, LabelCounts, measure
 from labeldp.release.persons import ASSIGNMENT, CHOICE, AnswerPlan, Persons, plan_answers
 from labeldp.release.release import Release
@@ -166,6 +172,7 @@ def _release_for_persons(
 ) -> Release:
     """Release the answers of each person's rows that the plan asks, after adding up what they cost her."""
     start, n = budget.start, len(boxed)
+    check_classes_shared(boxed, persons.codes)
     size = None if boxed.bounds else boxed.n_classes
     plan = plan_answers(persons, mechanism, n_classes=size, prior=prior, first=start, **choice)
     if len(plan.epsilons) > 1 and isinstance(prior, Iterator):

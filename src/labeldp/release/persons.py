@@ -25,7 +25,7 @@ more than one at epsilon (`best_answers`).
 | "shares" | all | epsilon / m | epsilon |
 | "group" | all | epsilon / (the most rows of anyone) | m epsilon / most rows |
 
-Where c* is 1, which it is below an epsilon of about 3.5, "one" and "common" are the same. Tables are answered at one epsilon, by
+Where c* is 1, which it is below an epsilon of 3.7 with two classes and of more with more (docs/persons.md), "one" and "common" are the same. Tables are answered at one epsilon, by
 "common" or "group". Shares are the largest floats whose exact sum keeps within epsilon (`equal_parts`).
 
 **Which row.** The one of the largest public score, and of equal ones by public chance: a function of a public seed and the row's
