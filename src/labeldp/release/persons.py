@@ -323,6 +323,8 @@ class AnswerPlan:
         if any(math.isinf(one) for one in each) and len(self.rows):
             return math.inf
         exact = [Fraction(one) for one in each]
+        if len(each) == 1:  # as it nearly always is: her number of answers, times their epsilon
+            return fraction_up(exact[0] * int(np.bincount(self.owners).max(initial=0)))
         pairs = self.owners * np.int64(len(each)) + self.share.astype(np.int64)
         found, counts = np.unique(pairs, return_counts=True)
         owners, shares = found // len(each), found % len(each)
@@ -628,15 +630,13 @@ class RowsOfPersons:
         """Return the plan; `most` is c* for "one", and c for "common". Rows are counted from `first` on."""
         order = np.argsort(self.rows, kind="stable")
         rows, owners = self.rows[order], self.owners[order]
-        if way == ONE:
-            answers = np.minimum(self.counts, most)
-        elif way == COMMON:
-            answers = np.full(len(self.counts), most, np.int64)
-        elif way == SHARES:
-            answers = self.counts
+        # The number of parts that each person's epsilon has; mostly one number for all.
+        alike = {ONE: 1 if most == 1 else None, COMMON: most, GROUP: int(self.counts.max(initial=1)), SHARES: None}[way]
+        if alike is not None:
+            parts, place = np.array([alike]), None
         else:
-            answers = np.full(len(self.counts), int(self.counts.max(initial=1)), np.int64)
-        parts, place = np.unique(answers, return_inverse=True)
+            answers = np.minimum(self.counts, most) if way == ONE else self.counts
+            parts, place = np.unique(answers, return_inverse=True)
         epsilons = tuple(epsilon if math.isinf(epsilon) else equal_parts(epsilon, int(count)) for count in parts)
         if len(epsilons) > 1 << 16:
             fix = 'Use persons_way="one".'
@@ -653,7 +653,7 @@ class RowsOfPersons:
             rows=rows - first,
             owners=owners,
             epsilons=kept or (epsilon,),
-            share=number[place.reshape(-1)][owners] if len(owners) else np.empty(0, np.uint16),
+            share=np.zeros(len(owners), np.uint16) if place is None else number[place.reshape(-1)][owners],
         )
 
 
