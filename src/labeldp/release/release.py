@@ -92,8 +92,8 @@ class Release:
         if self.rows is not None and count == self.n_rows:
             return values.take(self.rows) if hasattr(values, "batches") else _safe_indexing(values, self.rows)
         if count != len(self):
-            many = f"{len(self):,} answers" + ("" if self.rows is None else f" of {self.rows_in_all:,} rows")
-            raise invalid(owner, name, "have one row per released label", got=Described(f"{count:,} rows for {many}"))
+            many = f"{len(self)} labels" if self.rows is None else f"{len(self):,} answers of {self.rows_in_all:,} rows"
+            raise invalid(owner, name, "have one row per released label", got=Described(f"{count} rows for {many}"))
         return values
 
     @property
