@@ -521,7 +521,7 @@ def compare_ways(
     >>> persons = Persons.of([0, 0, 0, 0, 1])
     >>> told = compare_ways(persons, InformativeResponse(1.0, n_classes=2))
     >>> {way: round(nats, 4) for way, nats in told.items()}
-    {'one': 0.1109, 'common': 0.1109, 'shares': 0.0709, 'group': 0.0194}
+    {'one': 0.1109, 'common': 0.1109, 'shares': 0.071, 'group': 0.0194}
     """
     information = information_of(mechanism, n_classes=n_classes, prior=prior)
     told = {}
