@@ -48,6 +48,7 @@ from labeldp.loss import (
     Loss,
     Profile,
     Pure,
+    group_loss,
     parallel,
     read_loss,
     sequence,
@@ -59,6 +60,8 @@ from labeldp.validate import check_delta, check_epsilon, check_integer, check_po
 SHOWN_DELTA = 1e-5
 #: What a promise stands on whose noise can be made again.
 SEEDED = "no one knows or can guess the seed from which the noise was made; the release is not private otherwise"
+#: What a promise about labels stands on when it is read as one about persons.
+MOST_ROWS = "no person has more than {rows} of these labels"
 
 
 def did_not_see(*things: str) -> tuple[str, ...]:
@@ -77,6 +80,7 @@ class Unit(str, Enum):
     """Which change of the data the guarantee hides: the neighbouring relation, always symmetric."""
 
     LABEL = "label"
+    PERSON = "person"
     RECORD_ADD_REMOVE = "record_add_remove"
     RECORD_REPLACE = "record_replace"
 
@@ -88,6 +92,7 @@ class Unit(str, Enum):
 
 _UNIT_SENTENCES = {
     Unit.LABEL: "one label replaced",
+    Unit.PERSON: "all labels of one person replaced",
     Unit.RECORD_ADD_REMOVE: "one record added or removed",
     Unit.RECORD_REPLACE: "one record replaced",
 }
@@ -132,7 +137,7 @@ class Guarantee:
     loss : Loss
         The privacy loss: a value of `labeldp.loss` that answers epsilon(delta) and delta(epsilon).
     unit : Unit
-        Which change of the data is hidden. Guarantees of two units do not compose.
+        Which change of the data is hidden. Guarantees of two units do not compose: `for_persons` and `for_labels` convert.
     trust : Trust
         Whom the owner of a label must trust with it.
     assumptions : tuple of str
@@ -141,6 +146,8 @@ class Guarantee:
         What this is called as a line of a composed budget; for display.
     parts : tuple of (str, Guarantee)
         What it was composed of, by name; for display.
+    label_loss : Loss, optional
+        Where all labels of a person are hidden, what is known of one of them: no more than `loss`, which covers it too.
 
     Edge cases
     ----------
@@ -154,10 +161,13 @@ class Guarantee:
     assumptions: tuple[str, ...] = ()
     name: str = field(default="", compare=False)
     parts: tuple[tuple[str, Guarantee], ...] = field(default=(), compare=False, repr=False)
+    label_loss: Loss | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         """Bring unit and assumptions into normal form: the order in which they were made says nothing."""
         object.__setattr__(self, "unit", read_unit(self.unit))
+        if self.label_loss is not None and self.unit is not Unit.PERSON:
+            raise invalid("Guarantee", "label_loss", "be left out where no person is hidden", got=self.unit.value)
         object.__setattr__(self, "assumptions", tuple(sorted(set(self.assumptions))))
 
     @classmethod
@@ -304,7 +314,9 @@ class Guarantee:
     def beside(self, other: Guarantee) -> Guarantee:
         """Return both in parallel: disjoint parts of the data, split without looking at what is protected.
 
-        One changed label lies in one part only, so the larger of the two losses counts.
+        One changed label lies in one part only, so the larger of the two losses counts. Where all labels of a person are
+        hidden (`Unit.PERSON`) no person may have labels in both parts: whoever composes them splits by persons
+        (`labeldp.release.persons.check_apart` compares), and otherwise uses `then`.
         """
         return self.in_parallel([self, other])
 
@@ -312,7 +324,47 @@ class Guarantee:
         """Return `count` of this in sequence."""
         number = check_integer("Guarantee.times", "count", count, least=0)
         loss = sequence([(self.loss, number)])
-        return dataclasses.replace(self, loss=loss, name="", parts=((f"{number} x {self._title()}", self),))
+        about_label = None if self.label_loss is None else sequence([(self.label_loss, number)])
+        parts = ((f"{number} x {self._title()}", self),)
+        return dataclasses.replace(self, loss=loss, name="", parts=parts, label_loss=about_label)
+
+    def for_persons(self, most_rows: int) -> Guarantee:
+        """Return what a promise about one label is about all labels of a person who has at most `most_rows` of them.
+
+        Group privacy (`labeldp.loss.group`): pure epsilon becomes `most_rows` times epsilon. It holds whatever the release was,
+        and is the price of having asked about labels one by one: `privatize(..., persons=...)` promises more.
+
+        >>> print(Guarantee.pure(0.5).for_persons(4).headline)
+        epsilon = 2 at delta = 0 (pure), all labels of one person replaced; trusts no one
+        """
+        number = check_integer("Guarantee.for_persons", "most_rows", most_rows, least=1)
+        if self.unit is not Unit.LABEL:
+            fix = "Only a promise about one label is converted; one about persons is one already."
+            raise invalid(
+                "Guarantee.for_persons", "unit", "be `label`", got=self.unit.value, fix=fix, kind=PrivacyError
+            )
+        return dataclasses.replace(
+            self,
+            loss=group_loss(self.loss, number),
+            unit=Unit.PERSON,
+            assumptions=(*self.assumptions, MOST_ROWS.format(rows=f"{number:,}")),
+            parts=tuple((name, part.for_persons(number)) for name, part in self.parts),
+            label_loss=self.loss,
+        )
+
+    def for_labels(self) -> Guarantee:
+        """Return what a promise about all labels of a person is about one of them: never less private.
+
+        Whoever replaces one label replaces labels of one person. Where more is known of one label, that is returned.
+
+        >>> Guarantee.pure(0.5).for_persons(4).for_labels().epsilon()
+        0.5
+        """
+        if self.unit is not Unit.PERSON:
+            raise invalid("Guarantee.for_labels", "unit", "be `person`", got=self.unit.value, kind=PrivacyError)
+        parts = tuple((n, part.for_labels() if part.unit is Unit.PERSON else part) for n, part in self.parts)
+        loss = self.loss if self.label_loss is None else self.label_loss
+        return dataclasses.replace(self, loss=loss, unit=Unit.LABEL, parts=parts, label_loss=None)
 
     @staticmethod
     def in_sequence(guarantees: Iterable[Guarantee]) -> Guarantee:
@@ -345,6 +397,7 @@ class Guarantee:
             "assumptions": list(self.assumptions),
             "name": self.name,
             "parts": [{"name": name, "guarantee": part.to_json()} for name, part in self.parts],
+            **({} if self.label_loss is None else {"label_loss": self.label_loss.to_json()}),
         }
 
     @classmethod
@@ -358,6 +411,7 @@ class Guarantee:
             assumptions=tuple(str(text) for text in data.get("assumptions", ())),
             name=str(data.get("name", "")),
             parts=tuple((part["name"], cls.from_json(part["guarantee"])) for part in data.get("parts", ())),
+            label_loss=read_loss(data["label_loss"]) if "label_loss" in data else None,
         )
 
     @property
@@ -368,14 +422,20 @@ class Guarantee:
     @property
     def headline(self) -> str:
         """The promise on one line: what it costs, which change it hides and whom it trusts, without its assumptions."""
-        return f"{self._cost()}, {self.unit.sentence}; trusts {self.trust.words}"
+        return f"{self.cost}, {self.unit.sentence}; trusts {self.trust.words}"
 
     def __str__(self) -> str:
-        """Return the headline, what a promise without a curator does not cover, and each assumption, on a line each."""
-        notes = [] if Trust.CURATOR in self.trust else [HOLDER_HAS_SEEN]
+        """Return the headline, what a promise without a curator does not cover, and each assumption, on a line each.
+
+        Where all labels of a person are hidden, and more is known of one of them, that stands on the second line.
+        """
+        notes = [] if self.label_loss is None else [f"of one label alone: {self.for_labels().cost}"]
+        notes += [] if Trust.CURATOR in self.trust else [HOLDER_HAS_SEEN]
         return "\n  ".join([self.headline, *notes, *(f"assumes: {text}" for text in self.assumptions)])
 
-    def _cost(self) -> str:
+    @property
+    def cost(self) -> str:
+        """What it costs, in words: epsilon, at which delta, and of which kind the loss is."""
         worst = self.epsilon()
         if math.isfinite(worst):
             return f"epsilon = {format_up(worst)} at delta = 0 (pure)"
@@ -397,7 +457,7 @@ def _combine(guarantees: list[Guarantee], rule: Any) -> Guarantee:
         raise invalid("Guarantee", "guarantees", "hold at least one", got=guarantees)
     units = sorted({guarantee.unit.value for guarantee in guarantees})
     if len(units) > 1:
-        fix = "A promise about labels says nothing about records: state both in one unit first."
+        fix = "State both in one unit first: about persons, a promise about labels is guarantee.for_persons(most_rows)."
         raise invalid(
             "Guarantee",
             "unit",
@@ -409,7 +469,11 @@ def _combine(guarantees: list[Guarantee], rule: Any) -> Guarantee:
     trust = Trust.NO_ONE
     for guarantee in guarantees:
         trust |= guarantee.trust
+    about_label = None
+    if any(guarantee.label_loss is not None for guarantee in guarantees):
+        about_label = rule([guarantee.for_labels().loss for guarantee in guarantees])
     return Guarantee(
+        label_loss=about_label,
         loss=rule([guarantee.loss for guarantee in guarantees]),
         unit=guarantees[0].unit,
         trust=trust,
@@ -441,7 +505,7 @@ def _read_trust(names: Any) -> Trust:
 
 def _check_json_fields(data: Any) -> None:
     """Refuse what is not a guarantee's JSON: a promise is never guessed."""
-    fields = {"loss", "unit", "trust", "assumptions", "name", "parts"}
+    fields = {"loss", "unit", "trust", "assumptions", "name", "parts", "label_loss"}
     got = set(data) if isinstance(data, dict) else set()
     if not {"loss", "unit", "trust"} <= got or not got <= fields:
         must = f"be an object with the fields {', '.join(sorted(fields))}"

@@ -294,13 +294,17 @@ def protect_rows(
     return ProtectedRows(key=key.digest, columns=columns.finish(), ids=None if ids is None else ids.finish())
 
 
-def protect_ids(row_ids: Any, key: RowKey, *, label: str = "") -> ProtectedRows:
-    """Return what a ledger remembers of rows by a column of ids: integers or text."""
+def protect_ids(row_ids: Any, key: RowKey, *, label: str = "", persons: bool = False) -> ProtectedRows:
+    """Return what a ledger remembers of rows by a column of ids: integers or text.
+
+    With `persons` the ids are those of persons, each once, whose labels are protected together whatever their rows are; the
+    person 7 and the row 7 are two things.
+    """
     import pyarrow as pa
 
     column = row_ids if isinstance(row_ids, (pa.Array, pa.ChunkedArray)) else pa.array(row_ids)
     counter = RowCounter(key, IDS, label=label)
-    counter.add({"": column}, n_rows=len(column))
+    counter.add({"person" if persons else "": column}, n_rows=len(column))
     return ProtectedRows(key=key.digest, ids=counter.finish())
 
 

@@ -80,7 +80,8 @@ class Balance:
         """Return the balance after one more release, of the same unit."""
         together = guarantee if self.spent is None else Guarantee.in_sequence([self.spent, guarantee])
         loss = compact(together.loss, most=MOST_PARTS)
-        spent = dataclasses.replace(together, loss=loss, name="", parts=())
+        # Of promises about persons, what they are for one label is not added up: it would grow with every release.
+        spent = dataclasses.replace(together, loss=loss, name="", parts=(), label_loss=None)
         return dataclasses.replace(self, releases=self.releases + 1, spent=spent)
 
     def limited_to(self, limit: tuple[float, float] | None) -> Balance:

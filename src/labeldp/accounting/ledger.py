@@ -60,7 +60,7 @@ from labeldp.accounting.ledger_file import (
     tampering_error,
 )
 from labeldp.errors import AccountError, BudgetError, Described, LabelDPError, PrivacyError, invalid
-from labeldp.guarantee import Guarantee, format_up
+from labeldp.guarantee import Guarantee, Unit, format_up
 from labeldp.loss.base import from_number, to_number
 from labeldp.untrusted import parse_json
 from labeldp.validate import check_delta, check_epsilon, check_integer, check_positive
@@ -438,7 +438,11 @@ def check_room(guarantee: Guarantee, *, balance: Balance, label_set: str) -> Non
     used, limit = balance.spent, balance.limit
     if used is not None and used.unit != guarantee.unit:
         must = f"be about the unit of label set {label_set!r}, `{used.unit.value}`"
-        fix = "Guarantees of two units do not add up: use another label set."
+        fix = "Guarantees of two units do not add up. "
+        if {used.unit, guarantee.unit} == {Unit.LABEL, Unit.PERSON}:
+            fix += "A promise about labels is one about persons as guarantee.for_persons(most_rows): release with persons= too."
+        else:
+            fix += "Use another label set."
         raise invalid("Ledger.charge", "guarantee", must, got=guarantee.unit.value, fix=fix, kind=PrivacyError)
     if limit is not None and not balance.admits(guarantee):
         raise over_budget_error(guarantee, balance=balance, limit=limit, label_set=label_set)

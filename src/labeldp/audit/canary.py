@@ -26,6 +26,8 @@ import numpy.typing as npt
 from labeldp.arrays import Float64s, Int64s
 from labeldp.audit.results import Check, Progress, bound_check, check_confidence, claimed_epsilon, lower_limit
 from labeldp.errors import Described, invalid
+from labeldp.guarantee import Guarantee, Unit
+from labeldp.release.persons import Persons
 from labeldp.validate import check_delta, check_integer
 
 Train = Callable[[Int64s], Any]
@@ -72,6 +74,7 @@ def canary_audit(
     *,
     n_classes: int,
     canaries: Any = None,
+    persons: Any = None,
     references: int = 1,
     confidence: float = 0.95,
     delta: float = 0.0,
@@ -81,6 +84,8 @@ def canary_audit(
     progress: Progress | None = None,
 ) -> CanaryAudit:
     """Plant labels by fair coins, train once, guess the coins from what came out, and bound epsilon.
+
+    A canary is a label; with `persons` it is a person, and one coin chooses all her labels together.
 
     Parameters
     ----------
@@ -92,7 +97,11 @@ def canary_audit(
         The labels 0 .. n_classes - 1 that are not planted, and one of the two labels of each canary. If they are someone's
         real ones, the bound is for their owner: no noise protects it. Made-up labels serve as well.
     canaries : int or integer array, optional
-        How many, or which rows. By default 1000, or every row where there are fewer.
+        How many, or which rows. By default 1000, or every row where there are fewer. With `persons`: how many persons, or which of
+        them, numbered as they first occur.
+    persons : column of ids, optional
+        Who owns each row: the bound is then for all labels of one person replaced. `claimed`, where it is a `Guarantee`, must be
+        about what is planted.
     references : int
         Further runs with coins of their own, whose mean score is subtracted: it removes what the features say anyway.
         Right for scores of a model; for scores of released labels it is noise, so use 0.
@@ -105,13 +114,13 @@ def canary_audit(
 
     Guarantee
     ---------
-    *Statement.* If `train` is (epsilon, delta)-private when one label is replaced, Pr[lower_bound > epsilon] <=
-    1 - confidence. Nothing is assumed about how canaries affect each other.
+    *Statement.* If `train` is (epsilon, delta)-private when one label is replaced (with `persons`, all labels of one person),
+    Pr[lower_bound > epsilon] <= 1 - confidence. Nothing is assumed about how canaries affect each other.
 
     *Proof.* Canary i has two fixed labels and a fair coin S_i that chooses one; the coins are independent, and w is what
     came out of the run. Guesses are a function of w and of public things. Fix i and the coins before it. Let P_t be the law
     of w given these and S_i = t: averaging over the later coins keeps P_1 <= E P_0 and P_0 <= E P_1 for E = e^epsilon
-    when delta = 0, since the two runs differ in one label. By Bayes Pr[S_i = t | w, S_1 .. S_(i-1)] = P_t / (P_0 + P_1)
+    when delta = 0, since the two runs differ in one label, or in those of one person. By Bayes Pr[S_i = t | w, S_1 .. S_(i-1)] = P_t / (P_0 + P_1)
     <= E / (E + 1) = q. So, given w, each guess is right with probability at most q whatever the earlier ones were, and
     the number of right ones among the r(w) guesses made is stochastically below Binomial(r, q). Its upper tail is
     computed exactly; the limit of Clopper and Pearson inverts it, and epsilon >= log(q / (1 - q)).
@@ -128,25 +137,46 @@ def canary_audit(
     k = check_integer(OWNER, "n_classes", n_classes, least=2)
     codes = _check_labels(labels, k)
     sure, share = check_confidence(OWNER, confidence), check_delta(OWNER, delta)
-    epsilon = claimed_epsilon(OWNER, claimed, share)
+    epsilon = claimed_epsilon(OWNER, _claim_about(claimed, persons), share)
     runs = 1 + check_integer(OWNER, "references", references, least=0)
     rng = np.random.default_rng(seed)
-    rows = _choose_rows(canaries, len(codes), rng)
+    owners = None if persons is None else Persons.of(persons, n_rows=len(codes), owner=OWNER)
+    chosen = _choose_rows(canaries, len(codes) if owners is None else owners.n_persons, rng)
+    rows, whose = chosen, np.arange(len(chosen))
+    if owners is not None:  # all rows of the chosen persons, and which of them each row belongs to
+        place = np.full(owners.n_persons, -1, np.int64)
+        place[chosen] = whose
+        rows = np.flatnonzero(place[owners.codes] >= 0)
+        whose = place[owners.codes[rows]]
     other = (codes[rows] + rng.integers(1, k, len(rows))) % k
-    coins = rng.integers(0, 2, (runs, len(rows))).astype(bool)
-    scores = _train_on_coins(train, codes, rows, other, coins, k=k, n_jobs=n_jobs, progress=progress)
+    coins = rng.integers(0, 2, (runs, len(chosen))).astype(bool)
+    scores = _train_on_coins(train, codes, rows, other, coins[:, whose], k=k, n_jobs=n_jobs, progress=progress)
+    if owners is not None:  # what speaks for a person's coin is what speaks for it in all her rows
+        scores = np.array([np.bincount(whose, weights=one, minlength=len(chosen)) for one in scores])
     centred = scores[0] - scores[1:].mean(axis=0) if runs > 1 else scores[0]
-    level = SPENT * (1.0 - sure - len(rows) * share / 2)
+    level = SPENT * (1.0 - sure - len(chosen) * share / 2)
     bound, guesses, right = one_run_bound(centred, coins[0], level=level)
     return CanaryAudit(
         lower_bound=bound,
         confidence=sure,
         delta=share,
         claimed=epsilon,
-        n_canaries=len(rows),
+        n_canaries=len(chosen),
         guesses=guesses,
         right=right,
     )
+
+
+def _claim_about(claimed: Any, persons: Any) -> Any:
+    """Return the claim about what is planted: labels, or persons. One about labels says nothing of a person."""
+    if not isinstance(claimed, Guarantee):
+        return claimed
+    if persons is None:
+        return claimed.for_labels() if claimed.unit is Unit.PERSON else claimed
+    if claimed.unit is Unit.LABEL:
+        fix = "Claim claimed.for_persons(most_rows), or leave out persons."
+        raise invalid(OWNER, "claimed", "be about persons where persons are planted", got=claimed.unit.value, fix=fix)
+    return claimed
 
 
 def one_run_bound(scores: Any, coins: Any, *, level: float, shares: Sequence[float] = SHARES) -> tuple[float, int, int]:

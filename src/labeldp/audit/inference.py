@@ -222,17 +222,20 @@ def accuracy_audit(
 
 
 def release_scores(release: Release) -> Floats:
-    """Return log Pr[what was released | label y], of shape (n, K), for every example and label y.
+    """Return log Pr[what was released | label y], of shape (n, K), for every row, answered or not, and label y.
 
     The logarithm of a prior that was released is added to it: where a histogram reveals a label, the response to it may
     be constant and say nothing. For `canary_audit` and `Pipeline`, with `references=0`.
     """
-    scores = np.log(np.maximum(release.channel.likelihood(release.codes), LEAST))
-    if release.prior is None or release.prior_index is None:
-        return scores
-    prior = np.log(np.maximum(np.asarray(release.prior, np.float64), LEAST))
-    answer: Floats = scores + prior[release.prior_index]
-    return answer
+    answer: Floats = np.log(np.maximum(release.channel.likelihood(release.codes), LEAST))
+    if release.prior is not None and release.prior_index is not None:
+        prior = np.log(np.maximum(np.asarray(release.prior, np.float64), LEAST))
+        answer = answer + prior[release.prior_index]
+    if release.rows is None:
+        return answer
+    whole = np.zeros((release.rows_in_all, release.n_classes))  # a row without an answer speaks for no label
+    whole[release.rows] = answer
+    return whole
 
 
 def model_scores(model: Any, X: Any) -> Floats:

@@ -255,7 +255,7 @@ def _compare_entry(release: Release, entry: Any) -> list[str]:
         return ["the ledger has no entry for it"]
     facts = (
         ("label set", entry.label_set, release.label_set),
-        ("rows", entry.n_rows, len(release)),
+        ("rows", entry.n_rows, release.rows_in_all),
         ("guarantee", entry.guarantee, release.guarantee),
         ("mechanism", RUN.sub("", entry.mechanism), release.mechanism),
         ("seeded", entry.seeded, release.seeded),

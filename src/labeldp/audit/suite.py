@@ -80,6 +80,7 @@ class Pipeline:
     delta: float = 0.0
     canaries: Any = None
     references: int = 1
+    persons: Any = None
 
 
 def audit(
@@ -163,6 +164,7 @@ def _audit_pipeline(subject: Pipeline, *, confidence: float, **how: Any) -> Audi
         delta=subject.delta,
         canaries=subject.canaries,
         references=subject.references,
+        persons=subject.persons,
         confidence=confidence,
         **how,
     )
@@ -252,6 +254,8 @@ def _audit_release(
 def _check_labels(labels: Any, release: Release) -> Int64s:
     """Return the owner's raw labels as codes, one for each row of the release; refuse anything else."""
     truth = np.asarray(labels)
+    if release.rows is not None and truth.shape == (release.n_rows,):  # labels of all rows, answered or not
+        truth = truth[release.rows]
     if truth.shape != (len(release),) or truth.dtype.kind not in "iu":
         got = Described(f"an array of shape {truth.shape} and dtype {truth.dtype}")
         raise invalid("audit", "labels", f"be {len(release)} integer codes", got=got, fix="Use the release's classes.")

@@ -20,8 +20,10 @@ import numpy as np
 
 from labeldp.arrays import Array, Bools, Floats, Int32s, Int64s, Ints, UInt8s, Words
 from labeldp.channel.finite import FULL_RANGE, FiniteChannel, Rows, join_channels
+from labeldp.channel.labels import Channel, odds_to_keep
 from labeldp.channel.sets import (
     MOST_CLASSES,
+    MOST_SHAPES,
     Integers,
     Positions,
     SetAnswers,
@@ -31,7 +33,7 @@ from labeldp.channel.sets import (
     check_odds,
     score_mass,
 )
-from labeldp.errors import LabelDPError
+from labeldp.errors import Described, LabelDPError, invalid
 from labeldp.validate import check_integer
 
 
@@ -306,13 +308,55 @@ def join_answers(answers: Sequence[tuple[Array, FiniteChannel]]) -> tuple[Array,
     """Return the answers of several groups of examples, one group after the other, and their channel.
 
     As `join_channels`, for outputs and channels together. Where some groups answered with arcs and others with sets by a prior,
-    the arcs are written as sets first: the same answers, with the same likelihoods.
+    the arcs are written as sets first: the same answers, with the same likelihoods. So are groups that answered at several
+    epsilons, unless their arcs have one label each: those are labels, and stay labels.
     """
     parts = list(answers)
     arcs = [isinstance(channel, ArcChannel) for _, channel in parts]
+    if all(arcs) and len({_odds_and_size(channel) for _, channel in parts}) > 1:
+        if all(channel.outputs_are_labels for _, channel in parts):
+            parts = [(codes, _as_labels(channel)) for codes, channel in parts]
+        else:
+            arcs = [*arcs, False]
     if any(arcs) and not all(arcs):
         parts = [
             channel.as_sets(codes) if isinstance(channel, ArcChannel) else (codes, channel) for codes, channel in parts
         ]
+    sets = [channel for _, channel in parts if isinstance(channel, SetChannel)]
+    if len(sets) == len(parts) and len({(one.odds, one.shape_odds) for one in sets}) > 1:
+        return _join_odds([(codes, channel) for codes, channel in parts if isinstance(channel, SetChannel)])
     channel = join_channels([channel for _, channel in parts], counts=[len(codes) for codes, _ in parts])
     return np.concatenate([codes for codes, _ in parts]), channel
+
+
+def _odds_and_size(channel: FiniteChannel) -> tuple[float, int]:
+    assert isinstance(channel, ArcChannel)
+    return channel.odds, channel.size
+
+
+def _as_labels(channel: FiniteChannel) -> FiniteChannel:
+    """Return arcs of one label as what they are: randomized response."""
+    assert isinstance(channel, ArcChannel)
+    keep, redraw = odds_to_keep(channel.odds, [channel.n_classes])
+    return Channel(keep=keep, redraw=redraw, base=np.full((1, channel.n_classes), 1.0 / channel.n_classes))
+
+
+def _join_odds(parts: Sequence[tuple[Array, SetChannel]]) -> tuple[Array, FiniteChannel]:
+    """Return sets that were drawn at several epsilons as one: shapes are numbered anew, those that occur, with their odds."""
+    numbers: dict[tuple[int, int, float], int] = {}
+    whole = [codes.copy() for codes, _ in parts]
+    for codes, (_, channel) in zip(whole, parts, strict=True):
+        each = channel.shape_odds or (channel.odds,) * len(channel.shapes)
+        table = np.zeros(256, np.int64)
+        for shape in np.unique(codes[:, 0]).tolist():
+            table[shape] = numbers.setdefault((*channel.shapes[shape], each[shape]), len(numbers))
+        if len(numbers) > MOST_SHAPES:
+            got, fix = Described("more"), "Answer fewer rows of a person, or leave the prior out."
+            raise invalid("join_answers", "answers", f"have at most {MOST_SHAPES} shapes and odds", got=got, fix=fix)
+        codes[:, 0] = table[codes[:, 0]]
+    # No answer at all: one shape, of which there is none.
+    facts = list(numbers) or [(*parts[0][1].shapes[0], parts[0][1].odds)]
+    odds = [one for _, _, one in facts]
+    shapes = [(b, d) for b, d, _ in facts]
+    joined = SetChannel(odds=max(odds), n_classes=parts[0][1].n_classes, shapes=shapes, shape_odds=odds)
+    return np.concatenate(whole), joined

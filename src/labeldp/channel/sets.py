@@ -144,8 +144,11 @@ class SetAnswers(FiniteChannel):
         """Return the channel of a subset of examples, in the order of `rows`."""
 
     @abc.abstractmethod
-    def shapes_of(self, observed: Any) -> Int64s:
-        """Return b and d of each answer (n, 2): how many blocks its row had, and how many of them every label was in."""
+    def shapes_of(self, observed: Any) -> Array:
+        """Return b and d of each answer (n, 2): how many blocks its row had, and how many of them every label was in.
+
+        Where answers were drawn at several epsilons, the odds of each stand in a third column.
+        """
 
     @abc.abstractmethod
     def _members(self, low: int, high: int, observed: Array) -> Bools: ...
@@ -155,8 +158,9 @@ class SetAnswers(FiniteChannel):
         b, d = shapes[..., 0].astype(np.float64), shapes[..., 1].astype(np.float64)
         if math.isinf(self._odds):
             return 1.0 / d, np.zeros_like(d)
-        norm = d * (1.0 + self._odds) + (b - d)
-        return (1.0 + self._odds) / norm, 1.0 / norm
+        odds = self._odds if shapes.shape[-1] == 2 else shapes[..., 2]
+        norm = d * (1.0 + odds) + (b - d)
+        return (1.0 + odds) / norm, 1.0 / norm
 
     def _joint(self, low: int, high: int, prior: Floats, observed: Array) -> Floats:
         inside, outside = self.chances(self.take(slice(low, high)).shapes_of(observed))
@@ -192,6 +196,8 @@ class SetChannel(SetAnswers, kind="sets"):
         K.
     shapes : sequence of (b, d)
         The shapes that an answer may name, by number: b blocks, every label in d of them.
+    shape_odds : sequence of floats, optional
+        The odds of each shape, where answers were drawn at several epsilons; the largest is `odds`.
 
     A code is a row of 1 + ceil(K / 8) bytes: the number of the shape, and a bit for each label (little bit order). It says all
     that a learner needs, so one channel serves any number of rows. The blocks that were not drawn are forgotten: `forward`
@@ -204,16 +210,27 @@ class SetChannel(SetAnswers, kind="sets"):
     [[0.5, 0.25, 0.25], [0.25, 0.25, 0.5]]
     """
 
-    def __init__(self, *, odds: float, n_classes: int, shapes: Any) -> None:
+    def __init__(self, *, odds: float, n_classes: int, shapes: Any, shape_odds: Any = None) -> None:
         owner = type(self).__name__
         self._n_classes = check_integer(owner, "n_classes", n_classes, least=2, most=MOST_CLASSES)
         self._odds = check_odds(owner, odds)
         self._shapes = _check_shapes(owner, shapes)
+        self._shape_odds = None if shape_odds is None else tuple(check_odds(owner, one) for one in shape_odds)
+        if self._shape_odds is not None and (
+            len(self._shape_odds) != len(self._shapes) or max(self._shape_odds) != self._odds or math.isinf(self._odds)
+        ):
+            got = Described(f"{len(self._shape_odds)} for {len(self._shapes)} shapes")
+            raise invalid(owner, "shape_odds", "be finite, one for each shape, the largest of them `odds`", got=got)
 
     @property
     def shapes(self) -> tuple[Shape, ...]:
         """The shapes (b, d) that an answer may name, by number."""
         return self._shapes
+
+    @property
+    def shape_odds(self) -> tuple[float, ...] | None:
+        """The odds of each shape, where answers were drawn at several epsilons."""
+        return self._shape_odds
 
     @property
     def n_examples(self) -> int | None:
@@ -246,14 +263,21 @@ class SetChannel(SetAnswers, kind="sets"):
     def header(self) -> dict[str, Any]:
         """All there is; odds as text, since JSON has no infinity."""
         shapes = [list(shape) for shape in self._shapes]
-        return {"kind": "sets", "n_classes": self._n_classes, "odds": repr(self._odds), "shapes": shapes}
+        facts = {"kind": "sets", "n_classes": self._n_classes, "odds": repr(self._odds), "shapes": shapes}
+        return facts if self._shape_odds is None else {**facts, "shape_odds": [repr(one) for one in self._shape_odds]}
 
     @classmethod
     def from_arrays(
         cls, header: Mapping[str, Any], *, rows: Mapping[str, Array], examples: Mapping[str, Array]
     ) -> FiniteChannel:
         """Return the channel of stored facts."""
-        return SetChannel(odds=float(header["odds"]), n_classes=header["n_classes"], shapes=header["shapes"])
+        several = header.get("shape_odds")
+        return SetChannel(
+            odds=float(header["odds"]),
+            n_classes=header["n_classes"],
+            shapes=header["shapes"],
+            shape_odds=None if several is None else [float(one) for one in several],
+        )
 
     def row_arrays(self) -> dict[str, Array]:
         """No rows are shared between examples."""
@@ -263,9 +287,13 @@ class SetChannel(SetAnswers, kind="sets"):
         """Nothing differs from row to row but the answers."""
         return {}
 
-    def shapes_of(self, observed: Any) -> Int64s:
-        """Return b and d of each answer."""
-        found: Int64s = np.array(self._shapes, np.int64)[np.asarray(observed)[:, 0]]
+    def shapes_of(self, observed: Any) -> Array:
+        """Return b and d of each answer, and its odds where they differ."""
+        named = np.asarray(observed)[:, 0]
+        facts: Array = np.array(self._shapes, np.int64)
+        if self._shape_odds is not None:
+            facts = np.column_stack([facts.astype(np.float64), self._shape_odds])
+        found: Array = facts[named]
         return found
 
     def possible(self, observed: Any) -> Bools:

@@ -78,7 +78,8 @@ def _facts(directory: Path, release: Any) -> dict[str, Any]:
     manifest = read_manifest(directory)
     return {
         "directory": str(directory),
-        "rows": len(release),
+        "rows": release.rows_in_all,
+        "answered": len(release),
         "label_column": release.label_column,
         "label_set": release.label_set,
         "label_notes": list(release.label_notes),
@@ -136,6 +137,10 @@ def _show(console: Console, facts: dict[str, Any], guarantee: Any) -> None:
     stages, numbers = facts["stages"], facts["numbers"]
     rows: list[tuple[str, Any]] = [
         ("protects", f"{facts['rows']:,} {column}, {_describe_kind(facts)}; the other columns are public"),
+        (
+            "answered",
+            None if facts["answered"] == facts["rows"] else f"{facts['answered']:,} of {facts['rows']:,} rows",
+        ),
         *promise_rows(guarantee),
         ("labels were tidied", "; ".join(facts["label_notes"]) or None),
         ("mechanism", facts["mechanism"]),

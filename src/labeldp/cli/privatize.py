@@ -223,6 +223,15 @@ def privatize(
     ] = None,
     missing: MissingLabels = Missing.error,
     row_ids: RowIds = None,
+    person: Annotated[
+        str | None,
+        typer.Option(
+            "--person",
+            help="A public column that says whose row it is: epsilon is then what a person spends on all her labels, and rows "
+            "of hers that are not asked have no answer.",
+            metavar="COLUMN",
+        ),
+    ] = None,
     ledger: LedgerFile = None,
     budget: Budget = None,
     label_set: LabelSet = None,
@@ -287,6 +296,8 @@ def privatize(
 
       labeldp privatize visits.csv -l ill -e 2 --to release --classes no,yes --missing drop
 
+      labeldp privatize stays.parquet -l readmitted -e 1 --to release --person patient_nbr
+
       labeldp privatize survey.csv -l ill -e 1 --to release --sep ';' --strip --merge yes=YES
 
       labeldp privatize clicks/ -l bought -e 1 --to release --engine dask --scheduler tls://10.0.0.1:8786
@@ -328,6 +339,7 @@ def privatize(
             prior_epsilon=prior_epsilon,
             missing=choice.missing,
             row_ids=row_ids,
+            persons=person,
             label_set=name,
             ledger=open_ledger(ledger, budget),
             rng=seed,
@@ -455,6 +467,7 @@ def _facts(done: Any, *, label: str) -> dict[str, Any]:
 def _show(console: Console, done: Any) -> None:
     rows: list[tuple[str, Any]] = [
         ("rows", f"{done.rows:,}" + (f" ({done.dropped:,} without a label left out)" if done.dropped else "")),
+        ("rows answered", f"{done.answered:,}" if done.answered < done.rows else None),
         *promise_rows(done.guarantee),
         ("mechanism", done.mechanism),
         ("numbers", _bounds_text(done)),

@@ -34,7 +34,7 @@ from labeldp.guarantee import Guarantee
 from labeldp.mechanisms import Mechanism
 from labeldp.priors import Reader
 from labeldp.random import NoiseKey
-from labeldp.release.columns import RESERVED, as_column, clean_field, clean_metadata, example_columns
+from labeldp.release.columns import RESERVED, as_column, clean_field, clean_metadata, example_columns, spread_nulls
 from labeldp.release.door import draw_part
 from labeldp.release.manifest import GROUP_ROWS
 from labeldp.release.saving import LabelsStream
@@ -175,17 +175,28 @@ class Response:
         """Batches must hold a multiple of so many rows."""
         return 1 if self.reader is None else self.reader.chunk
 
-    def answer(self, batch: Any, rows: slice) -> Answer:
-        """Return the channel of a batch whose rows have these positions, and what else is said of them."""
+    def answer(self, batch: Any, rows: slice, asked: Int64s | None = None) -> Answer:
+        """Return the channel of a batch whose rows have these positions, and what else is said of them.
+
+        With `asked`, rows of the batch, the channel is that of those alone, at their places.
+        """
         found: Any = None if self.reader is None else self.reader.read(batch, rows)
+        some: Any = slice(None) if asked is None else asked
         if self.mechanism is not None:
             channel = self.mechanism.channel(found, n_classes=self.channel.n_classes)
-            accuracy = float(np.sum(channel.expected_accuracy(found))) if channel.outputs_are_labels else math.nan
-            return Answer(channel, accuracy, None)
-        index = None if self.prior_rows is None else self.prior_rows[found]
+            right = channel.expected_accuracy(found)[some] if channel.outputs_are_labels else math.nan
+            return Answer(_take_asked(channel, rows, asked), float(np.sum(right)), None)
+        index = None if self.prior_rows is None else self.prior_rows[found][some]
         if self.channel.n_examples is None:
-            return Answer(self.channel, float(self.expected) * batch.num_rows, index)
-        return Answer(self.channel.take(found), float(self.expected[found].sum()), index)
+            count = batch.num_rows if asked is None else len(asked)
+            return Answer(_take_asked(self.channel, rows, asked), float(self.expected) * count, index)
+        channel = _take_asked(self.channel.take(found), rows, asked)
+        return Answer(channel, float(self.expected[found][some].sum()), index)
+
+
+def _take_asked(channel: FiniteChannel, rows: slice, asked: Int64s | None) -> FiniteChannel:
+    """Return the channel of some rows of a batch, which knows their places; that of all is placed when it is drawn from."""
+    return channel if asked is None else channel.place(rows.start, rows.stop - rows.start).take(asked)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -206,24 +217,41 @@ class Randomizer:
         keep = response.channel.outputs_are_labels or numbers
         if not keep:
             types = {"output": as_column(response.channel.empty_codes(0)).type, **types}
-        schema = make_schema(rows.source.schema, label=rows.label, extras=types, keep_label=keep, numbers=numbers)
+        schema = make_schema(
+            rows.source.schema,
+            label=rows.label,
+            extras=types,
+            keep_label=keep,
+            numbers=numbers,
+            nulls=rows.asked is not None,
+        )
         return cls(response=response, schema=schema)
 
     def __call__(self, batch: Any, *, rows: Rows, start: int, key: NoiseKey) -> tuple[Any, float]:
         """Return the released batch of the rows from position `start` on, and its expected number of true labels."""
         positions = slice(start, start + batch.num_rows)
-        channel, accuracy, prior_index = self.response.answer(batch, positions)
-        codes = draw_part(rows.labels(batch), channel, promise=self.response.promise, key=key, start=start)
+        asked = rows.asked_within(positions.start, positions.stop)
+        asked = None if asked is None else asked - start
+        channel, accuracy, prior_index = self.response.answer(batch, positions, asked)
+        codes = draw_part(rows.labels(batch), channel, promise=self.response.promise, key=key, start=start, rows=asked)
         stage = None if self.response.stage is None else self.response.stage(positions)
         extras = example_columns(channel, stage=stage, prior_index=prior_index)
         place, columns = batch.schema.get_field_index(rows.label), batch.columns
         if channel.outputs_are_labels:
-            columns[place] = make_column(codes, dtype=self.schema.field(place).type, classes=rows.classes)
+            answers = make_column(codes, dtype=self.schema.field(place).type, classes=rows.classes)
         elif isinstance(channel, NumericChannel):
-            columns[place] = pa.array(channel.decode(codes))
+            answers = pa.array(channel.decode(codes))
+        else:
+            answers = as_column(codes)
+        if asked is not None:  # the places of rows are those of the file; a row that was not asked has nulls
+            extras.pop("place", None)
+            spread = spread_nulls(asked, batch.num_rows)
+            answers, extras = answers.take(spread), {name: column.take(spread) for name, column in extras.items()}
+        if channel.outputs_are_labels or channel.outputs_are_numbers:
+            columns[place] = answers
         else:  # an output stands for no class: it has a column of ours, and the label's is gone
             del columns[place]
-            columns.append(as_column(codes))
+            columns.append(answers)
         return pa.RecordBatch.from_arrays([*columns, *extras.values()], schema=self.schema), accuracy
 
     def empty(self) -> Any:
@@ -232,12 +260,19 @@ class Randomizer:
 
 
 def make_schema(
-    schema: Any, *, label: str, extras: Mapping[str, Any], keep_label: bool = True, numbers: bool = False
+    schema: Any,
+    *,
+    label: str,
+    extras: Mapping[str, Any],
+    keep_label: bool = True,
+    numbers: bool = False,
+    nulls: bool = False,
 ) -> Any:
     """Return the input's schema without free-form metadata, and the reserved columns behind it.
 
     Where outputs are not labels (`keep_label` is False) the label column is left out: one of `extras` holds the outputs.
-    Released `numbers` are float64, whatever the raw ones were: answers lie between whole numbers, and beyond the bounds.
+    Released `numbers` are float64, whatever the raw ones were: answers lie between whole numbers, and beyond the bounds. With
+    `nulls` some rows have no answer.
 
     >>> raw = pa.schema([pa.field("ill", pa.string(), metadata={"rate": "0.02"})], metadata={"positives": "17"})
     >>> print(make_schema(raw, label="ill", extras={"row": pa.int32()}).to_string(show_schema_metadata=True))
@@ -248,7 +283,8 @@ def make_schema(
     fields = [
         pa.field(label, pa.float64()) if numbers and field.name == label else clean_field(field) for field in kept
     ]
-    added = [pa.field(RESERVED + name, dtype, nullable=False) for name, dtype in extras.items()]
+    fields = [field.with_nullable(field.nullable or (nulls and field.name == label)) for field in fields]
+    added = [pa.field(RESERVED + name, dtype, nullable=nulls) for name, dtype in extras.items()]
     metadata = clean_metadata(schema.metadata, columns=schema.names, label=label)
     if numbers and schema.field(label).type != pa.float64():
         metadata = None  # pandas' description would speak of another type

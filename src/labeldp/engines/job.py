@@ -62,6 +62,7 @@ from labeldp.random import NoiseKey
 from labeldp.release import Release
 from labeldp.release.budget import Budget
 from labeldp.release.manifest import MANIFEST, digest, file_facts
+from labeldp.release.persons import AnswerPlan
 from labeldp.release.saving import finish_release, flush, flush_directory
 from labeldp.release.unfinished import (
     check_passphrase,
@@ -86,7 +87,8 @@ class Job:
     """What is to be released, how, under which key, by which engine, and where it is made.
 
     `promise` is what is charged to `budget`, and `words` name the mechanism and the prior for people. `respond` is called
-    once, after the charge, and gives the response to all batches. `keep` says whether a job that fails can be resumed.
+    once, after the charge, and gives the response to all batches. `keep` says whether a job that fails can be resumed. `answers`
+    says which rows are answered, where a person has answers for some of hers only; it is part of what the job is.
     """
 
     rows: Rows
@@ -101,6 +103,7 @@ class Job:
     progress: Progress | None
     passphrase: str | None
     keep: bool
+    answers: AnswerPlan | None = None
 
     def identity(self) -> str:
         """Return a digest of what is released and how; a resumed job must have the same."""
@@ -113,6 +116,8 @@ class Job:
         }
         if self.rows.bounds is not None:
             facts["numbers"] = [*self.rows.bounds, self.rows.outside]
+        if self.answers is not None:  # which rows of whom are asked
+            facts["persons"] = self.answers.digest
         if self.rows.source.rewritten is not None:
             facts["rewritten"] = self.rows.source.rewritten.words
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
@@ -276,8 +281,9 @@ def _write_all(job: Job, *, ledger_entry: int | None) -> float:
         n_examples=job.rows.count,
         features=[name for name in job.rows.source.schema.names if name != job.rows.label],
         stages=None if response.stage is None else TABLE_STAGES,
+        answered=None if job.rows.asked is None else job.rows.answered,
     )
-    return math.fsum(one.accuracy for one in done) / job.rows.count
+    return math.fsum(one.accuracy for one in done) / job.rows.answered
 
 
 def _draw_pieces(job: Job, response: Response) -> list[Written]:

@@ -45,7 +45,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from labeldp.accounting import ProtectedRows, RowKey, fingerprint, protect_rows
+from labeldp.accounting import ProtectedRows, RowKey, fingerprint, protect_ids, protect_rows
 from labeldp.accounting.ledger_file import CHUNK, add_bytes, check_identity, encode_ids
 from labeldp.arrays import Float64s, Floats, Int64s
 from labeldp.data.label_column import (
@@ -75,9 +75,10 @@ from labeldp.random import NoiseKey
 from labeldp.release import SensitiveLabels
 from labeldp.release.columns import RESERVED
 from labeldp.release.door import draw_part
-from labeldp.release.labels import NumberRule
+from labeldp.release.labels import NumberRule, list_owners, refuse_lonely_class
 from labeldp.release.manifest import LABELS, LABELS_FOLDER
 from labeldp.release.measurement import StreamedCounts
+from labeldp.release.persons import Persons, RowsOfPersons, gather_rows
 from labeldp.release.saving import check_plain_classes
 from labeldp.validate import check_integer, check_probability_rows
 
@@ -85,6 +86,8 @@ from labeldp.validate import check_integer, check_probability_rows
 BATCH_ROWS = 2**16
 #: Rows of a span, unless one row group has more: seconds of work, so that losing a worker costs seconds.
 SPAN_ROWS = 2**22
+#: Rows of the column of ids that are read at once: few joins, and no more than a span.
+GATHER_ROWS = 2**21
 OWNER = "privatize_table"
 
 Result = TypeVar("Result")
@@ -98,7 +101,8 @@ class Rows:
     the labels, and `row_ids` the column that it knows the rows by, if there is one. `classes_read_off` says whether the
     list of classes was read off the column, `drop` whether rows without a label are left out, and `beside` what is
     released with the labels as it is. Labels that are numbers have `bounds`, and `outside` says what is done with those
-    beyond; their classes are then the levels that the mechanism rounds them to.
+    beyond; their classes are then the levels that the mechanism rounds them to. `asked` are the positions of the rows that are
+    answered, rising, where persons have answers for some of their rows only; None where all are answered.
     """
 
     source: TableSource
@@ -115,6 +119,18 @@ class Rows:
     first: int = 0
     bounds: tuple[float, float] | None = None
     outside: str | None = None
+    asked: Int64s | None = field(default=None, repr=False)
+
+    @property
+    def answered(self) -> int:
+        """How many rows are answered."""
+        return self.count if self.asked is None else len(self.asked)
+
+    def asked_within(self, low: int, high: int) -> Int64s | None:
+        """Return the positions in low .. high - 1 that are answered; None where all are."""
+        if self.asked is None:
+            return None
+        return self.asked[slice(*np.searchsorted(self.asked, [low, high]).tolist())]
 
     @property
     def count(self) -> int:
@@ -144,7 +160,14 @@ class Rows:
         """Return the rows of each span by themselves."""
         starts = [self.first, *(self.first + total for total in itertools.accumulate(self.counts))]
         return [
-            replace(self, source=span.of(self.source), spans=(span,), counts=(count,), first=start)
+            replace(
+                self,
+                source=span.of(self.source),
+                spans=(span,),
+                counts=(count,),
+                first=start,
+                asked=self.asked_within(start, start + count),
+            )
             for span, count, start in zip(self.spans, self.counts, starts, strict=False)
         ]
 
@@ -369,9 +392,72 @@ def check_ids(source: TableSource, row_ids: str | None, label: str) -> str | Non
     return row_ids
 
 
-def protect_table(rows: Rows, engine: Engine, key: RowKey) -> ProtectedRows:
-    """Return what a ledger remembers of the rows: a pass over all columns but the label's, carried by the engine."""
-    return engine.reduce(functools.partial(_protect_piece, key=key), ProtectedRows.joined, rows.pieces())
+def gather_persons(rows: Rows, engine: Engine, *, column: str, most: int) -> RowsOfPersons:
+    """Return what a plan of answers is made of: a pass over the column of ids, whose answer grows with the persons alone."""
+    if column == rows.label:
+        fix = "It is what is to be hidden: name the column that says whose row it is."
+        raise invalid(OWNER, "persons", "not be the label column", got=column, fix=fix)
+    rows.source.require(column)
+    each = functools.partial(_gather_piece, column=column, most=most)
+    return engine.reduce(each, RowsOfPersons.join, [piece for piece in rows.pieces() if piece.count])
+
+
+def _gather_piece(piece: Rows, *, column: str, most: int) -> RowsOfPersons:
+    found: RowsOfPersons | None = None
+    start = piece.first
+    for batch in prefetch(piece.batches(columns=[column], size=GATHER_ROWS), depth=2):
+        persons = Persons.of(batch.column(0), owner=OWNER)
+        part = gather_rows(persons, most=most, first=start)
+        found = part if found is None else found.join(part)
+        start += batch.num_rows
+    assert found is not None  # a piece with rows
+    return found
+
+
+def check_owners(rows: Rows, engine: Engine, *, column: str) -> None:
+    """Refuse classes that were read off the table where one person alone has one of them, in whichever files."""
+    if not rows.classes_read_off:
+        return
+    pieces = [piece for piece in rows.pieces() if piece.count]
+    owners = engine.reduce(functools.partial(_find_owners, column=column), _join_owners, pieces)
+    lonely = next((row for ids, row in owners.values() if len(ids) == 1), None)
+    if lonely is not None:
+        refuse_lonely_class(OWNER, f"row {lonely:,}")
+
+
+#: For each class up to two of its owners, and a row of the first.
+Owners = dict[int, tuple[frozenset[Any], int]]
+
+
+def _find_owners(piece: Rows, *, column: str) -> Owners:
+    found: Owners = {}
+    start = piece.first
+    for batch in prefetch(piece.batches(columns=[piece.label, column]), depth=2):
+        persons = Persons.of(batch.column(column), owner=OWNER)
+        found = _join_owners(
+            found, {k: (v[0], v[1] + start) for k, v in list_owners(piece.labels(batch), persons).items()}
+        )
+        start += batch.num_rows
+    return found
+
+
+def _join_owners(one: Owners, other: Owners) -> Owners:
+    both = dict(one)
+    for code, (ids, row) in other.items():
+        known, first = both.get(code, (frozenset(), row))
+        both[code] = (frozenset(itertools.islice(known | ids, 2)), min(first, row))
+    return both
+
+
+def protect_table(rows: Rows, engine: Engine, key: RowKey, *, persons: Any = None) -> ProtectedRows:
+    """Return what a ledger remembers of the rows: a pass over all columns but the label's, carried by the engine.
+
+    With `persons`, the ids of all of them, it remembers whose rows they are: her rows in another table are hers too.
+    """
+    found = engine.reduce(functools.partial(_protect_piece, key=key), ProtectedRows.joined, rows.pieces())
+    return (
+        found if persons is None else replace(found, ids=protect_ids(persons, key, label=rows.label, persons=True).ids)
+    )
 
 
 def _protect_piece(piece: Rows, *, key: RowKey) -> ProtectedRows:

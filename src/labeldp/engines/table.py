@@ -32,7 +32,7 @@ import os
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -43,15 +43,18 @@ from labeldp.channel.sets import MOST_CLASSES
 from labeldp.data.places import Place, UrlPath, place_of
 from labeldp.data.tables import TableSource, open_table
 from labeldp.engines.drawing import Response
-from labeldp.engines.engine import Progress, open_engine
+from labeldp.engines.engine import Engine, Progress, open_engine
 from labeldp.engines.job import Job, Staging, find_key, run, staging_at
 from labeldp.engines.rows import (
     BATCH_ROWS,
     MOST_CELLS,
     OWNER,
+    Rows,
     TableExamples,
     check_ids,
+    check_owners,
     check_rows,
+    gather_persons,
     protect_table,
 )
 from labeldp.errors import ColumnTypeError, Described, invalid
@@ -72,10 +75,20 @@ from labeldp.priors.cluster import group_examples
 from labeldp.random import NoiseKey, as_key
 from labeldp.release import LabelCounts, Release, load_release
 from labeldp.release.budget import Budget, open_account
-from labeldp.release.door import check_claim
+from labeldp.release.door import check_claim, check_persons
 from labeldp.release.labels import NumberRule
 from labeldp.release.measurement import Counter
 from labeldp.release.numbers import OUTSIDE, say_bounds, say_number
+from labeldp.release.persons import (
+    ASSIGNMENT,
+    COMMON,
+    GROUP,
+    AnswerPlan,
+    best_answers,
+    best_common,
+    check_person_mechanism,
+    information_of,
+)
 from labeldp.release.saving import check_target
 from labeldp.release.unfinished import check_passphrase
 from labeldp.validate import check_choice, check_epsilon, check_integer
@@ -108,6 +121,8 @@ def privatize_table(
     prior_epsilon: float | None = None,
     missing: str = "error",
     row_ids: str | None = None,
+    persons: str | None = None,
+    persons_way: str = COMMON,
     label_set: str | None = None,
     ledger: Any = None,
     rng: Any = None,
@@ -175,6 +190,13 @@ def privatize_table(
         Whether rows without a label are refused or left out.
     row_ids : str, optional
         A column of row ids, which must differ; the ledger recognises rows by them, whatever their other columns.
+    persons : str, optional
+        A public column of ids, text or whole numbers, that says whose row it is. Then epsilon is what a person spends on all her
+        labels, wherever her rows are, and rows of hers that are not answered have nulls in the place of an answer. The ledger
+        recognises persons by these ids.
+    persons_way : "common" or "group"
+        One answer of each person, or the few that are computed to tell more; or all rows, each at the epsilon that whoever has
+        most rows can afford (`labeldp.release.persons`). A table is answered at one epsilon.
     label_set : str, optional
         The account of the ledger that pays. By default the one that has these rows and this label column, whatever it is
         called; for new rows one with the label column's name. Rows that are in part another account's are refused
@@ -209,7 +231,7 @@ def privatize_table(
 
     Guarantee
     ---------
-    That of the mechanism when one label is replaced, in sequence with that of the prior where it costs something; together
+    With `persons`: pure epsilon when all labels of one person are replaced. Without: that of the mechanism when one label is replaced, in sequence with that of the prior where it costs something; together
     never more than epsilon. The epsilon of the channel that answers each batch is compared with the mechanism's claim.
 
     Assumes
@@ -265,13 +287,22 @@ def privatize_table(
             prior=belief,
             purpose=purpose or TRAINING,
         )
+        asking = None
+        if persons is not None:
+            asking = plan_persons(chosen, rows, carrier, epsilon=epsilon, column=persons, way=persons_way, prior=belief)
+            chosen, epsilon, rows = asking.mechanism, asking.answers.label_epsilon, asking.rows
+            examples = TableExamples(rows, carrier)
+            budget = replace(budget, labels=rows, given=(*given, ASSIGNMENT))
         plan = make_plan(chosen, belief, examples, budget, epsilon=epsilon, groups=groups)
+        if asking is not None:
+            plan = replace(plan, promise=asking.answers.promise_for(plan.promise), asking=asking)
         asked = AccountName(label) if label_set is None else label_set
+        ids = None if asking is None else asking.ids
         try:
-            name = open_account(ledger, asked, functools.partial(protect_table, rows, carrier))
+            name = open_account(ledger, asked, functools.partial(protect_table, rows, carrier, persons=ids))
         except ColumnTypeError:  # in a row that was not looked at, and is read now; labels were all read before
             rows = replace(rows, source=rows.source.retype(keep=[label]))
-            name = open_account(ledger, asked, functools.partial(protect_table, rows, carrier))
+            name = open_account(ledger, asked, functools.partial(protect_table, rows, carrier, persons=ids))
         rows = replace(rows, name=name)
         budget = replace(budget, labels=rows)
         job = Job(
@@ -287,6 +318,7 @@ def privatize_table(
             progress=progress,
             passphrase=passphrase,
             keep=keep_unfinished or passphrase is not None or resume is not None,
+            answers=None if asking is None else asking.answers,
         )
         entry, accuracy = run(job, target)
     return TableRelease(
@@ -294,6 +326,7 @@ def privatize_table(
         label_column=label,
         classes=rows.classes,
         rows=rows.count,
+        answered=rows.answered,
         dropped=dropped,
         guarantee=plan.promise,
         mechanism=plan.words,
@@ -311,6 +344,7 @@ def privatize_table(
 class TableRelease:
     """What `privatize_table` did. All of it is public but for what the owner knows of her own table: `dropped`.
 
+    `answered` of the `rows` have an answer: all, unless persons were named.
     `answers` says in words what a row of the release has in the place of its label. `bounds` and `outside` are those of
     numbers, whose `classes` are the levels that they were rounded to, without bias, before they were randomized.
     `expected_accuracy` is the share of released labels that are expected to be true if labels follow the prior (with
@@ -322,6 +356,7 @@ class TableRelease:
     label_column: str
     classes: tuple[Any, ...]
     rows: int
+    answered: int
     dropped: int
     guarantee: Guarantee
     mechanism: str
@@ -486,14 +521,14 @@ class Plan:
     groups: Groups | None
     response: Response | None = None
     probe: FiniteChannel | None = None
+    asking: AskedPersons | None = None
 
     @property
     def words(self) -> str:
-        """The mechanism, and what it was used on."""
-        if self.prior is None:
-            return repr(self.mechanism)
+        """The mechanism, what it was used on, and for whom."""
         paid = f" at epsilon {self.spent:.4g}" if self.spent else ""
-        return f"{self.mechanism!r} on {self.prior.description}{paid}"
+        told = repr(self.mechanism) + ("" if self.prior is None else f" on {self.prior.description}{paid}")
+        return told if self.asking is None else self.asking.answers.describe(told)
 
     def respond(self, key: NoiseKey) -> Response:
         """Return the response to all batches; what it needs to know of labels is measured now, after the charge."""
@@ -576,6 +611,53 @@ class Plan:
             return response
         rows = self.groups.by_group(counter.groups)
         return replace(response, prior=counter.shares, prior_rows=rows, reader=self.groups.grouping)
+
+
+class AskedPersons(NamedTuple):
+    """Which rows of a table are answered: the plan, the rows with it, whose they are, and the mechanism at the epsilon of a row."""
+
+    answers: AnswerPlan
+    rows: Rows
+    ids: Any
+    mechanism: Mechanism
+
+
+def plan_persons(
+    mechanism: Mechanism,
+    rows: Rows,
+    engine: Engine,
+    *,
+    epsilon: float | None,
+    column: str,
+    way: str,
+    prior: Prior | None,
+) -> AskedPersons:
+    """Return which rows are answered so that each person spends epsilon: a pass over the column of ids, before anything else."""
+    if rows.row_ids is not None:
+        fix = "The ledger recognises persons by their ids."
+        raise invalid(OWNER, "row_ids", "be left out where persons are given", got=rows.row_ids, fix=fix)
+    check_choice(OWNER, "persons_way", way, (COMMON, GROUP))
+    if prior is not None and prior.sees_labels:
+        got = Described(type(prior).__name__)
+        fix = "What it costs is promised about labels: use a public prior, a model, or none."
+        raise invalid(OWNER, "prior", "not see labels where persons are given", got=got, fix=fix)
+    total = mechanism.guarantee.epsilon() if epsilon is None else epsilon
+    mechanism = mechanism if mechanism.guarantee.epsilon() == total else mechanism.with_epsilon(total)
+    check_person_mechanism(mechanism)
+    information = information_of(mechanism, n_classes=rows.n_classes)
+    most = best_answers(total, information, most=rows.count) if way == COMMON else 1
+    found = gather_persons(rows, engine, column=column, most=most)
+    check_owners(rows, engine, column=column)
+    if way == COMMON:
+        most = best_common(total, information, found.counts, most=min(most, int(found.counts.max())))
+        found = found if found.most == most else found.keep(most)
+        answers = found.plan(way=way, epsilon=total, most=most)
+        everyone = len(answers.rows) == rows.count
+        rows = rows if everyone else replace(rows, asked=answers.rows)
+    else:
+        answers = found.plan_group(epsilon=total)
+    check_persons(answers, answers.epsilons)
+    return AskedPersons(answers, rows, found.ids, mechanism.with_epsilon(answers.label_epsilon))
 
 
 def make_plan(

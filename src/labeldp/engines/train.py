@@ -30,7 +30,7 @@ import numpy as np
 import pyarrow as pa
 from sklearn.base import is_regressor
 
-from labeldp.arrays import Floats
+from labeldp.arrays import Floats, Int64s
 from labeldp.data.tables import TableSource, open_table
 from labeldp.engines.engine import Engine, open_engine
 from labeldp.engines.rows import BATCH_ROWS, numbers, numeric_columns, spans_of
@@ -47,15 +47,16 @@ OWNER = "train_released"
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Piece:
-    """A file of features, and the release of its rows."""
+    """A file of features, and the release of its rows; `asked` are those with an answer, where some have none."""
 
     source: TableSource
     release: Any
     columns: tuple[str, ...]
+    asked: Int64s | None = None
 
     def batches(self, size: int) -> Any:
-        """Yield features and the slice of the release's rows that they belong to."""
-        start = 0
+        """Yield features of rows with an answer, and the slice of the release's rows that they belong to."""
+        start = done = 0
         for batch in self.source.batches(columns=self.columns, batch_rows=size):
             matrix = numbers(batch, self.columns)
             if not np.isfinite(matrix).all():
@@ -64,8 +65,14 @@ class _Piece:
                     "Fill or drop them first, or name other columns.",
                 )
                 raise invalid(OWNER, "columns", "have no missing or infinite values", got=got, fix=fix)
-            yield matrix, slice(start, start + len(matrix))
-            start += len(matrix)
+            high = start + len(matrix)
+            if self.asked is not None:
+                inside = self.asked[slice(*np.searchsorted(self.asked, [start, high]).tolist())]
+                matrix = matrix[inside - start]
+            start = high
+            if len(matrix):
+                yield matrix, slice(done, done + len(matrix))
+            done += len(matrix)
 
 
 def train_released(
@@ -126,10 +133,11 @@ def _cut_pieces(features: TableSource, release: Release, columns: tuple[str, ...
     pieces = []
     for span, low, high in zip(spans, ends, ends[1:], strict=False):
         rows = slice(low, high)
-        part = (
-            replace(release, codes=release.codes[rows], stage=None, prior_index=None) if shared else release.take(rows)
-        )
-        pieces.append(_Piece(source=span.of(features), release=part, columns=columns))
+        if shared and release.rows is None:
+            part = replace(release, codes=release.codes[rows], stage=None, prior_index=None)
+        else:
+            part = release.at(rows)
+        pieces.append(_Piece(source=span.of(features), release=part, columns=columns, asked=part.rows))
     return pieces
 
 
@@ -228,5 +236,5 @@ def open_released_table(directory: str | os.PathLike[str]) -> tuple[TableSource,
     parts = manifest.label_files
     whole = open_table(parts[0])
     fields = [field for field in whole.schema if field.name != label and not field.name.startswith(RESERVED)]
-    features = TableSource(path=manifest.directory, schema=pa.schema(fields), rows=len(release), parts=parts)
+    features = TableSource(path=manifest.directory, schema=pa.schema(fields), rows=release.rows_in_all, parts=parts)
     return features, release

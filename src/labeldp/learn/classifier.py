@@ -277,12 +277,12 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
         are those of the release; "auto" means here what it means to the owner. `sample_weight` is as for `fit`; weights that
         were made from the release and the features are public too, whatever the labels were.
         """
-        if _num_samples(X) != len(release):
-            got = Described(f"{_num_samples(X)} rows for {len(release)} labels")
-            raise invalid(OWNER, "X", "have one row per released label", got=got)
         if release.channel.outputs_are_numbers:
             fix = "LabelPrivateRegressor learns from numbers."
             raise invalid(OWNER, "release", "hold labels with classes", got=Described("numbers"), fix=fix)
+        X = release.answered(X, owner=OWNER)
+        if sample_weight is not None:
+            sample_weight = release.answered(sample_weight, owner=OWNER, name="sample_weight")
         weights = _check_weights(sample_weight, len(release))
         silent = is_silent(release)
         transformer, settings = check_settings(self, release.classes, release.guarantee.epsilon(), silent=silent)

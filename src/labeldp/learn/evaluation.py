@@ -267,9 +267,9 @@ def _evaluate_release(model: Any, X: Any, release: Release, classes: Sequence[An
     if len(chosen) < 2:
         raise invalid(OWNER, "rows", "be two or more", got=len(chosen))
     if hasattr(model, "predict_proba"):
-        if X is None or _num_samples(X) != len(release):
-            got = Described(f"{0 if X is None else _num_samples(X)} rows for {len(release)} labels")
-            raise invalid(OWNER, "X", "have one row per released label", got=got)
+        if X is None:
+            raise invalid(OWNER, "X", "have one row per released label", got=None)
+        X = release.answered(X, owner=OWNER)
         chances = np.asarray(model_probabilities(model, take_rows(X, chosen), release.classes), np.float64)
     else:
         chances = _find_chances(model, X, tuple(release.classes), len(release))[chosen]

@@ -250,9 +250,9 @@ class LabelPrivateRegressor(ScoredRegressor, BaseEstimator):  # type: ignore[mis
         if not isinstance(release.channel, NumericChannel):
             fix = "Release numbers with UnbiasedResponse; LabelPrivateClassifier learns from classes."
             raise invalid(OWNER, "release", "hold numbers", got=Described("other labels"), fix=fix)
-        if _num_samples(X) != len(release):
-            got = Described(f"{_num_samples(X)} rows for {len(release)} labels")
-            raise invalid(OWNER, "X", "have one row per released label", got=got)
+        X = release.answered(X, owner=OWNER)
+        if sample_weight is not None:
+            sample_weight = release.answered(sample_weight, owner=OWNER, name="sample_weight")
         weights = _check_weights(sample_weight, len(release))
         transformer, last = self._split_estimator(weights)
         features = self._fit_transformer(transformer, last, X)

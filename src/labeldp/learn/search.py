@@ -204,9 +204,11 @@ class PrivateSearchCV(ScoredClassifier, BaseEstimator):  # type: ignore[misc]  #
         """Search from a release that exists; needs no label and costs nothing. `sample_weight` as for `fit`."""
         candidates, X = self._list_candidates(), as_indexable(OWNER, X)
         check_choice(OWNER, "by", self.by, (RELEASED,))
-        if _num_samples(X) != len(release):
-            got = Described(f"{_num_samples(X)} rows for {len(release)} labels")
-            raise invalid(OWNER, "X", "have one row per released label", got=got)
+        X = release.answered(X, owner=OWNER)
+        if sample_weight is not None:
+            sample_weight = release.answered(sample_weight, owner=OWNER, name="sample_weight")
+        if groups is not None:
+            groups = release.answered(groups, owner=OWNER, name="groups")
         if is_silent(release):
             fix = "It holds a prior and no answers: there is nothing to compare candidates by. Release with a stage."
             raise invalid(OWNER, "release", "hold answers", got=Described("none"), fix=fix)

@@ -344,6 +344,14 @@ class TableRows:
     def __len__(self) -> int:
         return self.shape[0]
 
+    def take(self, rows: Any) -> TableRows:
+        """Return some of the rows, rising: those that a release answered."""
+        there = np.arange(len(self)) if self._keep is None else np.flatnonzero(self._keep)
+        size = len(self) if self._keep is None else len(self._keep)
+        keep = np.zeros(size, np.bool_)
+        keep[there[rows]] = True
+        return TableRows(self._source, self.column_names, keep=keep, batch_rows=self._batch_rows)
+
     @property
     def header(self) -> Any:
         """A table of these columns without rows: what scikit-learn reads the names of the features off."""

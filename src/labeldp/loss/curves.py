@@ -387,8 +387,13 @@ def check_knots(epsilons: tuple[float, ...], deltas: tuple[float, ...]) -> None:
 @lru_cache(maxsize=32)
 def convex_hull(loss: Profile) -> tuple[Float64s, Float64s]:
     """Return the lower convex hull of (0, 1), the mirrored knots and the knots, as x and H."""
-    x = np.exp(loss.epsilons)
-    h = np.asarray(loss.deltas)
+    return hull_of_knots(loss.epsilons, loss.deltas)
+
+
+def hull_of_knots(epsilons: Any, deltas: Any) -> tuple[Float64s, Float64s]:
+    """Return the hull of knots at rising epsilons >= 0: below it no profile is known, above it none need be."""
+    x = np.exp(epsilons)
+    h = np.asarray(deltas)
     keep = x > 1
     points = [0.0, *(1 / x[keep])[::-1], *x]
     heights = [1.0, *(1 - 1 / x[keep] + h[keep] / x[keep])[::-1], *h]

@@ -25,6 +25,7 @@ from labeldp.mechanisms.cluster import ClusterRR
 from labeldp.mechanisms.informative import (
     InformativeResponse,
     Worth,
+    answer_worth,
     informative_worth,
     most_information,
     response_worth,
@@ -66,6 +67,7 @@ __all__ = [
     "UnbiasedReport",
     "UnbiasedResponse",
     "Worth",
+    "answer_worth",
     "informative_worth",
     "most_information",
     "response_worth",

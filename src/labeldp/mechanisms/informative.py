@@ -228,6 +228,27 @@ def informative_worth(epsilon: float, prior: Any, *, informed: bool = True, rows
     return Worth(*(float(mean) for mean in worths.mean(axis=0)))
 
 
+def answer_worth(mechanism: Mechanism, prior: Any, *, informed: bool = True, rows: int = 16) -> Worth:
+    """Return what an answer of any mechanism that asks one label is worth, for labels that follow `prior`.
+
+    As `informative_worth`, which is this of `InformativeResponse`: exact sums over the channel's own matrices, averaged over
+    `rows` rows of public chance. Of numbers the prior is over the mechanism's levels.
+
+    >>> one = answer_worth(RandomizedResponse(1.0), [0.5, 0.5])
+    >>> one == response_worth(1.0, [0.5, 0.5])
+    True
+    """
+    p = _as_prior("answer_worth", prior)
+    count = check_integer("answer_worth", "rows", rows, least=1)
+    given = np.repeat(p[None], count, axis=0) if informed and mechanism.uses_prior else None
+    size = None if mechanism.takes_numbers else len(p)
+    channel = mechanism.channel(given, n_classes=size).place(0, count)
+    # A channel of one matrix for all has one answer, however many rows are asked about.
+    asked = 1 if channel.n_examples is None else count
+    worths = np.array([_weigh_matrix(channel.matrix(i), p) for i in range(asked)])
+    return Worth(*(float(mean) for mean in worths.mean(axis=0)))
+
+
 def subset_worth(epsilon: float, *, n_classes: int, size: int | None = None) -> Worth:
     """Return what an answer that names `size` labels at random is worth under equally likely labels, in closed form.
 

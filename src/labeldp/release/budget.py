@@ -130,6 +130,9 @@ class Budget:
         The position of the first row in a data set given in pieces.
     given : tuple of str
         What else its user handed in for this release, in words: "prior", "grouping". None of it may have seen the labels.
+    persons : Persons, optional
+        Who owns the rows, where all labels of a person are protected together. Then the ledger's account is that of these persons: it
+        recognises them by their ids, in whichever rows they are met again.
 
     Guarantee
     ---------
@@ -156,6 +159,7 @@ class Budget:
     seeded: bool = False
     start: int = 0
     given: tuple[str, ...] = ()
+    persons: Any = None
 
     def state(self, promise: Guarantee, *assumptions: str) -> Guarantee:
         """Return the promise with what it stands on.
@@ -166,7 +170,7 @@ class Budget:
         pooled labels, that it is public, and that whoever read it, a curator who sees them all, is trusted.
         """
         # Where a whole record is protected its features may tell its label; they must not tell of other records.
-        if promise.unit is Unit.LABEL:
+        if promise.unit in (Unit.LABEL, Unit.PERSON):
             known = [*assumptions, *did_not_see(*self.labels.beside, *self.given)]
         else:
             known = [*assumptions, *([OWN_RECORD_ALONE] if self.labels.beside else []), *did_not_see(*self.given)]
@@ -304,7 +308,8 @@ class Budget:
     def charge(self, promise: Guarantee, *, mechanism: str, note: str = "") -> EntryNumber | None:
         """Write the release into the ledger, or raise BudgetError; return the entry's number, which knows its hash.
 
-        Without a ledger nothing is written, and the answer is None. Labels in memory that have row ids are recognised by them.
+        Without a ledger nothing is written, and the answer is None. Labels in memory that have row ids are recognised by them,
+        and labels of persons by the persons' ids: her other rows are hers too.
         """
         if self.ledger is None:
             return None
@@ -312,8 +317,11 @@ class Budget:
 
         name, ids = self.labels.name, getattr(self.labels, "row_ids", None)
         fingerprint = self.labels.fingerprint(start=self.start)  # refuses ids that are none
+        mine = self.persons is not None
+        if mine:
+            ids = self.persons.ids
         if ids is not None and getattr(name, "rows", None) is None:
-            name = open_account(self.ledger, name, lambda key: protect_ids(ids, key))
+            name = open_account(self.ledger, name, lambda key: protect_ids(ids, key, persons=mine))
         entry = self.ledger.charge(
             promise,
             label_set=name,

@@ -80,6 +80,17 @@ def example_columns(
     return {name: as_column(array) for name, array in narrow.items()}
 
 
+def spread_nulls(rows: npt.NDArray[np.int64], n_rows: int) -> pa.Array:
+    """Return, for each of `n_rows` rows, the place of its answer, and null where it has none: what `take` makes nulls of.
+
+    >>> spread_nulls(np.array([0, 2]), 3).to_pylist()
+    [0, None, 1]
+    """
+    places, there = np.zeros(n_rows, np.int64), np.zeros(n_rows, np.bool_)
+    places[rows], there[rows] = np.arange(len(rows)), True
+    return pa.array(places, mask=~there)
+
+
 def as_array(column: pa.ChunkedArray) -> npt.NDArray[Any]:
     """Return what `as_column` stored."""
     whole = column.combine_chunks()

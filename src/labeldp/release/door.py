@@ -14,7 +14,7 @@ of the key and of its position, so `draw_part`, which an engine calls batch by b
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
 from typing import Any
@@ -22,14 +22,22 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from labeldp.channel import FiniteChannel, NumericChannel
-from labeldp.errors import Described, PrivacyError, invalid
+from labeldp.arrays import Int64s
+from labeldp.channel import FiniteChannel, NumericChannel, join_answers
+from labeldp.errors import Described, LabelDPError, PrivacyError, invalid
 from labeldp.guarantee import Guarantee
 from labeldp.mechanisms import MeasuringMechanism, Mechanism
 from labeldp.random import NoiseKey, as_key, over_spans
 from labeldp.release.budget import Budget
-from labeldp.release.labels import SensitiveLabels, as_sensitive, as_sensitive_numbers, codes_of
+from labeldp.release.labels import (
+    SensitiveLabels,
+    as_sensitive,
+    as_sensitive_numbers,
+    check_classes_shared,
+    codes_of,
+)
 from labeldp.release.measurement import Counter, LabelCounts, measure
+from labeldp.release.persons import ASSIGNMENT, CHOICE, AnswerPlan, Persons, plan_answers
 from labeldp.release.release import Release
 from labeldp.validate import check_integer
 
@@ -48,6 +56,9 @@ def privatize(
     rng: Any = None,
     ledger: Any = None,
     start: int = 0,
+    persons: Any = None,
+    persons_way: str = "one",
+    persons_score: Any = None,
 ) -> Release:
     """Release labels: each one randomized by the mechanism's channel, from secure noise.
 
@@ -69,10 +80,19 @@ def privatize(
     start : int
         The position of the first row, so that a data set given in pieces under one key is released exactly as if it
         were given whole.
+    persons : Persons, or a column of ids, optional
+        Who owns each row. Then the mechanism's epsilon is what a person spends on all her labels, and some of her rows are not
+        answered (`Release.rows` says which are).
+    persons_way : "one", "shares" or "group"
+        How she spends it: on one row (or the few that tell more together, by their computed information), in equal shares on
+        all her rows, or as whoever has most rows would (`labeldp.release.persons`).
+    persons_score : array of shape (n,), optional
+        Public numbers: of each person the rows of the largest are asked. Without them public chance decides.
 
     Guarantee
     ---------
-    That of the mechanism. The channel's own epsilon is compared with it before anything is drawn. It stands on a prior and
+    That of the mechanism; with `persons`, of all labels of one person replaced, pure epsilon: the exact epsilons of the
+    channels are added up over each person's answers, and the largest sum is compared with the claim. The channel's own epsilon is compared with it before anything is drawn. It stands on a prior and
     groups that did not see these labels, and says so where they are given: `prior=one_hot(labels)` would release the
     labels themselves.
     """
@@ -81,7 +101,8 @@ def privatize(
     first = check_integer("privatize", "start", start, least=0, most=(1 << 63) - 1)  # a block number has 64 bits
     key = as_key("privatize", rng, pieces=True)
     boxed = _box(labels, mechanism, prior)
-    given = {"prior": prior, "grouping": groups}
+    owners = None if persons is None else Persons.of(persons, n_rows=len(boxed), owner="privatize")
+    given = {"prior": prior, "grouping": groups, ASSIGNMENT: owners, CHOICE: persons_score}
     budget = Budget(
         owner="privatize",
         labels=boxed,
@@ -89,7 +110,14 @@ def privatize(
         seeded=key.seeded,
         start=first,
         given=tuple(name for name, value in given.items() if value is not None),
+        persons=owners,
     )
+    if owners is not None:
+        choice = {"way": persons_way, "score": persons_score}
+        return _release_for_persons(boxed, mechanism, owners, key, budget, choice=choice, prior=prior, groups=groups)
+    if persons_score is not None or persons_way != "one":
+        fix = "They say which rows of a person are asked: pass persons= too."
+        raise invalid("privatize", "persons_way and persons_score", "come with persons", got=Described("none"), fix=fix)
     if isinstance(mechanism, MeasuringMechanism):
         return _release_after_counts(boxed, mechanism, key, budget, prior=prior, groups=groups)
     # Of numbers the mechanism itself knows the levels; numbers on a grid have classes.
@@ -131,6 +159,84 @@ def _release_after_counts(
     return replace(release, prior=counter.shares, prior_index=counter.groups)
 
 
+def _release_for_persons(
+    boxed: SensitiveLabels,
+    mechanism: Mechanism,
+    persons: Persons,
+    key: NoiseKey,
+    budget: Budget,
+    *,
+    choice: dict[str, Any],
+    prior: Any,
+    groups: Any,
+) -> Release:
+    """Release the answers of each person's rows that the plan asks, after adding up what they cost her."""
+    start, n = budget.start, len(boxed)
+    check_classes_shared(boxed, persons.codes)
+    size = None if boxed.bounds else boxed.n_classes
+    plan = plan_answers(persons, mechanism, n_classes=size, prior=prior, first=start, **choice)
+    if len(plan.epsilons) > 1 and isinstance(prior, Iterator):
+        got, fix = Described("one that is read once"), "Give it as an array."
+        raise invalid("privatize", "prior", "be read once for each epsilon of an answer", got=got, fix=fix)
+    parts: list[tuple[Int64s, FiniteChannel]] = []
+    for epsilon, rows in plan.parts():
+        response = budget.fit_mechanism(mechanism, epsilon)
+        channel = response.channel(prior, groups=groups, n_classes=size)
+        _check_fit(channel, boxed)
+        check_claim(response, channel, claimed=epsilon)
+        parts.append((rows, channel.place(start, n).take(rows)))
+    check_persons(plan, [channel.epsilon for _, channel in parts])
+    _join_parts([(channel.empty_codes(0), channel.take(slice(0, 0)).released()) for _, channel in parts])
+    guarantee = budget.state(plan.promise_for(mechanism.guarantee))
+    noise = key.claim_rows(start, n, stream=LABEL_STREAM)
+    entry = budget.charge(guarantee, mechanism=plan.describe(repr(mechanism)))
+    codes = codes_of(boxed)
+    drawn = [(draw_codes(codes, channel, noise, start=start, rows=rows), channel.released()) for rows, channel in parts]
+    outputs, channel = _join_parts(drawn)
+    if len(parts) > 1:  # one epsilon after the other: back to the order of rows
+        order = np.argsort(np.concatenate([rows for rows, _ in parts]), kind="stable")
+        outputs, channel = outputs[order], channel.take(order)
+    return replace(
+        _describe_release(
+            boxed,
+            words=plan.describe(repr(mechanism)),
+            drawn=outputs,
+            channel=channel,
+            guarantee=guarantee,
+            seeded=noise.seeded,
+            start=start,
+            entry=entry,
+        ),
+        rows=None if len(plan.rows) == n else plan.rows,  # where all are answered there is nothing to say
+        n_rows=None if len(plan.rows) == n else n,
+    )
+
+
+def _join_parts(parts: list[tuple[Any, FiniteChannel]]) -> tuple[Any, FiniteChannel]:
+    """Return answers at several epsilons as one; refuse, before anything is charged, channels that cannot be one."""
+    if len(parts) == 1:
+        return parts[0]
+    try:
+        return join_answers(parts)
+    except LabelDPError as error:
+        got = Described(f"channels that cannot be joined ({error})")
+        fix = 'Use InformativeResponse or RandomizedResponse, or persons_way="group".'
+        raise invalid("privatize", "mechanism", "answer at several epsilons", got=got, fix=fix) from None
+
+
+def check_persons(plan: AnswerPlan, actual: Sequence[float]) -> None:
+    """Refuse a plan under which some person's answers cost more than was claimed, before anything is charged or drawn.
+
+    `actual` are the exact epsilons of the channels, one for each epsilon of the plan.
+    """
+    spent = plan.person_epsilon(actual)
+    if not spent <= plan.epsilon:
+        raise PrivacyError(
+            f"privatize: epsilon = {plan.epsilon!r} is claimed for a person, but her answers cost {spent!r} together. "
+            "Nothing was drawn."
+        )
+
+
 def _draw_release(
     boxed: SensitiveLabels,
     mechanism: Mechanism,
@@ -142,13 +248,38 @@ def _draw_release(
     entry: int | None,
 ) -> Release:
     """Draw, and state everything that belongs to the release."""
-    return Release(
-        codes=draw_codes(codes_of(boxed), channel, key, start=start),
-        classes=tuple(channel.levels.tolist()) if isinstance(channel, NumericChannel) else boxed.classes,
-        channel=channel.place(start, len(boxed)).released(),
+    drawn, public = draw_codes(codes_of(boxed), channel, key, start=start), channel.place(start, len(boxed)).released()
+    return _describe_release(
+        boxed,
+        words=repr(mechanism),
+        drawn=drawn,
+        channel=public,
         guarantee=guarantee,
-        mechanism=repr(mechanism),
         seeded=key.seeded,
+        start=start,
+        entry=entry,
+    )
+
+
+def _describe_release(
+    boxed: SensitiveLabels,
+    *,
+    words: str,
+    drawn: npt.NDArray[np.unsignedinteger[Any]],
+    channel: FiniteChannel,
+    guarantee: Guarantee,
+    seeded: bool,
+    start: int,
+    entry: int | None,
+) -> Release:
+    """Return what was drawn with everything that belongs to it."""
+    return Release(
+        codes=drawn,
+        classes=tuple(channel.levels.tolist()) if isinstance(channel, NumericChannel) else boxed.classes,
+        channel=channel,
+        guarantee=guarantee,
+        mechanism=words,
+        seeded=seeded,
         start=start,
         label_set=str(boxed.name),
         created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
@@ -157,17 +288,31 @@ def _draw_release(
 
 
 def draw_codes(
-    codes: npt.NDArray[Any], channel: FiniteChannel, key: NoiseKey, *, start: int
+    codes: npt.NDArray[Any], channel: FiniteChannel, key: NoiseKey, *, start: int, rows: Int64s | None = None
 ) -> npt.NDArray[np.unsignedinteger[Any]]:
-    """Draw an output for every label, step by step; example i uses block start + i of the key, whatever the steps."""
-    channel = channel.place(start, len(codes))
-    out = channel.empty_codes(len(codes))
+    """Draw an output for every label, step by step; example i uses block start + i of the key, whatever the steps.
+
+    With `rows`, rising positions among `codes`, an output is drawn for those alone; `channel` is then theirs, and knows their
+    places.
+    """
+    if rows is None:
+        channel = channel.place(start, len(codes))
+    out = channel.empty_codes(len(codes) if rows is None else len(rows))
     channel.prepare()  # once, here: every part below shares it
 
     def work(low: int, high: int) -> None:
+        chosen = slice(low, high)
+        if rows is not None:
+            chosen = slice(*np.searchsorted(rows, [low, high]).tolist())
+            if chosen.start == chosen.stop:
+                return
         words = key.words(start=start + low, count=high - low, stream=LABEL_STREAM)
-        part = codes[low:high] if codes.dtype.kind == "f" else codes[low:high].astype(np.int32)
-        out[low:high] = channel.take(slice(low, high)).draw(part, words)
+        part = codes[low:high]
+        if rows is not None:
+            inside = rows[chosen] - low
+            words, part = words[inside], part[inside]
+        part = part if codes.dtype.kind == "f" else part.astype(np.int32)
+        out[chosen] = channel.take(chosen).draw(part, words)
 
     over_spans(work, len(codes), step=STEP)
     drawn: npt.NDArray[np.unsignedinteger[Any]] = out
@@ -215,12 +360,21 @@ def check_claim(mechanism: Mechanism, channel: FiniteChannel, *, claimed: float)
 
 
 def draw_part(
-    labels: SensitiveLabels, channel: FiniteChannel, *, promise: Guarantee, key: NoiseKey, start: int
+    labels: SensitiveLabels,
+    channel: FiniteChannel,
+    *,
+    promise: Guarantee,
+    key: NoiseKey,
+    start: int,
+    rows: Int64s | None = None,
 ) -> npt.NDArray[np.unsignedinteger[Any]]:
-    """Draw the outputs of labels `start` .. of a stream, after checking that their channel keeps the promise."""
+    """Draw the outputs of labels `start` .. of a stream, after checking that their channel keeps the promise.
+
+    With `rows` some of them alone are drawn, by a channel that is theirs (`draw_codes`).
+    """
     if not channel.epsilon <= promise.epsilon():
         raise PrivacyError(
             f"draw_part: epsilon = {promise.epsilon()!r} is promised, but the channel of the rows from {start} on has "
             f"{channel.epsilon!r}. They were not drawn. Fix the mechanism's `channel` or its `guarantee`."
         )
-    return draw_codes(codes_of(labels), channel, key, start=start)
+    return draw_codes(codes_of(labels), channel, key, start=start, rows=rows)

@@ -168,6 +168,50 @@ def codes_of(labels: SensitiveLabels) -> npt.NDArray[Any]:
     return labels._codes  # noqa: SLF001 - the one place that opens the box
 
 
+def check_classes_shared(labels: SensitiveLabels, persons: npt.NDArray[np.int64]) -> None:
+    """Refuse a list of classes, read off labels, with a class that one person alone has, in however many rows.
+
+    As a class that one row alone has where labels are protected: without her labels it would not be on the list, which becomes
+    public. `persons` are the numbers of the owners of the rows. The message says which row it is, and not which class.
+    """
+    if not labels.classes_read_off:
+        return
+    codes = labels._codes.astype(np.int64)  # noqa: SLF001 - this is the box's own chapter
+    some = np.full(labels.n_classes, -1, np.int64)
+    some[codes] = persons  # one owner of each class, whichever
+    shared = np.zeros(labels.n_classes, np.bool_)
+    shared[codes[persons != some[codes]]] = True
+    alone = np.flatnonzero(~shared & (some >= 0))
+    if alone.size:
+        refuse_lonely_class("labels", f"row {int(np.argmax(codes == alone[0])):,}")
+
+
+def list_owners(labels: SensitiveLabels, persons: Any) -> dict[int, tuple[frozenset[Any], int]]:
+    """Return, for each class of a batch, the ids of two of its owners or of the only one, and a row of it.
+
+    For a table, whose classes and persons are in many batches; it stays with whoever reads the labels (`labeldp.engines`).
+    """
+    codes = labels._codes.astype(np.int64)  # noqa: SLF001 - this is the box's own chapter
+    found: dict[int, tuple[frozenset[Any], int]] = {}
+    for code in np.unique(codes).tolist():
+        rows = np.flatnonzero(codes == code)
+        mine = persons.codes[rows]
+        other = mine[mine != mine[0]][:1].tolist()
+        ids = [persons.ids[place].as_py() for place in (int(mine[0]), *other)]
+        found[code] = (frozenset(ids), int(rows[0]))
+    return found
+
+
+def refuse_lonely_class(owner: str, row: str) -> NoReturn:
+    """Raise the refusal of a class that the owner of a row alone has."""
+    got = Described(f"one that the owner of {row} alone has (rows count from 0)")
+    fix = (
+        "The list of classes becomes public and would give that person away: merge her class into another one, or pass "
+        "classes= (--classes), the full list, if everyone knows which classes there are."
+    )
+    raise invalid(owner, "labels", "be shared by two persons or more where the classes are read off", got=got, fix=fix)
+
+
 def as_sensitive(labels: Any, n_classes: int | None) -> SensitiveLabels:
     """Return labels boxed; labels that already are must have the number of classes that the mechanism expects."""
     boxed = labels if isinstance(labels, SensitiveLabels) else SensitiveLabels(labels, n_classes=n_classes)

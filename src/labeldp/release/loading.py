@@ -29,10 +29,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from labeldp.accounting import recall_entry
-from labeldp.arrays import Array
+from labeldp.arrays import Array, Int64s
 from labeldp.channel import FiniteChannel, NumericChannel, build_channel
 from labeldp.errors import PrivacyError, ReleaseError
-from labeldp.guarantee import Guarantee
+from labeldp.guarantee import Guarantee, Unit
 from labeldp.release.columns import EXTRAS, RESERVED, as_array
 from labeldp.release.manifest import CHANNEL, GROUP_ROWS, PRIOR, Manifest, file_facts, read_manifest
 from labeldp.release.release import Release
@@ -89,12 +89,15 @@ def _assemble(described: Manifest) -> Release:
     _check_rows(described)
     rows = _read_shared(root / CHANNEL) if CHANNEL in manifest["files"] else None
     numbers = manifest["channel"].get("kind") == "numbers"
-    codes, extras = _read_examples(described, classes, numbers=numbers)
+    codes, extras, answered = _read_examples(described, classes, numbers=numbers)
     channel = _channel(manifest["channel"], extras, rows)
     if "place" not in extras:  # rows that follow each other, from the channel's first position on
-        channel = channel.place(_first_place(manifest), manifest["n_examples"])
+        whole = channel.place(_first_place(manifest), manifest["n_examples"])
+        channel = whole if answered is None or channel.n_examples is not None else whole.take(answered)
     guarantee = Guarantee.from_json(manifest["guarantee"])
-    if not channel.epsilon <= guarantee.epsilon(0.0):
+    # A channel is about one label. What it costs a person is not seen here: who owns which row is not in a release.
+    about_label = guarantee.for_labels() if guarantee.unit is Unit.PERSON else guarantee
+    if not channel.epsilon <= min(guarantee.epsilon(0.0), about_label.epsilon(0.0)):
         raise PrivacyError(
             f"load_release: {root} claims {guarantee.headline}, but its channel has epsilon {channel.epsilon!r}. Do not use it."
         )
@@ -137,6 +140,8 @@ def _assemble(described: Manifest) -> Release:
         stage=extras.get("stage"),
         prior=prior,
         prior_index=extras.get("prior_row"),
+        rows=answered,
+        n_rows=None if answered is None else manifest["n_examples"],
     )
 
 
@@ -221,8 +226,9 @@ def _read_shared(path: Path) -> dict[str, Array]:
 
 def _read_examples(
     described: Manifest, classes: tuple[Hashable, ...], *, numbers: bool
-) -> tuple[Array | None, dict[str, Array]]:
-    """Return the code of each released label (a number itself), and what labeldp wrote beside it, by its short name.
+) -> tuple[Array | None, dict[str, Array], Int64s | None]:
+    """Return the code of each released label (a number itself), what labeldp wrote beside it, by its short name, and the
+    positions of the rows with an answer, where the manifest says that some have none.
 
     The codes are None where outputs are not labels; the outputs are among the rest then. A table's other columns are not
     read. Files are read in batches, and texts by their dictionary: what is in memory is the codes, and one batch.
@@ -246,7 +252,11 @@ def _read_examples(
         ]
         with pq.ParquetFile(path, read_dictionary=texts) as file:
             wanted = [*label, *(mark + name for name in extras)]
-            for batch in file.iter_batches(batch_size=GROUP_ROWS, columns=wanted):
+            for whole in file.iter_batches(batch_size=GROUP_ROWS, columns=wanted):
+                batch = whole
+                if "answered" in described.content:
+                    batch, there_is = _drop_unanswered(whole, path)
+                    pieces.setdefault("answered", []).append(there_is)
                 for name in label:
                     read = _read_numbers if numbers else functools.partial(_encode, classes=classes)
                     pieces.setdefault("label", []).append(read(batch.column(name)))
@@ -256,12 +266,25 @@ def _read_examples(
                         raise ReleaseError(f"load_release: {path} lacks values of {name!r}. Do not use it.")
                     pieces.setdefault(name, []).append(as_array(pa.chunked_array([column])))
     found = {name: np.concatenate(parts) for name, parts in pieces.items()}
-    wrong = next((name for name, array in found.items() if len(array) != described.content["n_examples"]), None)
+    mask: Array | None = found.pop("answered") if "answered" in found else None
+    expected = described.content["n_examples" if mask is None else "answered"]
+    wrong = next((name for name, array in found.items() if len(array) != expected), None)
     if wrong is not None or not found:
         raise ReleaseError(
             f"load_release: {described.directory} has {wrong or 'labels'!r} for some of its labels only."
         )
-    return found.pop("label", None), found
+    rows = None if mask is None else np.flatnonzero(mask).astype(np.int64)
+    return found.pop("label", None), found, rows
+
+
+def _drop_unanswered(batch: Any, path: Path) -> tuple[Any, Array]:
+    """Return the rows of a batch that have an answer, and which they are; a row has all of ours or nothing."""
+    mask = batch.column(0).is_valid()
+    kept = batch.filter(mask)
+    gone = batch.num_rows - kept.num_rows
+    if any(column.null_count != gone for column in batch.columns) or any(one.null_count for one in kept.columns):
+        raise ReleaseError(f"load_release: {path} has rows with a part of an answer. Do not use it.")
+    return kept, mask.to_numpy(zero_copy_only=False)
 
 
 def _read_numbers(values: pa.Array) -> Array:

@@ -1,8 +1,10 @@
 """What a directory of files says of itself: the layout of a release on disk, and the only parser of its release.json.
 
     release.json     format, guarantee, channel header, classes, the names of a table's other columns ("features"), the
-                     number of stages, SHA-256 of every other file and of itself
-    labels.parquet   a row per example: the released label, and its channel row or candidate set where they differ;
+                     number of stages, how many rows are answered where some are not, SHA-256 of every other file
+                     and of itself
+    labels.parquet   a row per example: the released label, and its channel row or candidate set where they differ; a row
+                     that was not asked (`labeldp.release.persons`) has nulls in their place;
                      a table's release also holds its other columns, and the manifest names its "label_column";
                      a table of several files has them under labels/, and the manifest lists its "label_files" in order
     channel.parquet  the channel's shared rows, if it has any
@@ -126,9 +128,10 @@ FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "features": (_are_texts, "a list of texts"),
     "label_notes": (_are_texts, "a list of texts"),
     "stages": (_is_count, "a count"),
+    "answered": (_is_count, "a count"),
 }
 #: What a manifest says only where it applies; versions before the ledger's hashes have none.
-WHERE_IT_APPLIES = ("ledger_hash", "label_files", "label_column", "features", "label_notes", "stages")
+WHERE_IT_APPLIES = ("ledger_hash", "label_files", "label_column", "features", "label_notes", "stages", "answered")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,6 +19,7 @@ is that of `measure` on all labels at once, bit for bit.
 from __future__ import annotations
 
 import abc
+import dataclasses
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -35,10 +36,12 @@ from labeldp.errors import Described, PrivacyError, invalid
 from labeldp.guarantee import Guarantee, Trust, Unit, did_not_see
 from labeldp.loss import DiscreteGaussian, Gaussian, Loss
 from labeldp.loss.discrete import least_variance
+from labeldp.loss.rounding import fraction_up
 from labeldp.mechanisms import MeasuringMechanism
 from labeldp.random import BitStream, NoiseKey, as_key
 from labeldp.release.budget import Budget
-from labeldp.release.labels import SensitiveLabels, as_sensitive, codes_of
+from labeldp.release.labels import SensitiveLabels, as_sensitive, check_classes_shared, codes_of
+from labeldp.release.persons import ASSIGNMENT, Persons, best_cap, choose_rows
 from labeldp.samplers import discrete_gaussian, discrete_laplace, rate_below, variance_above
 from labeldp.validate import check_delta, check_epsilon, check_integer
 
@@ -53,7 +56,8 @@ class Measurement:
     """A noisy statistic of labels, and what it cost.
 
     `value` is an integer array; `noise` says how it was made ("discrete Laplace, rate 1/2"), `spread` is the standard
-    deviation of its noise, `seeded` that it is reproducible and hence not private.
+    deviation of its noise, `seeded` that it is reproducible and hence not private. `rows` are, publicly, the rows that count,
+    where a person's rows were capped; None where all do.
     """
 
     value: npt.NDArray[np.int64]
@@ -62,6 +66,7 @@ class Measurement:
     noise: str
     spread: float = 0.0
     ledger_entry: int | None = None
+    rows: Int64s | None = None
 
     def __repr__(self) -> str:
         warning = ", SEEDED: not private" if self.seeded else ""
@@ -77,6 +82,8 @@ def measure(
     within: Guarantee | None = None,
     rng: Any = None,
     ledger: Any = None,
+    persons: Any = None,
+    cap: int | None = None,
 ) -> Measurement:
     """Release a statistic of labels with exact noise.
 
@@ -88,10 +95,15 @@ def measure(
     `within` is a Gaussian promise that was charged before this measurement (a stage's part of `Budget.share`): the noise is
     such that the promise dominates it, so that the promise still holds when it is composed with others.
 
+    `persons`, a column of ids, makes it a promise about all labels of a person. At most `cap` rows of each count, chosen by public
+    chance (`labeldp.release.persons.choose_rows`), and the noise is for what they can move together
+    (`Query.person_sensitivity`). Without `cap` the one of least estimated error is taken (`best_cap`), where the query counts
+    rows alike; a query with weights of its own counts all of them.
+
     Guarantee
     ---------
-    Pure epsilon, or the exact loss of discrete Gaussian noise, which implies (epsilon, delta), when one label is replaced.
-    The one who calls this sees the raw labels: the guarantee says that she is trusted.
+    Pure epsilon, or the exact loss of discrete Gaussian noise, which implies (epsilon, delta), when one label is replaced, or, with
+    `persons`, all labels of one person. The one who calls this sees the raw labels: the guarantee says that she is trusted.
 
     Edge cases
     ----------
@@ -110,10 +122,30 @@ def measure(
     boxed = as_sensitive(labels, None)
     key = as_key("measure", rng)
     query.check_size(len(boxed))
-    noise = choose_noise(query.sensitivity(n_classes=boxed.n_classes), target, failure, within=within)
-    budget = Budget(owner="measure", labels=boxed, ledger=ledger, seeded=key.seeded)
-    guarantee = budget.state(replace(noise.guarantee, unit=query.unit, trust=query.trust), *query.assumptions)
-    entry = budget.charge(guarantee, mechanism=f"{query.name}, {noise.text}")
+    owners = None if persons is None else Persons.of(persons, n_rows=len(boxed), owner="measure")
+    if owners is None and cap is not None:
+        raise invalid("measure", "cap", "come with persons", got=cap, fix="It is how many rows of a person count.")
+    budget = Budget(
+        owner="measure",
+        labels=boxed,
+        ledger=ledger,
+        seeded=key.seeded,
+        persons=owners,
+        given=() if owners is None else (ASSIGNMENT,),
+    )
+    rows, unit, text = None, query.unit, query.name
+    if owners is None:
+        reach = query.sensitivity(n_classes=boxed.n_classes)
+    else:
+        check_classes_shared(boxed, owners.codes)
+        query, rows, reach = _limit_persons(
+            query, owners, cap=cap, n_classes=boxed.n_classes, epsilon=target, delta=failure
+        )
+        boxed = boxed if rows is None else boxed.take(rows)
+        unit, text = Unit.PERSON, f"{text} of {len(boxed):,} of {len(owners):,} rows of {owners.n_persons:,} persons"
+    noise = choose_noise(reach, target, failure, within=within)
+    guarantee = budget.state(replace(noise.guarantee, unit=unit, trust=query.trust), *query.assumptions)
+    entry = budget.charge(guarantee, mechanism=f"{text}, {noise.text}")
     exact = query.exact(codes_of(boxed), n_classes=boxed.n_classes)
     noisy = exact + noise.draw(key, exact.size).reshape(exact.shape)
     value = query.present(noisy, n_examples=len(boxed), n_classes=boxed.n_classes)
@@ -124,7 +156,29 @@ def measure(
         noise=noise.text,
         spread=noise.spread,
         ledger_entry=entry,
+        rows=rows,
     )
+
+
+def _limit_persons(
+    query: Query, persons: Persons, *, cap: int | None, n_classes: int, epsilon: float, delta: float
+) -> tuple[Query, Int64s | None, Sensitivity]:
+    """Return the query of the rows that count, which they are (None for all), and how far one person moves it."""
+    if query.unit is not Unit.LABEL:
+        got = Described(f"one about `{query.unit.value}`")
+        raise invalid("measure", "query", "be about one label where persons are given", got=got, kind=PrivacyError)
+    if cap is not None:
+        limit = check_integer("measure", "cap", cap, least=1)
+    elif query.counts_alike:
+        row = query.sensitivity(n_classes=n_classes)
+        limit = best_cap(persons.counts, reach=row.l2 if delta else row.l1, epsilon=epsilon, delta=delta)
+    else:
+        limit = persons.most_rows
+    if limit >= persons.most_rows:
+        return query, None, query.person_sensitivity(persons, n_classes=n_classes)
+    rows = choose_rows(persons, limit)
+    part = query.take(rows)
+    return part, rows, part.person_sensitivity(persons.take(rows), n_classes=n_classes)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -238,6 +292,29 @@ class Query(abc.ABC):
     def sensitivity(self, *, n_classes: int) -> Sensitivity:
         """How far one replaced label moves what `exact` returns."""
 
+    @property
+    def counts_alike(self) -> bool:
+        """Whether all rows count alike, so that a cap on the rows of a person may be chosen from their number alone."""
+        return False
+
+    def take(self, rows: Int64s) -> Query:
+        """Return the query of some rows: whatever it knows of each row is cut to them. One that knows nothing is itself."""
+        if not dataclasses.is_dataclass(self) or any(np.ndim(getattr(self, f.name)) for f in dataclasses.fields(self)):
+            fix = "Write its `take(rows)`, or leave out the cap."
+            got = Described(type(self).__name__)
+            raise invalid("measure", "query", "say what it is of some rows, to cap a person's", got=got, fix=fix)
+        return self
+
+    def person_sensitivity(self, persons: Persons, *, n_classes: int) -> Sensitivity:
+        """How far all labels of one person, replaced together, move what `exact` returns.
+
+        Her labels are replaced one after the other, and each moves it by at most `sensitivity`: by the triangle inequality it is
+        at most her number of rows times that, which is reached where her rows share a cell. A query that knows more of
+        each row says less.
+        """
+        row, most = self.sensitivity(n_classes=n_classes), persons.most_rows
+        return Sensitivity(*(math.inf if math.isinf(one) else fraction_up(Fraction(one) * most) for one in row))
+
     @abc.abstractmethod
     def exact(self, codes: npt.NDArray[Any], *, n_classes: int) -> Int64s:
         """Compute the statistic from raw codes: only `measure` calls this, after the charge.
@@ -284,6 +361,27 @@ class LabelCounts(Query):
     def sensitivity(self, *, n_classes: int) -> Sensitivity:
         """1 for two classes, else (2, sqrt 2)."""
         return Sensitivity(1.0, 1.0) if n_classes == 2 else Sensitivity(2.0, math.sqrt(2.0))
+
+    @property
+    def counts_alike(self) -> bool:
+        """Each row is one."""
+        return True
+
+    def person_sensitivity(self, persons: Persons, *, n_classes: int) -> Sensitivity:
+        """That of a row times the most rows of anyone, in the 1-norm; in the 2-norm rows in different groups are other counts.
+
+        m_g labels of hers in group g move two counts there by m_g at most: sqrt(2 sum_g m_g^2) in the 2-norm, and the root
+        without the 2 where one count per group is measured.
+        """
+        row, groups = self.sensitivity(n_classes=n_classes), self._groups(len(persons))
+        cells, counts = np.unique(persons.codes * np.int64(self._size()) + groups, return_counts=True)
+        squares = np.bincount(cells // self._size(), weights=counts.astype(np.float64) ** 2)
+        l2 = row.l2 * math.sqrt(float(squares.max(initial=0.0))) * (1.0 + 2.0**-50)
+        return Sensitivity(row.l1 * persons.most_rows, l2)
+
+    def take(self, rows: Int64s) -> LabelCounts:
+        """Count some rows, in the same groups."""
+        return self if self.groups is None else replace(self, groups=self.groups[rows], n_groups=self._size())
 
     def exact(self, codes: npt.NDArray[Any], *, n_classes: int) -> Int64s:
         """Count; of two classes only the second."""
@@ -344,19 +442,50 @@ class LabelSums(Query):
 
     def sensitivity(self, *, n_classes: int) -> Sensitivity:
         """The largest weight times the range of the scores."""
+        span = self._span(n_classes)
+        if self.weights is None:
+            return Sensitivity(span, span)
+        rows, up = self._sizes()
+        l1, l2 = span * float(rows.sum(axis=1).max()), span * float(np.sqrt((rows**2).sum(axis=1)).max())
+        return Sensitivity(l1 if l1 < 2.0**53 else l1 * up, l2 * up)
+
+    @property
+    def counts_alike(self) -> bool:
+        """Without weights."""
+        return self.weights is None
+
+    def take(self, rows: Int64s) -> LabelSums:
+        """Sum over some rows, with their weights."""
+        return self if self.weights is None else replace(self, weights=self.weights[rows])
+
+    def person_sensitivity(self, persons: Persons, *, n_classes: int) -> Sensitivity:
+        """The largest sum over one person's rows of the sizes of their weights, times the range of the scores.
+
+        Her labels move the sum by sum_i weights[i] (score' - score), of a size of at most the sum of the sizes. Weights that
+        keep each person's sum within R, from public things alone, have sensitivity R times the range, however many rows she has.
+        """
+        span = self._span(n_classes)
+        if self.weights is None:
+            return super().person_sensitivity(persons, n_classes=n_classes)
+        rows, up = self._sizes()
+        l1 = span * persons.largest_sum(rows.sum(axis=1))
+        l2 = span * persons.largest_sum(np.sqrt((rows**2).sum(axis=1)))
+        return Sensitivity(l1 if l1 < 2.0**53 else l1 * up, l2 * up)
+
+    def _span(self, n_classes: int) -> float:
+        """Return the range of the scores, rounded up."""
         if len(self.scores) != n_classes:
             got = Described(f"{len(self.scores)} scores for {n_classes} classes")
             raise invalid("LabelSums", "scores", "have one score per class", got=got)
         width = int(self.scores.max()) - int(self.scores.min())
-        span = float(width) if width < 1 << 53 else math.nextafter(float(width), math.inf)
-        if self.weights is None:
-            return Sensitivity(span, span)
+        return float(width) if width < 1 << 53 else math.nextafter(float(width), math.inf)
+
+    def _sizes(self) -> tuple[Floats, float]:
+        """Return the absolute weights (n, d) as floats, and the factor by which sums of them are rounded up."""
         # Floats before abs: -2^63 has no positive twin among int64.
         rows = np.abs(self.weights.reshape(len(self.weights), -1).astype(np.float64))
         # d + 3 roundings, each below 2^-53 relative; sums below 2^53 are exact in floats.
-        up = 1.0 + (rows.shape[1] + 4) * 2.0**-52
-        l1, l2 = span * float(rows.sum(axis=1).max()), span * float(np.sqrt((rows**2).sum(axis=1)).max())
-        return Sensitivity(l1 if l1 < 2.0**53 else l1 * up, l2 * up)
+        return rows, 1.0 + (rows.shape[1] + 4) * 2.0**-52
 
     def check_size(self, n_examples: int) -> None:
         """One row of weights per label, and no sum, whatever the labels, beyond 64 bits."""

@@ -1,4 +1,9 @@
-"""`Release`: everything that leaves the door, and all that a learner needs."""
+"""`Release`: everything that leaves the door, and all that a learner needs.
+
+Where a person may be asked about some of her rows only (`labeldp.release.persons`), a release holds the answers of those rows,
+and `rows` says, publicly, which they are among all `n_rows`. The others have no answer: no label, no noise, and no place in
+`codes`. `answered` takes the same rows of features, and `take` some of the answers.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from labeldp.channel import FiniteChannel, NumericChannel
-from labeldp.errors import LabelDPError
+from labeldp.errors import Described, LabelDPError, invalid
 from labeldp.guarantee import Guarantee
+from labeldp.items import is_dataset
 from labeldp.release.labels import decode_labels
 
 if TYPE_CHECKING:
@@ -48,6 +54,10 @@ class Release:
         What the table that the labels come from calls their column.
     label_notes : texts
         What was done to each label by itself before it was randomized: spaces taken away, spellings merged.
+    rows : int64, one per example, optional
+        The position of each answer's row among all rows, rising, where some rows were not asked; None where all were.
+    n_rows : int, optional
+        How many rows there are then, answered or not.
     """
 
     codes: npt.NDArray[np.unsignedinteger[Any]]
@@ -65,6 +75,30 @@ class Release:
     prior_index: npt.NDArray[np.integer[Any]] | None = None
     label_column: str | None = None
     label_notes: tuple[str, ...] = ()
+    rows: npt.NDArray[np.int64] | None = None
+    n_rows: int | None = None
+
+    @property
+    def rows_in_all(self) -> int:
+        """How many rows there are, answered or not."""
+        return len(self) if self.n_rows is None else self.n_rows
+
+    def answered(self, values: Any, *, owner: str = "Release.answered", name: str = "X") -> Any:
+        """Return the rows of a table, a matrix or a vector that the answers belong to: all, or those that were asked.
+
+        Whoever learns from a release goes through here: features of all rows are cut to those with an answer, and features
+        of the answered rows alone are taken as they are.
+        """
+        from sklearn.utils import _safe_indexing
+        from sklearn.utils.validation import _num_samples
+
+        count = _num_samples(values)
+        if self.rows is not None and count == self.n_rows:
+            return values.take(self.rows) if hasattr(values, "batches") else _safe_indexing(values, self.rows)
+        if count != len(self):
+            many = f"{len(self)} labels" if self.rows is None else f"{len(self):,} answers of {self.rows_in_all:,} rows"
+            raise invalid(owner, name, "have one row per released label", got=Described(f"{count} rows for {many}"))
+        return values
 
     @property
     def labels(self) -> npt.NDArray[Any]:
@@ -110,17 +144,29 @@ class Release:
             channel=self.channel.take(rows),
             stage=None if self.stage is None else self.stage[rows],
             prior_index=None if self.prior_index is None else self.prior_index[rows],
+            rows=None if self.rows is None else self.rows[rows],
         )
 
     def dataset(self, X: Any, *, take: Any = None, evidence: str | None = None) -> ReleasedItems:
         """Return pairs (x, evidence), one per example, for a training loop of your own (`labeldp.release.ReleasedItems`).
 
-        X holds the features of the released rows, in their order: an array, a tensor, or a dataset of PyTorch, whose labels, if it
-        has any, are left behind. A `DataLoader` takes what is returned, and `labeldp.nn.ForwardLoss` the evidence.
+        X holds the features of the released rows, in their order, or of all rows where only some were answered: an array, a tensor, or
+        a dataset of PyTorch, whose labels, if it has any, are left behind. A `DataLoader` takes what is returned, and `labeldp.nn.ForwardLoss` the evidence.
         """
         from labeldp.release.dataset import ReleasedItems
 
-        return ReleasedItems(X, self, take=take, evidence=evidence)
+        # Of a dataset no rows can be taken here: one of all rows of persons is refused, with the fix.
+        chosen = X if is_dataset(X) else self.answered(X, owner="Release.dataset")
+        return ReleasedItems(chosen, self, take=take, evidence=evidence)
+
+    def at(self, positions: slice) -> Release:
+        """Return the release of the rows at these positions among all, answered or not."""
+        if self.rows is None:
+            return self.take(positions)
+        low, high, _ = positions.indices(self.rows_in_all)
+        part = self.take(slice(*np.searchsorted(self.rows, [low, high]).tolist()))
+        assert part.rows is not None
+        return replace(part, rows=part.rows - low, n_rows=high - low)
 
     def save(self, directory: str | os.PathLike[str], *, features: Any = None) -> None:
         """Write the release into a new directory, at once or not at all: Parquet and JSON, with checksums.
@@ -137,4 +183,5 @@ class Release:
 
     def __repr__(self) -> str:
         warning = "SEEDED, NOT PRIVATE; " if self.seeded else ""
-        return f"<Release: {warning}{len(self)} labels by {self.mechanism}; {self.guarantee.headline}>"
+        asked = "" if self.n_rows is None else f" of {self.n_rows} rows"
+        return f"<Release: {warning}{len(self)} labels{asked} by {self.mechanism}; {self.guarantee.headline}>"

@@ -36,7 +36,7 @@ import pyarrow.parquet as pq
 
 from labeldp.accounting import note_entry
 from labeldp.errors import Described, LabelDPError, invalid
-from labeldp.release.columns import RESERVED, as_column, clean_field, example_columns
+from labeldp.release.columns import RESERVED, as_column, clean_field, example_columns, spread_nulls
 from labeldp.release.manifest import CHANNEL, FORMAT, GROUP_ROWS, LABELS, MANIFEST, PRIOR, VERSION, digest, file_facts
 from labeldp.release.release import Release
 from labeldp.release.unfinished import hidden_name, hold, lock, make_private
@@ -75,9 +75,10 @@ def save_release(
             release,
             partial,
             label_files={LABELS: facts},
-            n_examples=len(release),
+            n_examples=release.rows_in_all,
             features=None if features is None else names,
             stages=None if release.stage is None else int(release.stage.max(initial=0)) + 1,
+            answered=None if release.rows is None else len(release),
         )
 
 
@@ -99,13 +100,15 @@ def finish_release(
     n_examples: int,
     features: Sequence[str] | None = None,
     stages: int | None = None,
+    answered: int | None = None,
 ) -> None:
     """Write what examples share, and the manifest last: from here on the directory is a release.
 
     `label_files` are the files of labels that are there already, in the order of the rows, with their facts (`file_facts`);
     `release` may be one without examples, where those were written batch by batch. `features` are the names of a table's
     other columns and `stages` is the number of stages, where there are any: with them whoever checks the release knows
-    every column that belongs there, and what it may hold.
+    every column that belongs there, and what it may hold. `answered` is how many of the examples have an answer, where some
+    have none.
     """
     files: dict[str, Any] = {name: dict(facts) for name, facts in label_files.items()}
     rows = release.channel.row_arrays()
@@ -125,6 +128,8 @@ def finish_release(
         manifest["label_notes"] = list(release.label_notes)
     if stages is not None:
         manifest["stages"] = stages
+    if answered is not None:
+        manifest["answered"] = answered
     manifest["sha256"] = digest(manifest)
     with (place / MANIFEST).open("w", encoding="utf-8") as handle:
         json.dump(manifest, handle, indent=1, allow_nan=False)
@@ -287,7 +292,8 @@ def flush(handle: Any) -> None:
 
 def _label_table(release: Release, features: Any) -> pa.Table:
     """Return the features, if there are any, the released labels, and what differs from example to example."""
-    columns = {} if features is None else {name: features[name] for name in features.column_names}
+    names = () if features is None else features.column_names
+    columns = {name: features[name] for name in names}
     extras = example_columns(release.channel, stage=release.stage, prior_index=release.prior_index)
     shown = release.shown
     if shown is not None:
@@ -295,13 +301,17 @@ def _label_table(release: Release, features: Any) -> pa.Table:
     else:
         extras = {"output": as_column(release.codes), **extras}
     mark = "" if features is None else RESERVED
+    if release.rows is not None:  # a row without an answer has nulls in the place of one
+        places = spread_nulls(release.rows, release.rows_in_all)
+        label = {name: column.take(places) for name, column in columns.items() if features is None or name not in names}
+        columns, extras = {**columns, **label}, {name: column.take(places) for name, column in extras.items()}
     table = pa.table({**columns, **{mark + name: column for name, column in extras.items()}})
     return pa.Table.from_arrays(table.columns, schema=pa.schema([clean_field(field) for field in table.schema]))
 
 
 def _stream_labels(release: Release, features: Any, partial: Any) -> dict[str, Any]:
     """Write labels.parquet batch by batch, and return its facts; a release has an example, so there is a batch."""
-    tables = (_label_table(release.take(positions), table) for positions, table in features.batches())
+    tables = (_label_table(release.at(positions), table) for positions, table in features.batches())
     first = next(tables)
     stream = LabelsStream(partial, first.schema)
     try:

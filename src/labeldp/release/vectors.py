@@ -57,12 +57,13 @@ import numpy.typing as npt
 
 from labeldp.accounting import analytic_gaussian_sigma
 from labeldp.arrays import Float64s, Int64s
-from labeldp.errors import PrivacyError, invalid
+from labeldp.errors import Described, PrivacyError, invalid
 from labeldp.guarantee import Guarantee, Trust, Unit
 from labeldp.random import BitStream, as_key
 from labeldp.release.budget import Budget
-from labeldp.release.labels import SensitiveLabels, as_sensitive, codes_of
+from labeldp.release.labels import SensitiveLabels, as_sensitive, check_classes_shared, codes_of
 from labeldp.release.measurement import Query, Sensitivity, measure, round_to_integers
+from labeldp.release.persons import ASSIGNMENT, Persons
 from labeldp.validate import check_delta, check_epsilon, check_integer
 
 FLOATING_POINT = "noise and statistic are floating-point numbers, taken for real ones"
@@ -100,6 +101,22 @@ class VectorQuery(abc.ABC):
 
         It bounds the floats that are returned: what rounding or a solver's tolerance adds is part of it.
         """
+
+    def row_reach(self, *, n_classes: int, n_examples: int) -> Float64s | None:
+        """How far each row's label moves what `exact` returns, in the 2-norm (n,); None where only the largest is known."""
+        return None
+
+    def person_sensitivity(self, persons: Persons, *, n_classes: int, n_examples: int) -> float:
+        """How far all labels of one person, replaced together, move what `exact` returns: an upper bound.
+
+        Labels are replaced one after the other: by the triangle inequality it is at most the sum over her rows of what each
+        moves. A sum of labels times features moves by the range of labels times |x_i| in row i, so that weights with
+        sum_i w_i range |x_i| <= R over each person's rows have sensitivity R.
+        """
+        reach = self.row_reach(n_classes=n_classes, n_examples=n_examples)
+        if reach is None:
+            reach = np.full(n_examples, self.sensitivity(n_classes=n_classes, n_examples=n_examples))
+        return persons.largest_sum(reach)
 
     @abc.abstractmethod
     def exact(self, codes: npt.NDArray[Any], *, n_classes: int) -> Float64s:
@@ -148,9 +165,18 @@ class VectorMeasurement:
 
 
 def measure_vector(
-    labels: Any, query: VectorQuery, *, epsilon: float, delta: float, rng: Any = None, ledger: Any = None
+    labels: Any,
+    query: VectorQuery,
+    *,
+    epsilon: float,
+    delta: float,
+    rng: Any = None,
+    ledger: Any = None,
+    persons: Any = None,
 ) -> VectorMeasurement:
     """Release a real statistic of labels, rounded to a public grid, with exact discrete Gaussian noise.
+
+    With `persons`, a column of ids, the noise is for all labels of a person (`VectorQuery.person_sensitivity`).
 
     Guarantee
     ---------
@@ -174,14 +200,15 @@ def measure_vector(
         raise invalid("measure_vector", "epsilon", "be > 0", got=epsilon, fix="No finite noise achieves 0.")
     boxed = as_sensitive(labels, None)
     sizes = {"n_classes": boxed.n_classes, "n_examples": len(boxed)}
-    reach = query.sensitivity(**sizes)
+    owners = None if persons is None else Persons.of(persons, n_rows=len(boxed), owner="measure_vector")
+    reach = query.sensitivity(**sizes) if owners is None else _person_reach(query, owners, sizes)
     if math.isinf(target) or reach == 0:
-        return _release_bare(boxed, query, reach, rng=rng, ledger=ledger)
+        return _release_bare(boxed, query, reach, rng=rng, ledger=ledger, persons=owners)
     if not 1.0 / EXTREME < reach < EXTREME:
         raise invalid("measure_vector", "sensitivity", "be within 2^-900 and 2^900", got=reach)
     size = check_integer("measure_vector", "size", query.size(**sizes), least=1)
     on_grid = OnGrid(query=query, reach=reach, size=size, step=find_step(query, reach, size, target, delta))
-    measured = measure(boxed, on_grid, epsilon=target, delta=delta, rng=rng, ledger=ledger)
+    measured = measure(boxed, on_grid, epsilon=target, delta=delta, rng=rng, ledger=ledger, persons=owners)
     sigma = measured.spread * on_grid.step
     return VectorMeasurement(
         value=measured.value.astype(np.float64) * on_grid.step,
@@ -192,6 +219,16 @@ def measure_vector(
         step=on_grid.step,
         ledger_entry=measured.ledger_entry,
     )
+
+
+def _person_reach(query: VectorQuery, persons: Persons, sizes: dict[str, int]) -> float:
+    """Return how far one person moves a vector; refuse a query whose sensitivity is about another change."""
+    if query.unit is not Unit.LABEL:
+        got = Described(f"one about `{query.unit.value}`")
+        raise invalid(
+            "measure_vector", "query", "be about one label where persons are given", got=got, kind=PrivacyError
+        )
+    return query.person_sensitivity(persons, **sizes)
 
 
 def find_step(query: VectorQuery, reach: float, size: int, epsilon: float, delta: float) -> float:
@@ -240,6 +277,15 @@ class OnGrid(Query):
         l2 = (self.reach / self.step + (0.0 if self.query.whole else root)) * up
         return Sensitivity(l2 * root, l2)
 
+    @property
+    def counts_alike(self) -> bool:
+        """Rows of a vector have reaches of their own: `measure_vector` has added them up."""
+        return False
+
+    def person_sensitivity(self, persons: Persons, *, n_classes: int) -> Sensitivity:
+        """That of the integers: `reach` is a person's where persons were given."""
+        return self.sensitivity(n_classes=n_classes)
+
     def exact(self, codes: npt.NDArray[Any], *, n_classes: int) -> Int64s:
         """Compute, bring within bounds, round."""
         value = np.asarray(self.query.exact(codes, n_classes=n_classes), np.float64)
@@ -251,36 +297,45 @@ class OnGrid(Query):
         return round_to_integers(self.name, "value", np.clip(value, -most, most) / self.step)
 
 
-def curate(labels: Any, procedure: Procedure, *, rng: Any = None, ledger: Any = None) -> VectorMeasurement:
+def curate(
+    labels: Any, procedure: Procedure, *, rng: Any = None, ledger: Any = None, persons: Any = None
+) -> VectorMeasurement:
     """Run a private procedure on labels: its guarantee is charged, then it runs, and its answer comes out.
 
     The guarantee is the procedure's own statement, with the trust in a curator added, and the note on floating point
-    unless its noise is exact.
+    unless its noise is exact. With `persons`, a column of ids, it is that statement for whoever has most rows, by group privacy.
     """
     if not isinstance(procedure, Procedure):
         raise invalid("curate", "procedure", "be a procedure", got=procedure)
     boxed = as_sensitive(labels, None)
     promise = procedure.guarantee(n_classes=boxed.n_classes, n_examples=len(boxed)).trusting(Trust.CURATOR)
+    owners = None if persons is None else Persons.of(persons, n_rows=len(boxed), owner="curate")
+    if owners is not None:
+        promise = promise.for_persons(owners.most_rows)
 
     def work(codes: npt.NDArray[Any], bits: BitStream) -> Float64s:
         return procedure.run(codes, n_classes=boxed.n_classes, bits=bits)
 
     assumptions = () if procedure.exact_noise else (FLOATING_POINT,)
     name = type(procedure).__name__
-    return _release(boxed, promise, work, assumptions=assumptions, text=name, rng=rng, ledger=ledger)
+    return _release(boxed, promise, work, assumptions=assumptions, text=name, rng=rng, ledger=ledger, persons=owners)
 
 
 def _release_bare(
-    boxed: SensitiveLabels, query: VectorQuery, reach: float, *, rng: Any, ledger: Any
+    boxed: SensitiveLabels, query: VectorQuery, reach: float, *, rng: Any, ledger: Any, persons: Persons | None
 ) -> VectorMeasurement:
     """Release a statistic without noise: nobody asked for privacy, or no label can move it."""
-    promise = Guarantee.pure(math.inf if reach else 0.0, unit=query.unit, trust=query.trust)
+    unit = query.unit if persons is None else Unit.PERSON
+    promise = Guarantee.pure(math.inf if reach else 0.0, unit=unit, trust=query.trust)
 
     def work(codes: npt.NDArray[Any], _bits: BitStream) -> Float64s:
         return query.exact(codes, n_classes=boxed.n_classes)
 
     text = f"{type(query).__name__}, no noise"
-    return _release(boxed, promise, work, assumptions=query.assumptions, text=text, sigma=0.0, rng=rng, ledger=ledger)
+    known = query.assumptions
+    return _release(
+        boxed, promise, work, assumptions=known, text=text, sigma=0.0, rng=rng, ledger=ledger, persons=persons
+    )
 
 
 def _release(
@@ -292,6 +347,7 @@ def _release(
     text: str,
     rng: Any,
     ledger: Any,
+    persons: Persons | None,
     sigma: float | None = None,
 ) -> VectorMeasurement:
     """Charge the promise, then hand the raw codes and the noise to `work`, and return what it makes of them.
@@ -299,7 +355,12 @@ def _release(
     Raises `PrivacyError` if the answer is not finite: a NaN would tell of the labels what no guarantee covers.
     """
     key = as_key("measure_vector", rng)
-    budget = Budget(owner="measure_vector", labels=boxed, ledger=ledger, seeded=key.seeded)
+    if persons is not None:
+        check_classes_shared(boxed, persons.codes)
+    given = () if persons is None else (ASSIGNMENT,)
+    budget = Budget(
+        owner="measure_vector", labels=boxed, ledger=ledger, seeded=key.seeded, persons=persons, given=given
+    )
     promise = budget.state(promise, *assumptions)
     entry = budget.charge(promise, mechanism=text)
     value = work(codes_of(boxed), BitStream(key.claim("measure vector")))

@@ -47,6 +47,7 @@ from labeldp.report.words import (
     odds_in_words,
     percent,
     right_guesses,
+    unit_rows,
 )
 
 #: Beliefs that somebody may have had before: from a rare illness to near certainty.
@@ -95,7 +96,7 @@ def release_page(
     return page(
         f"Release report: {release.label_set}",
         sections=[section for section in sections if section is not None],
-        lead=f"{len(release):,} labels, {release.guarantee.headline}. {as_sentence(in_words(*cost(release.guarantee)))}",
+        lead=f"{release.rows_in_all:,} labels, {release.guarantee.headline}. {as_sentence(in_words(*cost(release.guarantee)))}",
         seeded=release.seeded,
     )
 
@@ -108,9 +109,11 @@ def protection_section(release: Release) -> Section:
     promise = release.guarantee
     column = release.label_column
     pairs = [
-        ("Protected", f"{len(release):,} labels" + (f" of column {column}" if column else "")),
+        ("Protected", f"{release.rows_in_all:,} labels" + (f" of column {column}" if column else "")),
+        *([] if release.rows is None else [("Answered", _answered_text(release))]),
         ("Not protected", "every other column of the table: features are public" if column else "the features"),
         ("Unit", f"{promise.unit.sentence}: data that differ by so much look alike"),
+        *((name.capitalize(), text) for name, text in unit_rows(promise)),
         ("From whom", from_whom(promise)),
         _list_kind(release),
         ("Promise", promise.headline),
@@ -122,6 +125,14 @@ def protection_section(release: Release) -> Section:
         *(("Assumes", text) for text in promise.assumptions),
     ]
     return Section(title="What was protected, and from whom", blocks=(Facts(pairs=tuple(pairs)),))
+
+
+def _answered_text(release: Release) -> str:
+    """Return how many rows have an answer, where some have none."""
+    return (
+        f"{len(release):,} of {release.rows_in_all:,} rows; the others of the same persons were not asked, and nothing was "
+        "released about them"
+    )
 
 
 def _delta_text(promise: Guarantee) -> str:
@@ -467,7 +478,11 @@ def _find_entry(release: Release, ledger: Ledger) -> str:
         return (
             f"entry {entry.id} of another history: its hash is not in this ledger, which was replaced or written anew"
         )
-    same = (entry.label_set, entry.n_rows, entry.guarantee) == (release.label_set, len(release), release.guarantee)
+    same = (entry.label_set, entry.n_rows, entry.guarantee) == (
+        release.label_set,
+        release.rows_in_all,
+        release.guarantee,
+    )
     unsure = "" if known else "; the release keeps the entry's number alone, which another release can have too"
     return f"entry {entry.id}, " + ("as charged" if same else "which was charged for something else") + unsure
 

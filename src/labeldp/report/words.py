@@ -193,7 +193,27 @@ def promise_facts(guarantee: Guarantee) -> dict[str, object]:
         "seeded": guarantee.seeded,
         "attacker_advantage": advantage_bound(epsilon, delta=delta),
         "text": guarantee.headline,
+        **_label_facts(guarantee),
     }
+
+
+def _label_facts(guarantee: Guarantee) -> dict[str, object]:
+    """Return what a promise about persons is for one label; nothing for other promises."""
+    from labeldp.guarantee import Unit
+
+    return {"label_epsilon": cost(guarantee.for_labels()).epsilon} if guarantee.unit is Unit.PERSON else {}
+
+
+def unit_rows(guarantee: Guarantee) -> list[tuple[str, str]]:
+    """Return both numbers of a promise about persons, in words: for a person, and for one label. None for others."""
+    from labeldp.guarantee import Unit
+
+    if guarantee.unit is not Unit.PERSON:
+        return []
+    return [
+        ("for a person", f"epsilon {cost_text(*cost(guarantee))}, whatever all her labels are"),
+        ("for one label", f"epsilon {cost_text(*cost(guarantee.for_labels()))}"),
+    ]
 
 
 def promise_rows(guarantee: Guarantee) -> list[tuple[str, str | None]]:
@@ -204,6 +224,7 @@ def promise_rows(guarantee: Guarantee) -> list[tuple[str, str | None]]:
     gain = percent(advantage_bound(epsilon, delta=delta), up=True)
     rows: list[tuple[str, str | None]] = [
         ("promise", guarantee.headline),
+        *unit_rows(guarantee),
         ("in words", in_words(epsilon, delta)),
         ("advantage", f"an attacker gains at most {gain} over a blind guess"),
         ("from whom", from_whom(guarantee)),
