@@ -59,8 +59,8 @@ def test_scores_are_derivatives_and_information_is_their_variance(name):
             one = MatrixChannel(dense)
             for output in np.flatnonzero(dense.max(axis=0) > 0):
                 told = AnswerLikelihood.read(np.array([output]), one, family)
-                value, score = told.score(np.array([mean]))
-                below, above = (told.score(np.array([mean + h]))[0][0] for h in (-step, step))
+                value, score = told.climb(np.array([mean]))
+                below, above = (told.climb(np.array([mean + h]))[0][0] for h in (-step, step))
                 assert score[0] == pytest.approx(
                     (above - below) / (2 * step), rel=1e-5, abs=1e-5
                 )  # central differences
@@ -98,7 +98,7 @@ def test_a_table_and_the_laws_agree():
     told, exact = MeanEvidence.read(codes, channel, table), AnswerLikelihood.read(codes, channel, family)
     targets, weights = told.at_means(means)
     assert weights == pytest.approx(exact.information(means) + 1e-6)
-    assert (targets - means) * weights == pytest.approx(exact.score(means)[1])
+    assert (targets - means) * weights == pytest.approx(exact.climb(means)[1])
 
 
 def test_evidence_of_another_number_of_labels_is_refused():

@@ -40,7 +40,7 @@ def test_the_rule_depends_on_rows_epsilon_and_classes_together():
         ]
         assert little == sorted(little, reverse=True)  # more budget, and answers are read one by one
         assert little[0]
-        assert not little[-1]
+        assert not says_little(16.0, n_examples=rows, n_classes=10)
     assert not says_little(1.0, n_examples=8_000, n_classes=2)  # a set is a label
     assert not says_little(1.0, n_examples=8_000, n_classes=100)  # not measured
     assert not says_little(0.0, n_examples=8_000, n_classes=10)

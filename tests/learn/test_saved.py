@@ -257,7 +257,10 @@ def test_files_of_the_version_before_load_and_answer_the_same(name, tmp_path):
     if name == "network":
         pytest.importorskip("torch")
     model = load_model(OLD / f"{name}.skops")
-    assert OLD_CALLS[name](model).tolist() == ANSWERS[name]
+    # Products and exponentials differ in the last bit from one processor to the next: four of them are allowed.
+    np.testing.assert_array_max_ulp(
+        np.asarray(OLD_CALLS[name](model), float), np.asarray(ANSWERS[name], float), maxulp=4
+    )
     assert model.facts_["label"] == "ill"
     repr(model)  # settings that are younger than the file have their defaults
     save_model(model, tmp_path / "m")

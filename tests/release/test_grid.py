@@ -54,7 +54,7 @@ def test_a_box_of_classes_that_are_numbers_keeps_its_codes():
     assert box.labels.name == "stays"
     np.testing.assert_allclose(box.low + box.step * box.scores, [0.5, 2.0, 4.0])
     assert (box.labels.beside, box.labels.bounds) == (("features",), (0.0, 4.0))
-    with pytest.raises(LabelDPError, match="`classes of y` must be numbers, got something else in class 0"):
+    with pytest.raises(LabelDPError, match="`classes of y` must be numbers, got text in class 0"):
         box_on_grid("test", SensitiveLabels(["a", "b"] * 2), n_rows=4, bounds=(0.0, 1.0), label_set="labels")
 
 

@@ -344,7 +344,7 @@ class AnswerLikelihood:
             raise invalid("AnswerLikelihood", "channel", "have one label per value", got=got)
         return cls(codes=np.asarray(codes, np.int64), index=index, matrices=matrices, laws=laws)
 
-    def score(self, means: Floats) -> tuple[Floats, Floats]:
+    def climb(self, means: Floats) -> tuple[Floats, Floats]:
         """Return the log likelihood of each answer at its mean, and its derivative in the mean."""
         law, change = self.laws.tabulate(means)
         seen = self.matrices[self.index, :, self.codes]

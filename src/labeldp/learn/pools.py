@@ -42,9 +42,9 @@ from labeldp.channel import Evidence
 from labeldp.mechanisms import most_information
 from labeldp.priors import cluster, flat_features
 
-#: Answers of fewer nats a class than this are pooled first, where classes are few: both were measured with ten classes. With more
-#: rows than this a network sees each of them so rarely that it needs fewer nats to read them one by one.
-LITTLE_NATS, MOST_CLASSES, MANY_ROWS = 400.0, 30, 20_000
+#: Answers of fewer nats a class than this are pooled first: with few rows, which a network sees so often that it learns their
+#: answers by heart, and with more. All of it was measured with ten classes; with more than thirty nothing is pooled.
+LITTLE_OF_FEW, LITTLE_OF_MANY, MANY_ROWS, MOST_CLASSES = 1500.0, 100.0, 20_000, 30
 #: Nats over ln K that a cluster needs to be told, clusterings that are averaged, and clusters at most.
 NATS_PER_CLUSTER, CLUSTERINGS, MOST_CLUSTERS = 4.0, 3, 1000
 #: Principal components that are clustered, and steps of k-means over all rows.
@@ -58,14 +58,15 @@ OWN_ANSWER = 0.5
 def says_little(epsilon: float, *, n_examples: int, n_classes: int) -> bool:
     """Whether so many answers at this epsilon should be pooled before a network reads them.
 
-    n answers have n I(e) nats; pooled are fewer than 400 K min(1, 20,000 / n).
+    n answers have n I(e) nats. Fewer than 100 K are pooled, and of fewer than 20,000 rows fewer than 1,500 K.
 
     >>> says_little(1.0, n_examples=8_000, n_classes=10), says_little(1.0, n_examples=60_000, n_classes=10)
     (True, False)
     """
     if not 0 < epsilon < math.inf or not 2 < n_classes <= MOST_CLASSES or n_examples < 2 * n_classes:
         return False
-    return n_examples * most_information(epsilon) < LITTLE_NATS * n_classes * min(1.0, MANY_ROWS / n_examples)
+    little = LITTLE_OF_FEW if n_examples < MANY_ROWS else LITTLE_OF_MANY
+    return n_examples * most_information(epsilon) < little * n_classes
 
 
 def pools_features(estimator: Any) -> bool:

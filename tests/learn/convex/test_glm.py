@@ -503,7 +503,7 @@ CANARY = 4711.25
         ([CANARY, math.inf] * 25, "missing or infinite number in row 1"),
         ([CANARY, 10**400] * 25, "beyond float64 in row 1"),
         ([str(CANARY)] * 50, "be numbers"),
-        ([CANARY, "many"] * 25, "be numbers, .* something else in row 1"),
+        ([CANARY, "many"] * 25, "be numbers, .* text in row 1"),
         ([dt.date(2020, 1, 1)] * 50, "be numbers"),
         (np.full(50, np.datetime64("2020-01-01")), "be numbers, .* dates or durations"),
         (np.full(50, np.timedelta64(3, "D")), "be numbers, .* dates or durations"),

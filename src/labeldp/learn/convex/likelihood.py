@@ -124,7 +124,7 @@ class AnsweredModel:
         rows = self.design.rows
         means, change = self.find_means(weights, rows, self.design.exposure)
         hessian = rows.T @ (rows * (self.answers.information(means) * change**2)[:, None])
-        slope = rows.T @ (self.answers.score(means)[1] * change)
+        slope = rows.T @ (self.answers.climb(means)[1] * change)
         return hessian, slope + hessian @ weights
 
     def fit(self, find_penalty: Callable[[Floats, Floats], Floats]) -> Answered:
@@ -139,7 +139,7 @@ class AnsweredModel:
 
             def objective(point: Floats, penalty: Floats = penalty) -> tuple[float, Floats]:
                 means, change = self.find_means(point, rows, exposure)
-                value, slope = self.answers.score(means)
+                value, slope = self.answers.climb(means)
                 pull = rows.T @ (slope * change)
                 return float(-value.sum() + 0.5 * point @ penalty @ point), penalty @ point - pull
 
@@ -254,7 +254,7 @@ def _find_null(family: Family, answers: AnswerLikelihood, exposure: Floats, boun
     def lose(mean: float) -> float:
         offset, factor = family.anchor(mean)
         means = exposure * factor * family.mean(np.full(len(exposure), offset))
-        return -float(answers.score(means)[0].sum())
+        return -float(answers.climb(means)[0].sum())
 
     best = int(np.argmin([lose(float(mean)) for mean in tried]))
     around = (float(tried[max(best - 1, 0)]), float(tried[min(best + 1, len(tried) - 1)]))
