@@ -73,6 +73,17 @@ def test_few_rows_are_answered_once_answers_say_much_by_themselves(epsilon, shar
     assert isinstance(plan.prior, ClusterPrior) == counted
 
 
+@pytest.mark.parametrize(("epsilon", "shares", "counted"), [(1.49, (), True), (1.51, (0.25, 0.75), False)])
+def test_answers_that_are_pooled_need_no_curator_sooner(epsilon, shares, counted):
+    pytest.importorskip("torch")
+    from labeldp.nn import NetClassifier
+
+    for rows in (2_000, 8_000):
+        plan = recipe(epsilon, n_examples=rows, n_classes=10, trust="curator", estimator=NetClassifier("mlp"))
+        assert plan.shares == shares
+        assert isinstance(plan.prior, ClusterPrior) == counted
+
+
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0])
 def test_many_classes_are_not_counted(epsilon):
     sizes = {"n_examples": 60_000, "n_classes": 100}

@@ -38,7 +38,8 @@ histogram is worth most for its first dozen clusters a class, which cost
     e >= 8 e_1       answers alone teach as much: nothing is counted, and the curator is not needed.
 
 So the more rows there are, the less of the budget is counted: e_1 is 0.1 for 60,000 examples of ten classes, and 0.76 for 8,000.
-With few rows the limits are 3 and 8 at most: from epsilon 3 on an answer says much by itself. Where the data cannot carry two
+With few rows the limits are 3 and 8 at most: from epsilon 3 on an answer says much by itself. For a network on features they are
+1.5 at most: its answers are pooled in clusters too, and teach as much from there on. Where the data cannot carry two
 clusters she has nothing to do either, nor with more than 30 classes: what a histogram is worth was measured with ten.
 
 What is not "auto" is taken as it is. Only numbers that are public decide: no label, and no feature. The constants were found by
@@ -53,6 +54,7 @@ from typing import Any
 
 from labeldp.errors import invalid
 from labeldp.learn.corrections import fits_once
+from labeldp.learn.pools import pools_features
 from labeldp.learn.softmax import SoftmaxRegression
 from labeldp.learn.stages import stage_shares
 from labeldp.mechanisms.informative import most_information
@@ -69,8 +71,8 @@ LEAST_NATS, NATS_OF_MANY = 10.0, 4.3
 #: answers alone.
 CLUSTERS_PER_CLASS = 12
 ANSWERS, ANSWERS_ALONE = 3.0, 8.0
-#: The same limits as budgets, whatever the rows: such answers say much by themselves.
-MOST_COUNTED, MOST_HALVED = 3.0, 8.0
+#: The same limits as budgets, whatever the rows: such answers say much by themselves. Where answers are pooled in clusters, both.
+MOST_COUNTED, MOST_HALVED, MOST_POOLED = 3.0, 8.0, 1.5
 #: Histograms were measured with ten classes; with more classes than this, answers alone.
 MOST_CLASSES = 30
 #: Principal components that are clustered, steps of k-means over all rows, and noise scales taken off a noisy count.
@@ -126,7 +128,9 @@ def recipe(
     if isinstance(prior, str):
         asked = None if isinstance(stages, str) else silent
         counted = trust == CURATOR and not (once and not silent)
-        source = _choose_histogram(epsilon, silent=asked, **sizes) if counted else None
+        source = (
+            _choose_histogram(epsilon, silent=asked, pooled=pools_features(estimator), **sizes) if counted else None
+        )
         source = UniformPrior() if source is None else source
     if silent and isinstance(source, UniformPrior):
         fix = 'Without a label and without a prior there is nothing to learn from; use trust="curator", ClusterPrior(), or a stage.'
@@ -149,14 +153,17 @@ def _teaches(epsilon: float, *, n_examples: int, n_classes: int) -> bool:
     return SHARES[0] * n_examples * most_information(epsilon) >= least
 
 
-def _choose_histogram(epsilon: float, *, silent: bool | None, n_examples: int, n_classes: int) -> Prior | None:
+def _choose_histogram(
+    epsilon: float, *, silent: bool | None, pooled: bool, n_examples: int, n_classes: int
+) -> Prior | None:
     """Return the histogram that this much data can carry, or None; `silent` where stages say it already."""
     if not 0 < epsilon < math.inf:
         return None
+    most, halved = (MOST_POOLED, MOST_POOLED) if pooled else (MOST_COUNTED, MOST_HALVED)
     first = EVIDENCE * math.log(max(n_classes, 2)) * CLUSTERS_PER_CLASS * n_classes / n_examples
-    if silent is None and (n_classes > MOST_CLASSES or epsilon >= min(ANSWERS_ALONE * first, MOST_HALVED)):
+    if silent is None and (n_classes > MOST_CLASSES or epsilon >= min(ANSWERS_ALONE * first, halved)):
         return None
-    alone = epsilon < min(ANSWERS * first, MOST_COUNTED) if silent is None else silent
+    alone = epsilon < min(ANSWERS * first, most) if silent is None else silent
     spent = epsilon if alone else min(first, epsilon / 2)
     clusters = cluster_count(spent, n_examples=n_examples, n_classes=n_classes)
     if clusters < 2:
