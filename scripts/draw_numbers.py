@@ -39,7 +39,7 @@ def make_claims(n: int) -> tuple[Any, Any]:
 
 
 def draw_answers() -> str:
-    """Return the laws of answers to one amount: how often each answer is given."""
+    """Return the laws of answers to one amount: how often an answer is at most so large, in steps."""
     series = []
     for epsilon in (0.5, 1.0, 4.0):
         mechanism = UnbiasedResponse(epsilon, bounds=BOUNDS)
@@ -48,11 +48,13 @@ def draw_answers() -> str:
         chances = channel.transition[0, level]
         # Answers that are never given continue the list; the others stand in their order.
         there = np.flatnonzero(channel.transition[0].max(axis=0) > 0)
+        sums = 100 * np.cumsum(chances[there])
         series.append(
             Series(
                 name=f"epsilon {epsilon:g}",
-                x=tuple(channel.values[0, there].tolist()),
-                y=tuple((100 * chances[there]).tolist()),
+                x=tuple(np.repeat(channel.values[0, there], 2).tolist()),
+                y=tuple(np.column_stack([np.concatenate([[0.0], sums[:-1]]), sums]).ravel().tolist()),
+                points=False,
             )
         )
     ends = "; ".join(f"at {line.name} answers reach from {line.x[0]:.0f} to {line.x[-1]:.0f}" for line in series)
@@ -61,7 +63,7 @@ def draw_answers() -> str:
             title=f"What is answered to an amount of {AMOUNT:.0f}",
             series=tuple(series),
             x_title="answer",
-            y_title="% of answers",
+            y_title="% of answers that are at most this",
             alt=f"The mean of all answers is {AMOUNT:.0f}; {ends}.",
         )
     )

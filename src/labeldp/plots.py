@@ -77,12 +77,15 @@ class Series:
         The points, in order of x.
     spreads : tuple of float, optional
         Drawn as bars around the points, from y - spread to y + spread. Empty: none are drawn.
+    points : bool
+        Whether each point has a dot; steps of a curve do not.
     """
 
     name: str
     x: tuple[float, ...]
     y: tuple[float, ...]
     spreads: tuple[float, ...] = ()
+    points: bool = True
 
     def __post_init__(self) -> None:
         if len(self.x) != len(self.y) or (self.spreads and len(self.spreads) != len(self.x)):
@@ -213,6 +216,8 @@ def _draw_series(series: Series, x: _Axis, y: _Axis, number: int) -> str:
     colour, dash = f"var(--series-{number % 8})", DASHES[number % len(DASHES)]
     points = " ".join(f"{x(a):.1f},{y(b):.1f}" for a, b in zip(series.x, series.y, strict=True))
     parts = [f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="2" stroke-dasharray="{dash}"/>']
+    if not series.points:
+        return parts[0]
     lows, highs = _ends(series.y, series.spreads, -1), _ends(series.y, series.spreads, 1)
     for a, b, low, high in zip(series.x, series.y, lows, highs, strict=True):
         if high > low:
