@@ -30,7 +30,14 @@ from labeldp.errors import Described, PrivacyError, invalid
 from labeldp.guarantee import Guarantee, Unit
 from labeldp.learn.beliefs import check_whole_arrays, predict_labels
 from labeldp.learn.checkpoint import PRIOR, Checkpoint, Journal
-from labeldp.learn.corrections import check_rows, check_weighable, predict_classes, split_pipeline
+from labeldp.learn.corrections import (
+    check_answered,
+    check_rows,
+    check_weighable,
+    predict_classes,
+    split_pipeline,
+    take_answered,
+)
 from labeldp.learn.recipe import NO_ONE, Recipe, recipe
 from labeldp.learn.softmax import SoftmaxRegression
 from labeldp.learn.stages import (
@@ -298,7 +305,7 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
         were made from the release and the features are public too, whatever the labels were. Where a person was asked about
         some of her rows only, X may have all rows, which is what the owner's transformers saw, or the answered ones.
         """
-        release.answered(X, owner=OWNER)  # refuses rows that are not those of the release
+        check_answered(OWNER, X, release)
         if sample_weight is not None:
             sample_weight = release.answered(sample_weight, owner=OWNER, name="sample_weight")
         weights = _check_weights(sample_weight, len(release))
@@ -308,7 +315,7 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
             check_weighable(settings.estimator, settings.correction, distil=settings.distil)
         check_whole_arrays(settings.estimator, settings.correction, n_rows=len(release), n_classes=release.n_classes)
         # Transformers need no label: they are fitted on the rows without an answer too, if those are given.
-        features = release.answered(self._fit_transformer(transformer, settings, X), owner=OWNER)
+        features = take_answered(OWNER, self._fit_transformer(transformer, settings, X), release)
         stages = np.zeros(len(release), np.uint8) if release.stage is None else release.stage
         stage = None if silent else stages
         _check_first_stage(stage, weights)
