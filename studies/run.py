@@ -47,6 +47,7 @@ STUDIES = {
     "many-classes": "many_classes:ManyClasses",
     "multilabel-pate": "multilabel_pate:MultiLabelPate",
     "numbers": "numbers:Numbers",
+    "persons": "persons:Persons",
     "prior-response": "prior_response:PriorResponse",
     "ratings": "ratings:Ratings",
     "recipes": "recipes:Recipes",

@@ -68,11 +68,13 @@ from labeldp.release.labels import box_labels
 from labeldp.release.persons import ASSIGNMENT, Persons
 from labeldp.release.scores import ScoredClassifier
 from labeldp.release.stages import StageDoor
-from labeldp.validate import check_epsilon, check_weights
+from labeldp.validate import check_choice, check_epsilon, check_weights
 
 OWNER = "LabelPrivateClassifier"
 #: What a guarantee calls them.
 WEIGHTS = "sample weights"
+#: How the row of a person is chosen that is asked.
+PERSON_ROWS = ("chance", "information")
 
 
 class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
@@ -141,6 +143,11 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
         before), and without a ledger that is refused. No label is drawn in two ways under one charge.
     label_set : str
         The ledger's name for these labels.
+    person_rows : {"chance", "information"}
+        Where `fit` is given `persons`: which row of a person is asked. By public chance; or, in a later stage, the one whose answer
+        has most expected information under the model so far. Free either way. The second asks about unusual rows: it pays where
+        the model is right about all rows, and where it is only roughly right the model is then about other rows than
+        those it will see (study `persons`).
 
     Attributes
     ----------
@@ -181,6 +188,7 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
         ledger: Any = None,
         label_set: str = "labels",
         checkpoint: str | os.PathLike[str] | Checkpoint | None = None,
+        person_rows: str = "chance",
     ) -> None:
         self.estimator = estimator
         self.epsilon = epsilon
@@ -200,6 +208,7 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
         self.ledger = ledger
         self.label_set = label_set
         self.checkpoint = checkpoint
+        self.person_rows = person_rows
 
     def fit(self, X: Any, y: Any, *, sample_weight: Any = None, persons: Any = None) -> LabelPrivateClassifier:
         """Privatize y in stages and train; y is not kept.
@@ -220,8 +229,7 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
         persons : Persons, or a column of n ids, optional
             Who owns each row, public. Then `epsilon` is what a person spends on all her labels together, and `guarantee_` says
             so. Persons, not rows, are split into stages; in each, one row of a person is asked (or the few that tell more
-            together), in a later stage the one whose answer has most expected information under the model so far. Rows
-            without an answer are in no fit; label-free transformers and clusters see them. A curator's counts are of at
+            together; `person_rows` says which). Rows without an answer are in no fit; label-free transformers and clusters see them. A curator's counts are of at
             most so many rows of a person as their noise is worth (`labeldp.measure`).
 
         *Weights and privacy.* Weights act on what was released, so they change neither the noise nor its price: training is
@@ -235,16 +243,16 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
         key = as_key(OWNER, self.random_state, name="random_state", pieces=self.checkpoint is not None)
         weights = _check_weights(sample_weight, len(labels))
         known = None if persons is None else Persons.of(persons, n_rows=len(labels), owner=OWNER)
-        owners = None if known is None else Owners(persons=known, weights=weights)
+        check_choice(OWNER, "person_rows", self.person_rows, PERSON_ROWS)
+        informed = self.person_rows == PERSON_ROWS[1]
+        owners = None if known is None else Owners(persons=known, weights=weights, informed=informed)
         epsilon = check_epsilon(OWNER, self.epsilon)
         sizes = {"n_examples": len(labels) if known is None else known.n_persons, "n_classes": labels.n_classes}
         last = split_pipeline(SoftmaxRegression() if self.estimator is None else self.estimator)[1]
         plan = recipe(epsilon, stages=self.stages, prior=self.prior, trust=self.trust, estimator=last, **sizes)
         given = () if weights is None else (WEIGHTS,)
         about = given if known is None else (*given, ASSIGNMENT)
-        budget = Budget(
-            owner=OWNER, labels=labels, ledger=self.ledger, seeded=key.seeded, given=about, persons=known
-        )
+        budget = Budget(owner=OWNER, labels=labels, ledger=self.ledger, seeded=key.seeded, given=about, persons=known)
         parts = budget.split(epsilon, prior=plan.prior, response=bool(plan.shares))
         transformer, settings = check_settings(self, labels.classes, parts.promise.epsilon(), silent=not plan.shares)
         if weights is not None:
@@ -414,7 +422,8 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
         """Return what was done to the labels, in words: the mechanism of the release, and part of a checkpoint's facts."""
         how = "" if self.mechanism is None else f", mechanism={self.mechanism!r}"
         whom = "" if self.trust is None else f", trust={self.trust!r}"
-        whose = "" if persons is None else f" for each of {persons.n_persons:,} persons"
+        asked = "" if self.person_rows == PERSON_ROWS[0] else f", rows by {self.person_rows}"
+        whose = "" if persons is None else f" for each of {persons.n_persons:,} persons{asked}"
         return f"{OWNER}(epsilon={self.epsilon!r}{whom}, stages={self.stages!r}, prior={self.prior!r}{how}){whose}"
 
     def predict_proba(self, X: Any) -> Floats:
@@ -459,8 +468,6 @@ def check_takes_persons(prior: Prior) -> None:
         raise invalid(OWNER, "prior", "take persons", got=type(prior).__name__, fix=fix, kind=PrivacyError)
 
 
-def _split(
-    n: int, shares: tuple[float, ...], persons: Persons | None, key: NoiseKey
-) -> npt.NDArray[np.uint8] | None:
+def _split(n: int, shares: tuple[float, ...], persons: Persons | None, key: NoiseKey) -> npt.NDArray[np.uint8] | None:
     """Return the stage of each example, the same for all rows of a person; None where no label is released."""
     return assign_stages(n, shares, key.child("split"), persons=persons) if shares else None

@@ -174,9 +174,8 @@ class LabelPrivateRegressor(ScoredRegressor, BaseEstimator):  # type: ignore[mis
             all the same. Weights that depend on the raw labels are not public; `guarantee_` says that these do not.
         persons : Persons, or a column of n ids, optional
             Who owns each row, public. Then `epsilon` is what a person spends on all her labels together, and `guarantee_` says
-            so. Persons are split into stages; in each, one row of a person is asked (or the few that tell more together), in a
-            later stage the one whose answer is expected to vary least. Rows without an answer are in no fit; label-free
-            transformers see them.
+            so. Persons are split into stages; in each, one row of a person is asked (or the few that tell more together), by
+            public chance. Rows without an answer are in no fit; label-free transformers see them.
         """
         bounds = self.bounds if self.bounds is not None else getattr(self.mechanism, "bounds", None)
         labels = box_numbers(
@@ -190,9 +189,7 @@ class LabelPrivateRegressor(ScoredRegressor, BaseEstimator):  # type: ignore[mis
         known = None if persons is None else Persons.of(persons, n_rows=len(labels), owner=OWNER)
         given = (*(() if weights is None else (WEIGHTS,)), *(() if law is None else ("prior",)))
         given = given if known is None else (*given, ASSIGNMENT)
-        budget = Budget(
-            owner=OWNER, labels=labels, ledger=self.ledger, seeded=key.seeded, given=given, persons=known
-        )
+        budget = Budget(owner=OWNER, labels=labels, ledger=self.ledger, seeded=key.seeded, given=given, persons=known)
         promise = budget.state(budget.about_unit(response.guarantee))
         transformer, last = self._split_estimator(weights)
         features = self._fit_transformer(transformer, last, X)
@@ -481,25 +478,19 @@ def _draw_numbers(
 ) -> Draw:
     """Return the owner's way to get a stage: through the door, once per label, or once per person and few of her labels.
 
-    Of a person the row is asked whose answer is expected to vary least under what is believed of it: of rows alike otherwise it
-    weighs most in a fit. Rows that are in no fit are asked last.
+    Which of a person's rows is asked is up to public chance; rows that are in no fit are asked last.
     """
 
-    def ask(rows: Places, laws: Floats | None, groups: Places | None) -> dict[str, Any]:
+    def ask(rows: Places) -> dict[str, Any]:
         if persons is None:
             return {}
-        score = None
-        if laws is not None and laws.ndim == 2 and groups is not None:
-            each = mechanism.channel(laws, groups=np.arange(len(laws))).spread(laws)
-            score = 1.0 / (1.0 + each[groups])
-        if weights is not None and not weights[rows].all():
-            score = np.where(weights[rows] > 0, 1.0 if score is None else score, -1.0)
+        score = None if weights is None or weights[rows].all() else (weights[rows] > 0).astype(np.float64)
         return {"persons": persons.take(rows), "persons_score": score}
 
     def draw(number: int, rows: Places, laws: Floats | None, groups: Places | None) -> Release:
         told = laws if mechanism.uses_prior else None
         by = groups if mechanism.uses_prior else None
-        part, asked = labels.take(rows), ask(rows, told, by)
+        part, asked = labels.take(rows), ask(rows)
         return door.draw(number, lambda key: privatize(part, mechanism, prior=told, groups=by, rng=key, **asked))
 
     return draw

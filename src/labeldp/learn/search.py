@@ -222,7 +222,9 @@ class PrivateSearchCV(ScoredClassifier, BaseEstimator):  # type: ignore[misc]  #
         if asked is not None and release.guarantee.unit is not Unit.PERSON:
             got = Described(f"one about `{release.guarantee.unit.value}`")
             fix = "Nothing makes it one about persons now. For folds that split nobody pass groups=, and a splitter that uses them."
-            raise invalid(OWNER, "release", "be about persons where these are given", got=got, fix=fix, kind=PrivacyError)
+            raise invalid(
+                OWNER, "release", "be about persons where these are given", got=got, fix=fix, kind=PrivacyError
+            )
         X, n = take_answered(OWNER, whole, release), _num_samples(whole)
         if len(release) < n:  # some rows of a person have no answer
             assert release.rows is not None
@@ -272,9 +274,7 @@ class PrivateSearchCV(ScoredClassifier, BaseEstimator):  # type: ignore[misc]  #
         epsilon, delta = check_epsilon(OWNER, self.epsilon), check_delta(OWNER, self.delta)
         train, held = self._hold_out(X, groups, persons)
         given = () if persons is None else (ASSIGNMENT,)
-        budget = Budget(
-            owner=OWNER, labels=labels, ledger=self.ledger, seeded=key.seeded, given=given, persons=persons
-        )
+        budget = Budget(owner=OWNER, labels=labels, ledger=self.ledger, seeded=key.seeded, given=given, persons=persons)
         shares = budget.share_search(epsilon, delta, fits=len(candidates), refit=self.refit)
         words = f"{OWNER}({type(self.estimator).__name__}, {len(candidates)} candidates, epsilon={epsilon!r})"
         entry = budget.charge(shares.promise, mechanism=words)

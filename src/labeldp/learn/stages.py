@@ -91,7 +91,6 @@ ENTRIES = 1 << 24
 SELF_TEMPERATURE = 1.0 / 1.5
 
 
-
 class Answers(NamedTuple):
     """What a stage released: outputs and their channel; `kept` are the places of its rows that were asked, None for all."""
 
@@ -281,14 +280,16 @@ class Owners:
 
     persons: Persons
     weights: Floats | None = None
+    #: Whether the row of most expected information is asked, and not one by public chance.
+    informed: bool = False
 
     def ask(self, mechanism: Mechanism, rows: npt.NDArray[np.intp], told: Any, prior: Any) -> dict[str, Any]:
-        """Return what the door is told of the persons of some rows: their ids, and how much an answer of each row teaches.
+        """Return what the door is told of the persons of some rows: their ids, and, if `informed`, how much each row's answer teaches.
 
         That is the expected information of the answer under what is believed of the row (`expect_information`), a function of
         public things and of answers of other persons. Rows that are in no fit are asked last.
         """
-        score = expect_information(mechanism, told, prior)
+        score = expect_information(mechanism, told, prior) if self.informed else None
         if self.weights is not None and not self.weights[rows].all():
             score = np.zeros(len(rows)) if score is None else score
             score = np.where(self.weights[rows] > 0, score, -1.0)
@@ -317,7 +318,9 @@ class Owners:
             tried = [privatize(made_up, mechanism, prior=prior, persons=codes, rng=0) for prior in told]
             join_answers([(release.codes, release.channel) for release in tried])
         except LabelDPError as error:
-            got = Described(f"{type(mechanism).__name__}, whose answers at several epsilons are not one release ({error})")
+            got = Described(
+                f"{type(mechanism).__name__}, whose answers at several epsilons are not one release ({error})"
+            )
             fix = f"At this epsilon {most} rows of a person are asked. Use InformativeResponse or RandomizedResponse, or a smaller epsilon."
             raise invalid(OWNER, "mechanism", "answer for persons", got=got, fix=fix) from None
 

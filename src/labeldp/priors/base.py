@@ -309,7 +309,9 @@ class ArrayExamples(Examples):
         """Draw chunk by chunk."""
         if self._persons is not None:
             fix = "LabelPrivateClassifier(stages=2) learns in stages that split no person."
-            raise invalid("ArrayExamples", "persons", "be left out where a prior draws labels", got=Described("some"), fix=fix)
+            raise invalid(
+                "ArrayExamples", "persons", "be left out where a prior draws labels", got=Described("some"), fix=fix
+            )
         for start in range(0, len(self), CHUNK_ROWS):
             rows = slice(start, min(start + CHUNK_ROWS, len(self)))
             labels = self._labels.take(rows)

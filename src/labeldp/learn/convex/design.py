@@ -125,8 +125,11 @@ def make_design(
     given = given / given.mean()
     scaling = check_positive(owner, "intercept_scaling", intercept_scaling)
     bound = None if isinstance(clip, str) and clip == "auto" else check_positive(owner, "clip", clip)
+    # Scales are those of rows as they will count: a person about once, so that a column that whoever has many rows stretches
+    # does not drown in the noise of all others.
+    once = 1.0 if sharing is None else 1.0 / sharing.persons.counts[sharing.persons.codes]
     with np.errstate(over="ignore", invalid="ignore"):
-        moments = ColumnMoments.of_rows(X, given * exposed)
+        moments = ColumnMoments.of_rows(X, given * exposed * once)
         deviation = np.sqrt(moments.squares / moments.total)
         whole = float(moments.squares.sum())
     if not (np.isfinite(moments.mean).all() and math.isfinite(whole)):
@@ -182,9 +185,7 @@ def bound_rows(  # noqa: PLR0917  # one caller, above
     radius = length * math.hypot(1.0, scaling)
     if sharing is not None:
         sizes = given * np.hypot(norms, scaling * length)
-        ratio = noise_ratio(
-            body, n_classes=sharing.n_classes, epsilon=sharing.epsilon, delta=sharing.delta
-        )
+        ratio = noise_ratio(body, n_classes=sharing.n_classes, epsilon=sharing.epsilon, delta=sharing.delta)
         found = share_influence(sizes, sharing.persons, ratio=ratio, radius=None if bound is None else radius)
         return BoundedRows(body, given * found.weights, length, found.radius)
     return BoundedRows(body, np.minimum(given, radius / np.hypot(norms, scaling * length)), length, radius)

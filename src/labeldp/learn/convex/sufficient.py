@@ -175,9 +175,7 @@ class SufficientStatistics(ConvexClassifier):
         stages = check_integer(OWNER, "stages", self.stages, least=1, most=100)
         key = as_key(OWNER, self.random_state, name="random_state")
         if self.network is not None:
-            return self._fit_in_stages(
-                X, y, centre, persons, stages=stages, epsilon=epsilon, delta=delta, key=key
-            )
+            return self._fit_in_stages(X, y, centre, persons, stages=stages, epsilon=epsilon, delta=delta, key=key)
         if stages > 1:
             fix = "Each stage needs a network to make its features: pass network=."
             raise invalid(OWNER, "stages", "be 1 without a network", got=stages, fix=fix)
@@ -203,9 +201,7 @@ class SufficientStatistics(ConvexClassifier):
         labels = box_labels(OWNER, y, n_rows=len(X), classes=self.classes, label_set=self.label_set)
         owners = None if persons is None else Persons.of(persons, n_rows=len(X), owner=OWNER)
         given = () if owners is None else (ASSIGNMENT,)
-        budget = Budget(
-            owner=OWNER, labels=labels, ledger=self.ledger, seeded=key.seeded, given=given, persons=owners
-        )
+        budget = Budget(owner=OWNER, labels=labels, ledger=self.ledger, seeded=key.seeded, given=given, persons=owners)
         plan = budget.share(epsilon, delta, stages=stages, name="moments")
         first = StageBelief(
             Inputs(row_map, row_map.apply(average_views(X)), labels), check_centre(centre, len(X), labels.n_classes)
@@ -230,7 +226,9 @@ class SufficientStatistics(ConvexClassifier):
 
         def learn(number: int, _last: StageModel | None, belief: StageBelief, found: Moments) -> StageModel:
             weights, penalty = self._solve(found, belief.centre)
-            rows = found.rows if found.weights is None else belief.inputs.rows  # some of no weight are not in the moments
+            rows = (
+                found.rows if found.weights is None else belief.inputs.rows
+            )  # some of no weight are not in the moments
             targets = soften_scores(self._score(rows, weights, belief.centre))
             network = train_network(
                 self.network, X, targets, classes=labels.classes, number=number, params=self.stage_params
@@ -266,9 +264,7 @@ class SufficientStatistics(ConvexClassifier):
         if persons is not None:
             # Weights are small where a person has many rows: a finer grid keeps as much of each.
             bits, step = bits + PERSON_BITS, step / 2.0**PERSON_BITS
-            weights = weigh_rows(
-                rows, persons, n_classes=inputs.labels.n_classes, epsilon=epsilon, delta=delta
-            )
+            weights = weigh_rows(rows, persons, n_classes=inputs.labels.n_classes, epsilon=epsilon, delta=delta)
             sparse = scipy.sparse.issparse(rows)
             rows = scipy.sparse.csr_matrix(scipy.sparse.diags(weights) @ rows) if sparse else rows * weights[:, None]
         query = ClassMoments(rows=cut_to_grid(rows, bound=radius, bits=bits))

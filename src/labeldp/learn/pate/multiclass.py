@@ -296,9 +296,7 @@ class PATE(TeacherEnsemble):
         codes = codes_of(labels).astype(np.int64)
         ballot = self._poll(vote_for_class, teacher, private, codes, public, key=key, persons=owners)
         given = () if owners is None else (ASSIGNMENT,)
-        budget = Budget(
-            owner="PATE", labels=labels, ledger=self.ledger, seeded=key.seeded, given=given, persons=owners
-        )
+        budget = Budget(owner="PATE", labels=labels, ledger=self.ledger, seeded=key.seeded, given=given, persons=owners)
         plan = replace(plan, assumptions=budget.state(plan.guarantee).assumptions)
         entry = budget.charge(plan.guarantee, mechanism=self._describe(plan))
         counts = count_classes(ballot.votes, n_classes=labels.n_classes)

@@ -154,9 +154,7 @@ class MultiLabelPATE(TeacherEnsemble):
         labels = LabelRows(name=self.label_set, n_rows=len(targets), n_classes=targets.shape[1])
         owners = self._read_persons(persons, private.shape[0])
         given = () if owners is None else (ASSIGNMENT,)
-        budget = Budget(
-            owner=OWNER, labels=labels, ledger=self.ledger, seeded=key.seeded, given=given, persons=owners
-        )
+        budget = Budget(owner=OWNER, labels=labels, ledger=self.ledger, seeded=key.seeded, given=given, persons=owners)
         unit = self._read_unit(owners)
         plan, promise = self._make_plan(public.shape[0], targets.shape[1], tau, unit)
         promise = budget.state(restate_unit(promise, unit), *ASSUMPTIONS)
