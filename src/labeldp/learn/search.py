@@ -56,6 +56,7 @@ what it cost.
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -281,7 +282,7 @@ class PrivateSearchCV(ScoredClassifier, BaseEstimator):  # type: ignore[misc]  #
 
         def fit_share(params: Mapping[str, Any], part: Any, key: NoiseKey) -> Any:
             about = {} if persons is None else {"persons": persons.take(part)}
-            spent = self._fit_at(shares, params, take_rows(X, part), labels.take(part), key, about)
+            spent = self._fit_at(shares, params, take_rows(X, part), labels.take(part), key=key, about=about)
             budget.check_spent(spent.guarantee_, epsilon=shares.epsilon, delta=shares.delta)
             return spent
 
@@ -306,6 +307,7 @@ class PrivateSearchCV(ScoredClassifier, BaseEstimator):  # type: ignore[misc]  #
         params: Mapping[str, Any],
         X: Any,
         y: SensitiveLabels,
+        *,
         key: NoiseKey,
         about: Mapping[str, Any],
     ) -> Any:
@@ -327,12 +329,22 @@ class PrivateSearchCV(ScoredClassifier, BaseEstimator):  # type: ignore[misc]  #
     def _cut_folds(self, X: Any, codes: Any, groups: Any, persons: Persons | None) -> list[tuple[Places, Places]]:
         """Return the folds; a number of them cuts persons, where these are given, and a splitter gets them as groups."""
         splitter = self._cut_rows(_num_samples(X) if persons is None else persons.n_persons)
-        if persons is None or splitter is self.cv:
-            groups = persons.codes if groups is None and persons is not None else groups
+        if persons is None:
             return list(splitter.split(X, codes, groups))
+        if splitter is self.cv:
+            with warnings.catch_warnings():
+                warnings.filterwarnings(
+                    "ignore", "The groups parameter is ignored", UserWarning
+                )  # what it cuts is looked at
+                folds = list(splitter.split(X, codes, persons.codes if groups is None else groups))
+            for fold in folds:
+                check_apart(persons, fold)
+            return folds
         whose = np.arange(persons.n_persons)
-        folds = splitter.split(whose)
-        return [(persons.rows_of(np.isin(whose, one)), persons.rows_of(np.isin(whose, two))) for one, two in folds]
+        return [
+            (persons.rows_of(np.isin(whose, one)), persons.rows_of(np.isin(whose, two)))
+            for one, two in splitter.split(whose)
+        ]
 
     def _hold_out(self, X: Any, groups: Any, persons: Persons | None) -> tuple[Places, Places]:
         """Return the training rows and those held out: disjoint, or the two would not compose in parallel."""
