@@ -167,6 +167,8 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
     (['no', 'yes'], 2.0, True)
     """
 
+    person_rows: str = PERSON_ROWS[0]  # models of version 0.1 were saved without it
+
     def __init__(
         self,
         estimator: Any = None,

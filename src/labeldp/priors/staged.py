@@ -199,10 +199,15 @@ class StagedClusterPrior(Prior):
         persons: Persons | None,
     ) -> PriorTable:
         """Return a histogram, measured or remembered; a remembered one has its own clusters with it."""
-        source = ClusterPrior(groups=groups, epsilon=epsilon, shrink=self.shrink)
-        mine = key.child("histogram", number)
-        make = partial(source.table, None, labels, budget=math.inf, key=mine, persons=persons)
+        told = {} if persons is None else {"persons": persons}
+        make = partial(self._histogram, groups, labels, epsilon, key.child("histogram", number), **told)
         return make() if self._kept is None else self._kept(f"histogram-{number + 1}", make)
+
+    def _histogram(
+        self, groups: Any, labels: SensitiveLabels, epsilon: float, key: NoiseKey, *, persons: Persons | None = None
+    ) -> PriorTable:
+        source = ClusterPrior(groups=groups, epsilon=epsilon, shrink=self.shrink)
+        return source.table(None, labels, budget=math.inf, key=key, persons=persons)
 
     def _cluster_hidden(self, model: Any, X: Any, labels: SensitiveLabels, epsilon: float) -> Ints:
         """Return clusters of the examples in the model's own space, half-whitened."""
