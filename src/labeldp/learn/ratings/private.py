@@ -96,7 +96,7 @@ class LabelPrivateRatings(ScoredRegressor, BaseEstimator):  # type: ignore[misc]
     Attributes
     ----------
     guarantee_, release_ (None without responses), by_user_, by_item_ (None without sums), stages_, seeded_, ledger_entry_
-    user_guarantee_ : the same release as a promise about all ratings of one user (`Unit.PERSON`)
+    most_ratings_, user_guarantee_ : the most ratings of a user, and the same release as a promise about all ratings of one user
     learner_ : the fitted learner;  values_ : the rating values
 
     Example
@@ -179,12 +179,18 @@ class LabelPrivateRatings(ScoredRegressor, BaseEstimator):  # type: ignore[misc]
             evidence = Evidence(responses=told, by_user=evidence.by_user, by_item=evidence.by_item)
         learner.fit_evidence(table, evidence, family.values, features=features, progress=progress)
         self.guarantee_, self.seeded_, self.ledger_entry_ = plan.promise, key.seeded, entry
-        self.user_guarantee_ = plan.promise.for_persons(int(np.bincount(table.users).max()))
+        self.most_ratings_ = int(np.bincount(table.users).max())
         self.release_ = None if responded is None else self._as_release(responded, stage, labels)
         self.stages_ = () if responded is None else responded.stages
         self.by_user_, self.by_item_ = evidence.by_user, evidence.by_item
         self.learner_, self.values_ = learner, family.values
         return self
+
+    @property
+    def user_guarantee_(self) -> Guarantee:
+        """What is promised about all ratings of one user together (`Unit.PERSON`), by group privacy."""
+        check_is_fitted(self, "most_ratings_")
+        return self.guarantee_.for_persons(self.most_ratings_)
 
     def predict(self, pairs: Any) -> Floats:
         """Return the expected rating of each pair, within the rating values; an id that was not seen is an average one."""
