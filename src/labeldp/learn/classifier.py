@@ -73,6 +73,8 @@ from labeldp.validate import check_choice, check_epsilon, check_weights
 OWNER = "LabelPrivateClassifier"
 #: What a guarantee calls them.
 WEIGHTS = "sample weights"
+#: Up to so many classes, "auto" asks persons in one stage: two did not pay with three classes (study `persons`).
+FEW_CLASSES = 3
 #: How the row of a person is chosen that is asked.
 PERSON_ROWS = ("chance", "information")
 
@@ -252,6 +254,8 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
         sizes = {"n_examples": len(labels) if known is None else known.n_persons, "n_classes": labels.n_classes}
         last = split_pipeline(SoftmaxRegression() if self.estimator is None else self.estimator)[1]
         plan = recipe(epsilon, stages=self.stages, prior=self.prior, trust=self.trust, estimator=last, **sizes)
+        if known is not None and isinstance(self.stages, str) and labels.n_classes <= FEW_CLASSES and plan.shares:
+            plan = replace(plan, shares=(1.0,))
         given = () if weights is None else (WEIGHTS,)
         about = given if known is None else (*given, ASSIGNMENT)
         budget = Budget(owner=OWNER, labels=labels, ledger=self.ledger, seeded=key.seeded, given=about, persons=known)
