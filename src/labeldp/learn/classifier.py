@@ -99,7 +99,7 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
     stages : int, sequence of shares, or "auto"
         1 draws all labels at once (LP-1ST with RRWithPrior), 2 is LP-2ST, ... 0 releases no label: the prior has the
         whole budget, and the model is distilled from it. "auto": (1/4, 3/4) where that pays, else 1; with a curator 1, or
-        0 where epsilon and rows are few (`labeldp.learn.recipe`).
+        0 where epsilon and rows are few (`labeldp.learn.recipe`); for persons of up to three classes 1, or 0.
     prior : Prior or "auto", optional
         What the first stage knows: UniformPrior (None), PublicPrior, ClusterPrior, ... "auto": nothing, unless a curator is
         trusted; then noisy counts of labels in clusters. Counts are evidence in training too (`labeldp.learn.bags`).
