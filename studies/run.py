@@ -49,6 +49,7 @@ STUDIES = {
     "multilabel-pate": "multilabel_pate:MultiLabelPate",
     "networks": "networks:Networks",
     "numbers": "numbers:Numbers",
+    "persons": "persons:Persons",
     "prior-response": "prior_response:PriorResponse",
     "ratings": "ratings:Ratings",
     "recipes": "recipes:Recipes",

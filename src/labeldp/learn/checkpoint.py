@@ -505,7 +505,8 @@ class Journal:
 
 def _arrays_of(release: Release) -> dict[str, Any]:
     """Return what a draw is: its outputs and the channel that they came through."""
-    return {"codes": release.codes, **release.channel.row_arrays(), **release.channel.example_arrays()}
+    asked = {} if release.rows is None else {"rows": release.rows}  # which rows of persons were asked belongs to it
+    return {"codes": release.codes, **asked, **release.channel.row_arrays(), **release.channel.example_arrays()}
 
 
 @contextlib.contextmanager

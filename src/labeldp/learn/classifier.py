@@ -12,6 +12,7 @@ References: Ghazi, Golowich, Kumar, Manurangsi, Zhang, "Deep Learning with Label
 from __future__ import annotations
 
 import hashlib
+import inspect
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -25,14 +26,22 @@ from sklearn.utils import get_tags
 from sklearn.utils.validation import _num_samples, check_is_fitted, validate_data
 
 from labeldp.arrays import Floats
-from labeldp.errors import Described, invalid
-from labeldp.guarantee import Guarantee
+from labeldp.errors import Described, PrivacyError, invalid
+from labeldp.guarantee import Guarantee, Unit
 from labeldp.learn.beliefs import check_whole_arrays, predict_labels
 from labeldp.learn.checkpoint import PRIOR, Checkpoint, Journal
-from labeldp.learn.corrections import check_rows, check_weighable, predict_classes, split_pipeline
+from labeldp.learn.corrections import (
+    check_answered,
+    check_rows,
+    check_weighable,
+    predict_classes,
+    split_pipeline,
+    take_answered,
+)
 from labeldp.learn.recipe import NO_ONE, Recipe, recipe
 from labeldp.learn.softmax import SoftmaxRegression
 from labeldp.learn.stages import (
+    Owners,
     Settings,
     Training,
     are_sets,
@@ -56,13 +65,18 @@ from labeldp.random import NoiseKey, as_key
 from labeldp.release import Release, SensitiveLabels
 from labeldp.release.budget import Budget, assume_public
 from labeldp.release.labels import box_labels
+from labeldp.release.persons import ASSIGNMENT, Persons
 from labeldp.release.scores import ScoredClassifier
 from labeldp.release.stages import StageDoor
-from labeldp.validate import check_epsilon, check_weights
+from labeldp.validate import check_choice, check_epsilon, check_weights
 
 OWNER = "LabelPrivateClassifier"
 #: What a guarantee calls them.
 WEIGHTS = "sample weights"
+#: Up to so many classes, "auto" asks persons in one stage: two did not pay with three classes (study `persons`).
+FEW_CLASSES = 3
+#: How the row of a person is chosen that is asked.
+PERSON_ROWS = ("chance", "information")
 
 
 class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
@@ -85,7 +99,8 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
     stages : int, sequence of shares, or "auto"
         1 draws all labels at once (LP-1ST with RRWithPrior), 2 is LP-2ST, ... 0 releases no label: the prior has the
         whole budget, and the model is distilled from it. "auto": (1/4, 3/4) where that pays, else 1; with a curator 1, or
-        0 where epsilon and rows are few (`labeldp.learn.recipe`). 1 for an estimator whose fits are long.
+        0 where epsilon and rows are few (`labeldp.learn.recipe`). 1 for an estimator whose fits are long; for persons of up to
+        three classes 1, or 0.
     prior : Prior or "auto", optional
         What the first stage knows: UniformPrior (None), PublicPrior, ClusterPrior, ... "auto": nothing, unless a curator is
         trusted; then noisy counts of labels in clusters. Counts are evidence in training too (`labeldp.learn.bags`).
@@ -133,6 +148,11 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
         before), and without a ledger that is refused. No label is drawn in two ways under one charge.
     label_set : str
         The ledger's name for these labels.
+    person_rows : {"chance", "information"}
+        Where `fit` is given `persons`: which row of a person is asked. By public chance; or, in a later stage, the one whose answer
+        has most expected information under the model so far. Free either way. The second asks about unusual rows: it pays where
+        the model is right about all rows, and where it is only roughly right the model is then about other rows than
+        those it will see (study `persons`).
 
     Attributes
     ----------
@@ -151,6 +171,8 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
     >>> model.predict([[-1.0], [1.0]]).tolist(), model.guarantee_.epsilon(), model.seeded_
     (['no', 'yes'], 2.0, True)
     """
+
+    person_rows: str = PERSON_ROWS[0]  # models of version 0.1 were saved without it
 
     def __init__(
         self,
@@ -173,6 +195,7 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
         ledger: Any = None,
         label_set: str = "labels",
         checkpoint: str | os.PathLike[str] | Checkpoint | None = None,
+        person_rows: str = "chance",
     ) -> None:
         self.estimator = estimator
         self.epsilon = epsilon
@@ -192,8 +215,9 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
         self.ledger = ledger
         self.label_set = label_set
         self.checkpoint = checkpoint
+        self.person_rows = person_rows
 
-    def fit(self, X: Any, y: Any, *, sample_weight: Any = None) -> LabelPrivateClassifier:
+    def fit(self, X: Any, y: Any, *, sample_weight: Any = None, persons: Any = None) -> LabelPrivateClassifier:
         """Privatize y in stages and train; y is not kept.
 
         Everything that can be refused is refused before the ledger is charged, and nothing is drawn before that. What a
@@ -209,6 +233,11 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
             Public weights >= 0: how much each row counts in every fit, in the base rates and in the calibration of
             "crossfit". A whole number is as many copies of the row, and 0 leaves it out of training; its label is drawn and
             charged all the same. Label-free transformers and the prior do not read them.
+        persons : Persons, or a column of n ids, optional
+            Who owns each row, public. Then `epsilon` is what a person spends on all her labels together, and `guarantee_` says
+            so. Persons, not rows, are split into stages; in each, one row of a person is asked (or the few that tell more
+            together; `person_rows` says which). Rows without an answer are in no fit; label-free transformers and clusters see them. A curator's counts are of at
+            most so many rows of a person as their noise is worth (`labeldp.measure`).
 
         *Weights and privacy.* Weights act on what was released, so they change neither the noise nor its price: training is
         post-processing. From the second stage on, the model that they shaped chooses candidates, as features do. All of
@@ -220,12 +249,19 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
         # A run with a checkpoint claims the whole key, when it begins: it may draw again what a kill has lost.
         key = as_key(OWNER, self.random_state, name="random_state", pieces=self.checkpoint is not None)
         weights = _check_weights(sample_weight, len(labels))
+        known = None if persons is None else Persons.of(persons, n_rows=len(labels), owner=OWNER)
+        check_choice(OWNER, "person_rows", self.person_rows, PERSON_ROWS)
+        informed = self.person_rows == PERSON_ROWS[1]
+        owners = None if known is None else Owners(persons=known, weights=weights, informed=informed)
         epsilon = check_epsilon(OWNER, self.epsilon)
-        sizes = {"n_examples": len(labels), "n_classes": labels.n_classes}
+        sizes = {"n_examples": len(labels) if known is None else known.n_persons, "n_classes": labels.n_classes}
         last = split_pipeline(SoftmaxRegression() if self.estimator is None else self.estimator)[1]
         plan = recipe(epsilon, stages=self.stages, prior=self.prior, trust=self.trust, estimator=last, **sizes)
+        if known is not None and isinstance(self.stages, str) and labels.n_classes <= FEW_CLASSES and plan.shares:
+            plan = replace(plan, shares=(1.0,))
         given = () if weights is None else (WEIGHTS,)
-        budget = Budget(owner=OWNER, labels=labels, ledger=self.ledger, seeded=key.seeded, given=given)
+        about = given if known is None else (*given, ASSIGNMENT)
+        budget = Budget(owner=OWNER, labels=labels, ledger=self.ledger, seeded=key.seeded, given=about, persons=known)
         parts = budget.split(epsilon, prior=plan.prior, response=bool(plan.shares))
         transformer, settings = check_settings(self, labels.classes, parts.promise.epsilon(), silent=not plan.shares)
         if weights is not None:
@@ -244,26 +280,34 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
 
         # The prior's clusters and the split of the examples need no label. A prior that sees none is made here too, so
         # that it fails, if it must, before the charge.
-        known = X if plan.prior.raw_features else features
-        prior = plan.prior.prepare(ArrayExamples(known, labels), budget=epsilon)
-        table = None if prior.sees_labels else prior.table(known, labels, budget=epsilon, key=key)
-        words = self._describe()
-        with self._open_journal(labels, plan, key, weights, measured=table is None) as journal:
-            stage = journal.keep_split(partial(_split, len(labels), plan.shares))
+        rows = X if plan.prior.raw_features else features
+        prior = plan.prior.prepare(ArrayExamples(rows, labels, persons=known), budget=epsilon)
+        told = {} if known is None else {"persons": known}
+        if owners is not None:
+            check_takes_persons(prior)
+            owners.check_mechanism(response, labels.n_classes)
+        table = None if prior.sees_labels else prior.table(rows, labels, budget=epsilon, key=key)
+        words = self._describe(known)
+        with self._open_journal(labels, plan, key, weights, known, measured=table is None) as journal:
+            stage = journal.keep_split(partial(_split, len(labels), plan.shares, known))
             _check_first_stage(stage, weights)
+            if owners is not None:
+                owners.check_stages(stage)
             entry = journal.keep_charge(budget, promise, mechanism=words)
             if table is None:
                 measured = prior.with_journal(journal.keep_table)
                 table = journal.keep_table(
-                    PRIOR, partial(measured.table, known, labels, budget=epsilon, key=journal.key)
+                    PRIOR, partial(measured.table, rows, labels, budget=epsilon, key=journal.key, **told)
                 )
             budget.check_spent(table.guarantee, epsilon=parts.spent)
             settings = settle_settings(
                 settings, self, table, sets=are_sets(sample_channel(response, n_classes=labels.n_classes))
             )
             door = StageDoor[Release](budget=budget, key=journal.key, epsilon=parts.response, keep=journal.keep_release)
-            draw = draw_labels(labels, response, door)
-            training = train_in_stages(features, stage, table, draw, settings, weights=weights)
+            draw = draw_labels(labels, response, door, owners=owners)
+            training = train_in_stages(
+                features, stage, table, draw, settings, weights=weights, of_persons=known is not None
+            )
         release = assemble_release(
             training, stage, table, labels, seeded=key.seeded, guarantee=promise, mechanism=words
         )
@@ -275,12 +319,13 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
         Needs the release and the features, and no label. A release without stages is one stage, and one that holds a
         prior and no answers is none. `epsilon`, the mechanism, the shares of the stages, what the prior says and `classes`
         are those of the release; "auto" means here what it means to the owner. `sample_weight` is as for `fit`; weights that
-        were made from the release and the features are public too, whatever the labels were.
+        were made from the release and the features are public too, whatever the labels were. Where a person was asked about
+        some of her rows only, X may have all rows, which is what the owner's transformers saw, or the answered ones.
         """
         if release.channel.outputs_are_numbers:
             fix = "LabelPrivateRegressor learns from numbers."
             raise invalid(OWNER, "release", "hold labels with classes", got=Described("numbers"), fix=fix)
-        X = release.answered(X, owner=OWNER)
+        check_answered(OWNER, X, release)
         if sample_weight is not None:
             sample_weight = release.answered(sample_weight, owner=OWNER, name="sample_weight")
         weights = _check_weights(sample_weight, len(release))
@@ -289,13 +334,15 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
         if weights is not None:
             check_weighable(settings.estimator, settings.correction, distil=settings.distil)
         check_whole_arrays(settings.estimator, settings.correction, n_rows=len(release), n_classes=release.n_classes)
-        features = self._fit_transformer(transformer, settings, X)
+        # Transformers need no label: they are fitted on the rows without an answer too, if those are given.
+        features = take_answered(OWNER, self._fit_transformer(transformer, settings, X), release)
         stages = np.zeros(len(release), np.uint8) if release.stage is None else release.stage
         stage = None if silent else stages
         _check_first_stage(stage, weights)
         table, draw = read_prior(release), replay_release(release)
         settings = settle_settings(settings, self, table, sets=are_sets(release.channel))
-        training = train_in_stages(features, stage, table, draw, settings, weights=weights)
+        of_persons = release.guarantee.unit is Unit.PERSON
+        training = train_in_stages(features, stage, table, draw, settings, weights=weights, of_persons=of_persons)
         plan = Recipe(shares=tuple(report.share for report in training.stages), prior=UniformPrior())
         given = () if weights is None else (WEIGHTS,)
         return self._keep(training, release, transformer, settings, plan, given=given)
@@ -334,7 +381,14 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
             raise invalid(OWNER, "trust", "cover what the prior and the mechanism need", got=got, fix=fix)
 
     def _open_journal(
-        self, labels: SensitiveLabels, plan: Recipe, key: NoiseKey, weights: Floats | None, *, measured: bool
+        self,
+        labels: SensitiveLabels,
+        plan: Recipe,
+        key: NoiseKey,
+        weights: Floats | None,
+        persons: Persons | None,
+        *,
+        measured: bool,
     ) -> Journal:
         """Return the journal of this run; what would not fit on disk is refused before anything is spent."""
         if self.checkpoint is not None:
@@ -342,7 +396,7 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
 
             check_plain_classes(labels.classes, owner=OWNER)
         facts = {
-            "settings": f"{self._describe()}, {plan!r}",
+            "settings": f"{self._describe(persons)}, {plan!r}",
             "classes": [repr(c) for c in labels.classes],
             "examples": len(labels),
             "label set": labels.name,
@@ -350,6 +404,8 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
         }
         if weights is not None:  # models of earlier stages choose candidates: with other weights it is another run
             facts["set of sample weights"] = hashlib.sha256(weights.astype("<f8").tobytes()).hexdigest()
+        if persons is not None:  # they shape stages and who is asked about what
+            facts["assignment of rows to persons"] = persons.digest
         pieces = [*([PRIOR] if measured else []), *(f"stage-{number + 1}" for number in range(len(plan.shares)))]
         return Journal(self.checkpoint, facts=facts, labels=labels, key=key, pieces=pieces)
 
@@ -374,11 +430,13 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
         validate_data(self, X, skip_check_array=True, reset=False)
         return self._transformer.transform(X)
 
-    def _describe(self) -> str:
+    def _describe(self, persons: Persons | None) -> str:
         """Return what was done to the labels, in words: the mechanism of the release, and part of a checkpoint's facts."""
         how = "" if self.mechanism is None else f", mechanism={self.mechanism!r}"
         whom = "" if self.trust is None else f", trust={self.trust!r}"
-        return f"{OWNER}(epsilon={self.epsilon!r}{whom}, stages={self.stages!r}, prior={self.prior!r}{how})"
+        asked = "" if self.person_rows == PERSON_ROWS[0] else f", rows by {self.person_rows}"
+        whose = "" if persons is None else f" for each of {persons.n_persons:,} persons{asked}"
+        return f"{OWNER}(epsilon={self.epsilon!r}{whom}, stages={self.stages!r}, prior={self.prior!r}{how}){whose}"
 
     def predict_proba(self, X: Any) -> Floats:
         """Return class probabilities (n, K), in the order of `classes_`."""
@@ -415,6 +473,13 @@ def _check_first_stage(stage: npt.NDArray[Any] | None, weights: Floats | None) -
         raise invalid(OWNER, "sample_weight", "leave the first stage a row", got=got, fix="Leave those rows out of X.")
 
 
-def _split(n: int, shares: tuple[float, ...], key: NoiseKey) -> npt.NDArray[np.uint8] | None:
-    """Return the stage of each example; None where no label is released."""
-    return assign_stages(n, shares, key.child("split")) if shares else None
+def check_takes_persons(prior: Prior) -> None:
+    """Refuse, before anything is charged, a prior that looks at labels and cannot be told whose they are."""
+    if prior.sees_labels and "persons" not in inspect.signature(prior.table).parameters:
+        fix = "Give its `table` an argument persons=None, and hand it to `measure`; or use ClusterPrior."
+        raise invalid(OWNER, "prior", "take persons", got=type(prior).__name__, fix=fix, kind=PrivacyError)
+
+
+def _split(n: int, shares: tuple[float, ...], persons: Persons | None, key: NoiseKey) -> npt.NDArray[np.uint8] | None:
+    """Return the stage of each example, the same for all rows of a person; None where no label is released."""
+    return assign_stages(n, shares, key.child("split"), persons=persons) if shares else None

@@ -53,6 +53,7 @@ from labeldp.errors import Described, invalid
 from labeldp.items import Items, is_dataset
 from labeldp.learn.softmax import SoftmaxRegression
 from labeldp.priors import model_probabilities
+from labeldp.release import Release
 from labeldp.softmax import RowBatches
 
 CORRECTIONS = ("auto", "forward", "crossfit", "posterior", "em", "unbiased", "none")
@@ -319,6 +320,19 @@ def take_rows(X: Any, rows: npt.NDArray[Any]) -> Any:
     if isinstance(X, RowBatches | pa.Table | Items):  # scikit-learn takes rows of a table of pyarrow from 1.7 on
         return X.take(rows)
     return X[rows] if isinstance(X, np.ndarray) or scipy.sparse.issparse(X) else _safe_indexing(X, rows)
+
+
+def take_answered(owner: str, X: Any, release: Release) -> Any:
+    """Return the rows of the features that a release has an answer for, as `Release.answered`, whatever holds them."""
+    if release.rows is not None and _num_samples(X) == release.n_rows:
+        return take_rows(X, release.rows)
+    return release.answered(X, owner=owner)
+
+
+def check_answered(owner: str, X: Any, release: Release) -> None:
+    """Refuse features that have a row neither for each answer of a release nor for each row that it is about."""
+    if _num_samples(X) not in (len(release), release.rows_in_all):
+        release.answered(X, owner=owner)  # says what is wrong
 
 
 def check_rows(learner: BaseEstimator, X: Any, *, inner: Any, reset: bool) -> Any:

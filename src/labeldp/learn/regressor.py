@@ -67,13 +67,21 @@ from labeldp.errors import Described, PrivacyError, invalid
 from labeldp.guarantee import Unit
 from labeldp.learn.checkpoint import Checkpoint, Journal
 from labeldp.learn.classifier import takes_rows_of
-from labeldp.learn.corrections import check_rows, split_pipeline, take_rows, takes_weights
+from labeldp.learn.corrections import (
+    check_answered,
+    check_rows,
+    split_pipeline,
+    take_answered,
+    take_rows,
+    takes_weights,
+)
 from labeldp.learn.stages import assign_stages, stage_shares
 from labeldp.mechanisms import Mechanism, NumericMechanism, UnbiasedResponse
 from labeldp.random import NoiseKey, as_key
 from labeldp.release import Release, SensitiveLabels, privatize
 from labeldp.release.budget import Budget, assume_public
 from labeldp.release.labels import box_numbers
+from labeldp.release.persons import ASSIGNMENT, Persons, check_apart
 from labeldp.release.scores import ScoredRegressor
 from labeldp.release.stages import StageDoor, run_stages
 from labeldp.validate import check_choice, check_epsilon, check_probability_rows, check_weights
@@ -175,7 +183,7 @@ class LabelPrivateRegressor(ScoredRegressor, BaseEstimator):  # type: ignore[mis
         self.label_set = label_set
         self.checkpoint = checkpoint
 
-    def fit(self, X: Any, y: Any, *, sample_weight: Any = None) -> LabelPrivateRegressor:
+    def fit(self, X: Any, y: Any, *, sample_weight: Any = None, persons: Any = None) -> LabelPrivateRegressor:
         """Release y in stages and train; y is not kept.
 
         Everything that can be refused is refused before the ledger is charged, and nothing is drawn before that.
@@ -189,34 +197,42 @@ class LabelPrivateRegressor(ScoredRegressor, BaseEstimator):  # type: ignore[mis
         sample_weight : array of shape (n,), optional
             Public weights >= 0 of the rows in every fit. A row of weight 0 is in no fit; its label is released and charged
             all the same. Weights that depend on the raw labels are not public; `guarantee_` says that these do not.
+        persons : Persons, or a column of n ids, optional
+            Who owns each row, public. Then `epsilon` is what a person spends on all her labels together, and `guarantee_` says
+            so. Persons are split into stages; in each, one row of a person is asked (or the few that tell more together), by
+            public chance. Rows without an answer are in no fit; label-free transformers see them.
         """
-        known = self.bounds if self.bounds is not None else getattr(self.mechanism, "bounds", None)
+        bounds = self.bounds if self.bounds is not None else getattr(self.mechanism, "bounds", None)
         labels = box_numbers(
-            OWNER, y, n_rows=_num_samples(X), bounds=known, outside=self.outside, label_set=self.label_set
+            OWNER, y, n_rows=_num_samples(X), bounds=bounds, outside=self.outside, label_set=self.label_set
         )
         key = as_key(OWNER, self.random_state, name="random_state", pieces=self.checkpoint is not None)
         weights = _check_weights(sample_weight, len(labels))
         response = _check_response(self.mechanism, check_epsilon(OWNER, self.epsilon), labels)
         law = _check_prior(self.prior, response)
         shares = stage_shares(self.stages, response.epsilon, owner=OWNER)
+        known = None if persons is None else Persons.of(persons, n_rows=len(labels), owner=OWNER)
         given = (*(() if weights is None else (WEIGHTS,)), *(() if law is None else ("prior",)))
-        budget = Budget(owner=OWNER, labels=labels, ledger=self.ledger, seeded=key.seeded, given=given)
-        promise = budget.state(response.guarantee)
+        given = given if known is None else (*given, ASSIGNMENT)
+        budget = Budget(owner=OWNER, labels=labels, ledger=self.ledger, seeded=key.seeded, given=given, persons=known)
+        promise = budget.state(budget.about_unit(response.guarantee))
         transformer, last = self._split_estimator(weights)
         features = self._fit_transformer(transformer, last, X)
         response.channel(law)  # fails here, if it must
-        words = self._describe(response)
-        with self._open_journal(labels, shares, key, weights, words) as journal:
+        words = self._describe(response, known)
+        with self._open_journal(labels, shares, key, weights, known, words) as journal:
             stage = journal.keep_split(
-                lambda noise: assign_stages(len(labels), shares, noise.child("split"), owner=OWNER)
+                lambda noise: assign_stages(len(labels), shares, noise.child("split"), owner=OWNER, persons=known)
             )
             assert stage is not None  # there is always a stage
             _check_first_stage(stage, weights)
+            if known is not None:
+                check_apart(known, [np.flatnonzero(stage == number) for number in range(len(shares))])
             entry = journal.keep_charge(budget, promise, mechanism=words)
             door = StageDoor[Release](
                 budget=budget, key=journal.key, epsilon=response.epsilon, keep=journal.keep_release
             )
-            draw = _draw_numbers(labels, response, door)
+            draw = _draw_numbers(labels, response, door, persons=known, weights=weights)
             training = train_on_numbers(
                 features,
                 stage,
@@ -237,7 +253,9 @@ class LabelPrivateRegressor(ScoredRegressor, BaseEstimator):  # type: ignore[mis
             label_set=str(labels.name),
             created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
             ledger_entry=entry,
-            stage=stage if len(shares) > 1 else None,
+            stage=(stage if training.rows is None else stage[training.rows]) if len(shares) > 1 else None,
+            rows=training.rows,
+            n_rows=None if training.rows is None else len(labels),
         )
         return self._keep(training, release, transformer)
 
@@ -250,19 +268,20 @@ class LabelPrivateRegressor(ScoredRegressor, BaseEstimator):  # type: ignore[mis
         if not isinstance(release.channel, NumericChannel):
             fix = "Release numbers with UnbiasedResponse; LabelPrivateClassifier learns from classes."
             raise invalid(OWNER, "release", "hold numbers", got=Described("other labels"), fix=fix)
-        X = release.answered(X, owner=OWNER)
+        check_answered(OWNER, X, release)
         if sample_weight is not None:
             sample_weight = release.answered(sample_weight, owner=OWNER, name="sample_weight")
         weights = _check_weights(sample_weight, len(release))
         transformer, last = self._split_estimator(weights)
-        features = self._fit_transformer(transformer, last, X)
+        # Transformers need no label: they are fitted on the rows without an answer too, if those are given.
+        features = take_answered(OWNER, self._fit_transformer(transformer, last, X), release)
         stage = np.zeros(len(release), np.uint8) if release.stage is None else release.stage
         _check_first_stage(stage, weights)
         levels = release.channel.levels
         law = None if self.prior is None else _check_law(self.prior, len(levels))
 
         def replay(_number: int, rows: Places, _laws: Any, _groups: Any) -> Release:
-            return release.take(rows)
+            return replace(release.take(rows), rows=None, n_rows=None)
 
         training = train_on_numbers(
             features,
@@ -314,8 +333,14 @@ class LabelPrivateRegressor(ScoredRegressor, BaseEstimator):  # type: ignore[mis
         validate_data(self, X, skip_check_array=True, reset=True)
         return transformer.fit_transform(X)
 
-    def _open_journal(
-        self, labels: SensitiveLabels, shares: tuple[float, ...], key: NoiseKey, weights: Floats | None, words: str
+    def _open_journal(  # noqa: PLR0917  # one caller, above
+        self,
+        labels: SensitiveLabels,
+        shares: tuple[float, ...],
+        key: NoiseKey,
+        weights: Floats | None,
+        persons: Persons | None,
+        words: str,
     ) -> Journal:
         """Return the journal of this run."""
         facts = {
@@ -328,6 +353,8 @@ class LabelPrivateRegressor(ScoredRegressor, BaseEstimator):  # type: ignore[mis
             facts["settings"] = f"{facts['settings']}, {self.correction}"
         if weights is not None:  # models of earlier stages choose channels: with other weights it is another run
             facts["set of sample weights"] = _digest(weights)
+        if persons is not None:  # they shape stages and who is asked about what
+            facts["assignment of rows to persons"] = persons.digest
         pieces = [f"stage-{number + 1}" for number in range(len(shares))]
         return Journal(self.checkpoint, facts=facts, labels=labels, key=key, pieces=pieces, owner=OWNER)
 
@@ -342,8 +369,9 @@ class LabelPrivateRegressor(ScoredRegressor, BaseEstimator):  # type: ignore[mis
         self.bounds_ = release.channel.bounds
         return self
 
-    def _describe(self, response: NumericMechanism) -> str:
-        return f"{OWNER}(stages={self.stages!r}, mechanism={response!r})"
+    def _describe(self, response: NumericMechanism, persons: Persons | None) -> str:
+        whose = "" if persons is None else f" for each of {persons.n_persons:,} persons"
+        return f"{OWNER}(stages={self.stages!r}, mechanism={response!r}){whose}"
 
     def __sklearn_tags__(self) -> Any:
         inner = _default_regressor() if self.estimator is None else self.estimator
@@ -397,6 +425,15 @@ class Training:
     model: Any = None
     spread: float = math.nan
 
+    #: How many rows there are, answered or not.
+    n_rows: int = 0
+
+    @property
+    def rows(self) -> npt.NDArray[np.int64] | None:
+        """The rows that have an answer, rising; None where all have one."""
+        answered = np.sort(np.concatenate([part.rows for part in self.parts])).astype(np.int64)
+        return None if len(answered) == self.n_rows else answered
+
     @property
     def order(self) -> Places:
         """The places of the data set's rows among those of the parts, one part after the other."""
@@ -436,7 +473,9 @@ def train_on_numbers(
     count = int(stage.max()) + 1
 
     def believe(number: int, training: Training) -> Belief:
-        rows = np.flatnonzero(stage == number)
+        return believe_rows(np.flatnonzero(stage == number), training)
+
+    def believe_rows(rows: Places, training: Training) -> Belief:
         if training.model is None:
             return Belief(rows=rows, laws=prior, groups=None, spread=math.nan)
         guess = predict_within(training.model, take_rows(X, rows), (float(levels[0]), float(levels[-1])))
@@ -447,6 +486,8 @@ def train_on_numbers(
         return draw(number, belief.rows, belief.laws, belief.groups)
 
     def learn(number: int, training: Training, belief: Belief, outcome: Release) -> Training:
+        if outcome.rows is not None:  # of persons some rows were asked: believed anew, as a receiver does
+            belief = believe_rows(belief.rows[outcome.rows], training)
         part = Part(rows=belief.rows, release=outcome, noise=_expect_noise(outcome, belief))
         training.parts.append(part)
         rows = np.concatenate([one.rows for one in training.parts])
@@ -473,17 +514,36 @@ def train_on_numbers(
         )
         return training
 
-    return run_stages(count, start=Training(), believe=believe, release=release, learn=learn)
+    training = run_stages(count, start=Training(n_rows=len(stage)), believe=believe, release=release, learn=learn)
+    total = sum(one.n_examples for one in training.stages)
+    training.stages = [replace(one, share=one.n_examples / total) for one in training.stages]
+    return training
 
 
-def _draw_numbers(labels: SensitiveLabels, mechanism: NumericMechanism, door: StageDoor[Release]) -> Draw:
-    """Return the owner's way to get a stage: through the door, once per label."""
+def _draw_numbers(
+    labels: SensitiveLabels,
+    mechanism: NumericMechanism,
+    door: StageDoor[Release],
+    *,
+    persons: Persons | None,
+    weights: Floats | None,
+) -> Draw:
+    """Return the owner's way to get a stage: through the door, once per label, or once per person and few of her labels.
+
+    Which of a person's rows is asked is up to public chance; rows that are in no fit are asked last.
+    """
+
+    def ask(rows: Places) -> dict[str, Any]:
+        if persons is None:
+            return {}
+        score = None if weights is None or weights[rows].all() else (weights[rows] > 0).astype(np.float64)
+        return {"persons": persons.take(rows), "persons_score": score}
 
     def draw(number: int, rows: Places, laws: Floats | None, groups: Places | None) -> Release:
         told = laws if mechanism.uses_prior else None
         by = groups if mechanism.uses_prior else None
-        part = labels.take(rows)
-        return door.draw(number, lambda key: privatize(part, mechanism, prior=told, groups=by, rng=key))
+        part, asked = labels.take(rows), ask(rows)
+        return door.draw(number, lambda key: privatize(part, mechanism, prior=told, groups=by, rng=key, **asked))
 
     return draw
 

@@ -56,7 +56,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.utils.validation import _num_samples
 
-from labeldp.arrays import Floats
+from labeldp.arrays import Floats, Int64s
 from labeldp.channel import CandidateChannel, Channel, FiniteChannel, MatrixChannel
 from labeldp.errors import Described, invalid
 from labeldp.guarantee import Guarantee
@@ -93,6 +93,15 @@ class CorrectCount(Query):
         two = np.sort(votes, axis=0)[-2:].sum(axis=0)
         most = float(max(1, two.max(initial=0)))
         return Sensitivity(most, math.nextafter(math.sqrt(most), math.inf) if most > 1 else 1.0)
+
+    @property
+    def counts_alike(self) -> bool:
+        """Each row is one prediction of each model."""
+        return True
+
+    def take(self, rows: Int64s) -> CorrectCount:
+        """Count some rows."""
+        return CorrectCount(predicted=np.atleast_2d(self.predicted)[:, rows])
 
     def exact(self, codes: npt.NDArray[Any], *, n_classes: int) -> npt.NDArray[np.int64]:
         """Count."""

@@ -55,6 +55,8 @@ what it cost.
 
 from __future__ import annotations
 
+import inspect
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -71,7 +73,7 @@ from labeldp.arrays import Floats, Places
 from labeldp.errors import Described, PrivacyError, invalid
 from labeldp.guarantee import Guarantee, Unit
 from labeldp.learn.classifier import WEIGHTS, LabelPrivateClassifier, takes_rows_of
-from labeldp.learn.corrections import as_indexable, take_rows
+from labeldp.learn.corrections import as_indexable, check_answered, take_answered, take_rows
 from labeldp.learn.scoring import CorrectCount, estimate_hits, estimate_likelihood, find_codes
 from labeldp.learn.softmax import SoftmaxRegression
 from labeldp.learn.stages import is_silent
@@ -79,6 +81,7 @@ from labeldp.random import NoiseKey, as_key
 from labeldp.release import Measurement, Release, SensitiveLabels, measure
 from labeldp.release.budget import Budget, SearchShares, assume_public
 from labeldp.release.labels import box_labels
+from labeldp.release.persons import ASSIGNMENT, Persons, check_apart
 from labeldp.release.scores import ScoredClassifier
 from labeldp.validate import check_choice, check_delta, check_epsilon, check_integer, check_weights
 
@@ -173,7 +176,9 @@ class PrivateSearchCV(ScoredClassifier, BaseEstimator):  # type: ignore[misc]  #
 
     # -------------------------------------------------------------------------------------------- by released labels
 
-    def fit(self, X: Any, y: Any, *, groups: Any = None, sample_weight: Any = None) -> PrivateSearchCV:
+    def fit(
+        self, X: Any, y: Any, *, groups: Any = None, sample_weight: Any = None, persons: Any = None
+    ) -> PrivateSearchCV:
         """Search, within one budget; `groups` are public and for the splitter.
 
         Everything that can be refused is refused before the ledger is charged, and nothing is drawn before that.
@@ -181,44 +186,64 @@ class PrivateSearchCV(ScoredClassifier, BaseEstimator):  # type: ignore[misc]  #
         `sample_weight` (n,) are public weights, by released labels only: in the training of every candidate, as
         `LabelPrivateClassifier.fit` says, and in the scores, which are then weighted means. They must not have seen the
         labels, and the guarantee says so.
+
+        `persons` (n,) are the public ids of who owns each row: then epsilon is what a person spends on all her labels together, as
+        `LabelPrivateClassifier.fit` says, and no person is on two sides of a fold. A splitter is given them as groups, unless
+        there are others. By a noisy count candidates must take them too, a split that divides a person is refused, and
+        at most so many of her rows are counted as their noise is worth.
         """
         candidates, X = self._list_candidates(), as_indexable(OWNER, X)
         # What the estimator was told of the classes counts where the search was told nothing.
         classes = getattr(self.estimator, "classes", None) if self.classes is None else self.classes
         labels = box_labels(OWNER, y, n_rows=_num_samples(X), classes=classes, label_set=self.label_set)
+        owners = None if persons is None else Persons.of(persons, n_rows=len(labels), owner=OWNER)
         if self.by == NOISY_COUNT:
             if sample_weight is not None:
                 fix = "A weighted count, and a learner of bounded contributions, would have another sensitivity."
                 raise invalid(OWNER, "sample_weight", "be left out by a noisy count", got=Described("weights"), fix=fix)
-            return self._fit_charged(X, labels, candidates, groups)
-        weights = self._check_weights(sample_weight, len(labels))
+            return self._fit_charged(X, labels, candidates, groups, owners)
+        weights = self._check_weights(sample_weight, len(labels), of_persons=owners is not None)
         owner = self._make({}).set_params(
             epsilon=self.epsilon, classes=None, random_state=self.random_state, ledger=self.ledger
         )
-        self.release_ = owner.fit(X, labels, sample_weight=weights).release_
-        return self.fit_release(X, self.release_, groups=groups, sample_weight=weights)
+        self.release_ = owner.fit(X, labels, sample_weight=weights, persons=owners).release_
+        return self.fit_release(X, self.release_, groups=groups, sample_weight=weights, persons=owners)
 
     def fit_release(
-        self, X: Any, release: Release, *, groups: Any = None, sample_weight: Any = None
+        self, X: Any, release: Release, *, groups: Any = None, sample_weight: Any = None, persons: Any = None
     ) -> PrivateSearchCV:
-        """Search from a release that exists; needs no label and costs nothing. `sample_weight` as for `fit`."""
-        candidates, X = self._list_candidates(), as_indexable(OWNER, X)
+        """Search from a release that exists; needs no label and costs nothing. `sample_weight` and `persons` as for `fit`.
+
+        Rows that the release has no answer for (`Release.rows`) may be given or left out, in all of them alike.
+        """
+        candidates, whole = self._list_candidates(), as_indexable(OWNER, X)
         check_choice(OWNER, "by", self.by, (RELEASED,))
-        X = release.answered(X, owner=OWNER)
+        check_answered(OWNER, whole, release)
+        asked = None if persons is None else Persons.of(persons, n_rows=_num_samples(whole), owner=OWNER)
+        if asked is not None and release.guarantee.unit is not Unit.PERSON:
+            got = Described(f"one about `{release.guarantee.unit.value}`")
+            fix = "Nothing makes it one about persons now. For folds that split nobody pass groups=, and a splitter that uses them."
+            raise invalid(
+                OWNER, "release", "be about persons where these are given", got=got, fix=fix, kind=PrivacyError
+            )
+        X, n = take_answered(OWNER, whole, release), _num_samples(whole)
+        if len(release) < n:  # some rows of a person have no answer
+            assert release.rows is not None
+            asked = None if asked is None else asked.take(release.rows)
+            groups = None if groups is None else release.answered(groups, owner=OWNER, name="groups")
         if sample_weight is not None:
             sample_weight = release.answered(sample_weight, owner=OWNER, name="sample_weight")
-        if groups is not None:
-            groups = release.answered(groups, owner=OWNER, name="groups")
         if is_silent(release):
             fix = "It holds a prior and no answers: there is nothing to compare candidates by. Release with a stage."
             raise invalid(OWNER, "release", "hold answers", got=Described("none"), fix=fix)
-        weights = self._check_weights(sample_weight, len(release))
-        folds = list(self._cut_rows(len(release)).split(X, release.codes, groups))
+        weights = self._check_weights(sample_weight, len(release), of_persons=asked is not None)
+        folds = self._cut_folds(X, release.codes, groups, asked)
         _check_folds(folds, weights)
+        alone = replace(release, rows=None, n_rows=None)  # X are the answered rows from here on
         terms: list[Floats] = []
         # As they come, in order: `progress` hears of each fit, and a process that fails is heard of at once.
         scored = Parallel(n_jobs=self.n_jobs, return_as="generator")(
-            delayed(score_fold)(self._make(params), X, release, fold, scoring=self.scoring, weights=weights)
+            delayed(score_fold)(self._make(params), X, alone, fold, scoring=self.scoring, weights=weights)
             for params in candidates
             for fold in folds
         )
@@ -230,7 +255,7 @@ class PrivateSearchCV(ScoredClassifier, BaseEstimator):  # type: ignore[misc]  #
         table = np.stack([np.concatenate(terms[at : at + len(folds)]) for at in range(0, len(terms), len(folds))])
         held = None if weights is None else weights[np.concatenate([test for _, test in folds])]
         results, best = tabulate(candidates, table, sizes, weights=held)
-        model = self._make(candidates[best]).fit_release(X, release, sample_weight=weights) if self.refit else None
+        model = self._make(candidates[best]).fit_release(whole, release, sample_weight=weights) if self.refit else None
         self.release_, self.seeded_, self.ledger_entry_ = release, release.seeded, release.ledger_entry
         guarantee = assume_public(release.guarantee, *([] if weights is None else [WEIGHTS]))
         return self._keep(results, best, model, guarantee, release.classes)
@@ -238,28 +263,38 @@ class PrivateSearchCV(ScoredClassifier, BaseEstimator):  # type: ignore[misc]  #
     # ----------------------------------------------------------------------------------------- by charged noisy counts
 
     def _fit_charged(
-        self, X: Any, labels: SensitiveLabels, candidates: list[dict[str, Any]], groups: Any
+        self,
+        X: Any,
+        labels: SensitiveLabels,
+        candidates: list[dict[str, Any]],
+        groups: Any,
+        persons: Persons | None,
     ) -> PrivateSearchCV:
         """Fit every candidate, count right predictions of all with noise, and refit the winner: one charge."""
         key = as_key(OWNER, self.random_state, name="random_state")
         epsilon, delta = check_epsilon(OWNER, self.epsilon), check_delta(OWNER, self.delta)
-        train, held = self._hold_out(X, groups)
-        budget = Budget(owner=OWNER, labels=labels, ledger=self.ledger, seeded=key.seeded)
+        train, held = self._hold_out(X, groups, persons)
+        given = () if persons is None else (ASSIGNMENT,)
+        budget = Budget(owner=OWNER, labels=labels, ledger=self.ledger, seeded=key.seeded, given=given, persons=persons)
         shares = budget.share_search(epsilon, delta, fits=len(candidates), refit=self.refit)
         words = f"{OWNER}({type(self.estimator).__name__}, {len(candidates)} candidates, epsilon={epsilon!r})"
         entry = budget.charge(shares.promise, mechanism=words)
 
-        def fit_share(params: Mapping[str, Any], X: Any, y: SensitiveLabels, key: NoiseKey) -> Any:
-            spent = self._fit_at(shares, params, X, y, key)
+        def fit_share(params: Mapping[str, Any], part: Any, key: NoiseKey) -> Any:
+            about = {} if persons is None else {"persons": persons.take(part)}
+            spent = self._fit_at(shares, params, take_rows(X, part), labels.take(part), key=key, about=about)
             budget.check_spent(spent.guarantee_, epsilon=shares.epsilon, delta=shares.delta)
             return spent
 
-        rows, part = take_rows(X, train), labels.take(train)
-        models = [fit_share(one, rows, part, key.child("fit", number)) for number, one in enumerate(candidates)]
-        measured = count_right(models, take_rows(X, held), labels.take(held), shares.score, key.child("scores"))
-        results, best = tabulate(candidates, measured.value[:, None] / len(held), None)
+        models = [fit_share(one, train, key.child("fit", number)) for number, one in enumerate(candidates)]
+        asked = None if persons is None else persons.take(held)
+        measured = count_right(
+            models, take_rows(X, held), labels.take(held), shares.score, key.child("scores"), persons=asked
+        )
+        counted = len(held) if measured.rows is None else len(measured.rows)
+        results, best = tabulate(candidates, measured.value[:, None] / counted, None)
         if self.refit:
-            models.append(fit_share(candidates[best], X, labels, key.child("refit")))
+            models.append(fit_share(candidates[best], np.arange(len(labels)), key.child("refit")))
         assumptions = [text for one in models for text in one.guarantee_.assumptions]
         self.__dict__.pop("release_", None)  # of an earlier search by released labels
         self.noise_, self.seeded_, self.ledger_entry_ = measured.noise, key.seeded, entry
@@ -267,7 +302,14 @@ class PrivateSearchCV(ScoredClassifier, BaseEstimator):  # type: ignore[misc]  #
         return self._keep(results, best, model, budget.state(shares.promise, *assumptions), labels.classes)
 
     def _fit_at(
-        self, shares: SearchShares, params: Mapping[str, Any], X: Any, y: SensitiveLabels, key: NoiseKey
+        self,
+        shares: SearchShares,
+        params: Mapping[str, Any],
+        X: Any,
+        y: SensitiveLabels,
+        *,
+        key: NoiseKey,
+        about: Mapping[str, Any],
     ) -> Any:
         """Fit one candidate at its share, without a ledger of its own: the whole search was charged."""
         # A key would stay in the candidate's settings; a fresh one is drawn inside where the noise is to be private.
@@ -275,18 +317,44 @@ class PrivateSearchCV(ScoredClassifier, BaseEstimator):  # type: ignore[misc]  #
         model = self._make(params)
         known = model.get_params(deep=False)
         ours = {"epsilon": shares.epsilon, "delta": shares.delta, "classes": None, "random_state": seed}
-        model.set_params(**{name: value for name, value in ours.items() if name in known}).fit(X, y)
-        if model.guarantee_.unit not in (Unit.LABEL, Unit.RECORD_REPLACE):  # a record holds its label
+        model.set_params(**{name: value for name, value in ours.items() if name in known}).fit(X, y, **about)
+        allowed = (Unit.PERSON,) if about else (Unit.LABEL, Unit.RECORD_REPLACE)  # a record holds its label
+        if model.guarantee_.unit not in allowed:
             raise PrivacyError(
                 f"{OWNER}: the guarantee of a candidate is about `{model.guarantee_.unit.value}`; the search promises for "
-                "one label replaced. Nothing was kept. Use a learner whose unit is a label."
+                f"`{allowed[0].value}`. Nothing was kept. Use a learner whose unit is that."
             )
         return model
 
-    def _hold_out(self, X: Any, groups: Any) -> tuple[Places, Places]:
+    def _cut_folds(self, X: Any, codes: Any, groups: Any, persons: Persons | None) -> list[tuple[Places, Places]]:
+        """Return the folds; a number of them cuts persons, where these are given, and a splitter gets them as groups."""
+        splitter = self._cut_rows(_num_samples(X) if persons is None else persons.n_persons)
+        if persons is None:
+            return list(splitter.split(X, codes, groups))
+        if splitter is self.cv:
+            with warnings.catch_warnings():
+                warnings.filterwarnings(
+                    "ignore", "The groups parameter is ignored", UserWarning
+                )  # what it cuts is looked at
+                folds = list(splitter.split(X, codes, persons.codes if groups is None else groups))
+            for fold in folds:
+                check_apart(persons, fold)
+            return folds
+        whose = np.arange(persons.n_persons)
+        return [
+            (persons.rows_of(np.isin(whose, one)), persons.rows_of(np.isin(whose, two)))
+            for one, two in splitter.split(whose)
+        ]
+
+    def _hold_out(self, X: Any, groups: Any, persons: Persons | None) -> tuple[Places, Places]:
         """Return the training rows and those held out: disjoint, or the two would not compose in parallel."""
-        n = _num_samples(X)
-        train, held = next(iter(self._cut_rows(n).split(X, None, groups)))
+        train, held = self._cut_folds(X, None, groups, persons)[0]
+        if persons is not None:
+            check_apart(persons, [train, held])
+            if "persons" not in inspect.signature(self.estimator.fit).parameters:
+                fix = "Use LabelPrivateClassifier or SufficientStatistics, whose `fit` takes them."
+                got = type(self.estimator).__name__
+                raise invalid(OWNER, "estimator", "take persons", got=got, fix=fix, kind=PrivacyError)
         if len(np.intersect1d(train, held)) or len(np.unique(train)) < len(train) or len(np.unique(held)) < len(held):
             raise invalid(OWNER, "cv", "put each row in one part, once", got=type(self.cv).__name__)
         return train, held
@@ -352,13 +420,13 @@ class PrivateSearchCV(ScoredClassifier, BaseEstimator):  # type: ignore[misc]  #
             plain, stages=1
         )  # no candidate's model may choose what the others are compared by
 
-    def _check_weights(self, sample_weight: Any, n: int) -> Floats | None:
+    def _check_weights(self, sample_weight: Any, n: int, *, of_persons: bool = False) -> Floats | None:
         """Return the weights, checked with the folds where these are known before there is a release."""
         splitter = self._cut_rows(n)
         if sample_weight is None:
             return None
         weights = check_weights(OWNER, "sample_weight", sample_weight, n_rows=n)
-        if splitter is not self.cv:
+        if splitter is not self.cv and not of_persons:
             _check_folds(list(splitter.split(np.zeros(n))), weights)
         return weights
 
@@ -419,10 +487,18 @@ def score_fold(
     return SCORES[scoring](fitted, X, release, rows=test)
 
 
-def count_right(models: Sequence[Any], X: Any, labels: SensitiveLabels, epsilon: float, key: NoiseKey) -> Measurement:
+def count_right(
+    models: Sequence[Any],
+    X: Any,
+    labels: SensitiveLabels,
+    epsilon: float,
+    key: NoiseKey,
+    *,
+    persons: Persons | None = None,
+) -> Measurement:
     """Return the noisy numbers of right predictions of all models, one measurement for all."""
     predicted = np.stack([find_codes(model.predict(X), labels.classes) for model in models])
-    return measure(labels, CorrectCount(predicted=predicted), epsilon=epsilon, rng=key)
+    return measure(labels, CorrectCount(predicted=predicted), epsilon=epsilon, rng=key, persons=persons)
 
 
 def _check_folds(folds: Sequence[tuple[Places, Places]], weights: Floats | None) -> None:

@@ -45,7 +45,7 @@ from sklearn.base import BaseEstimator, clone
 from labeldp.arrays import Codes, Floats
 from labeldp.channel import CandidateChannel, Evidence, FiniteChannel, SetAnswers, join_answers
 from labeldp.channel.evidence import LazyRows, is_flat, join_rows, keep_small
-from labeldp.errors import Described, PrivacyError, invalid
+from labeldp.errors import Described, LabelDPError, PrivacyError, invalid
 from labeldp.guarantee import Guarantee, Unit
 from labeldp.learn.bags import Bags, read_bags
 from labeldp.learn.beliefs import LEAST_BELIEF, ModelBeliefs, Posteriors, mix_uniform
@@ -68,6 +68,7 @@ from labeldp.mechanisms import InformativeResponse, MeasuringMechanism, Mechanis
 from labeldp.priors import PriorTable
 from labeldp.random import NoiseKey
 from labeldp.release import Release, SensitiveLabels, privatize
+from labeldp.release.persons import Persons, best_answers, check_apart, check_person_mechanism, information_of
 from labeldp.release.stages import StageDoor, run_stages
 from labeldp.validate import check_choice, check_integer, check_positive, code_dtype
 
@@ -95,8 +96,17 @@ ENTRIES = 1 << 24
 #: Without any released label a round sharpens its own beliefs, to q^1.5.
 SELF_TEMPERATURE = 1.0 / 1.5
 
-#: (stage number, rows of the data set, their prior) -> codes and channel of those rows
-Draw = Callable[[int, npt.NDArray[np.intp], Any], tuple[Codes, FiniteChannel]]
+
+class Answers(NamedTuple):
+    """What a stage released: outputs and their channel; `kept` are the places of its rows that were asked, None for all."""
+
+    codes: Codes
+    channel: FiniteChannel
+    kept: npt.NDArray[np.int64] | None = None
+
+
+#: (stage number, rows of the data set, their prior) -> the answers of those rows
+Draw = Callable[[int, npt.NDArray[np.intp], Any], Answers]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,6 +166,10 @@ class Training:
     fits: int = 0
     #: Whether the answers were pooled for the newest stage.
     pooled: bool = False
+    #: What the prior was distilled into, if it was.
+    distilled: Any = None
+    #: The rows that have an answer, rising, where some have none; the rows of parts are then places among these.
+    rows: npt.NDArray[np.intp] | None = None
 
 
 def train_in_stages(
@@ -166,6 +180,7 @@ def train_in_stages(
     settings: Settings,
     *,
     weights: Floats | None = None,
+    of_persons: bool = False,
 ) -> Training:
     """Distil the prior if that is asked for, draw and train stage by stage, and go on for some rounds.
 
@@ -183,22 +198,33 @@ def train_in_stages(
         How to train.
     weights : array of shape (n,), optional
         Public weights of the examples in training. One of weight 0 is drawn like all others, and is in no fit.
+    of_persons : bool
+        Whether a stage answers some rows of its persons only, so that a receiver knows of no others. The model is then made
+        of answered rows alone, and a prior is distilled on those of the first stage, once they are known: the owner, who has
+        all rows, and a receiver, who has the answered ones, end with the same model.
     """
     public = Weights(weights)
     count = 0 if stage is None else int(stage.max()) + 1
+    late = of_persons and settings.distil and count > 0
 
-    def believe(number: int, training: Training) -> Belief:
-        rows = np.flatnonzero(stage == number)
+    def believe_rows(rows: npt.NDArray[np.intp], training: Training) -> Belief:
         if training.model is None:
             return Belief(rows, mix_with_uniform(table.probabilities(rows)))
         return Belief(rows, _model_prior(training.model, take_rows(X, rows), settings))
 
-    def release(number: int, belief: Belief) -> tuple[Codes, FiniteChannel]:
+    def believe(number: int, training: Training) -> Belief:
+        return believe_rows(np.flatnonzero(stage == number), training)
+
+    def release(number: int, belief: Belief) -> Answers:
         return draw(number, belief.rows, belief.prior)
 
-    def learn(number: int, training: Training, belief: Belief, outcome: tuple[Codes, FiniteChannel]) -> Training:
-        codes, channel = outcome
-        training.parts.append(Part(**belief._asdict(), codes=codes, channel=channel))
+    def learn(number: int, training: Training, belief: Belief, outcome: Answers) -> Training:
+        if outcome.kept is not None:
+            # Believed anew for these rows alone, as a receiver does: sums of matrices of other sizes round differently.
+            belief = believe_rows(belief.rows[outcome.kept], training)
+        training.parts.append(Part(**belief._asdict(), codes=outcome.codes, channel=outcome.channel))
+        if late and number == 0:
+            _distil(training, X, table, settings, public, rows=belief.rows)
         last = settings.correction == "crossfit" or not settings.rounds
         dropped = _train_stage(training, X, settings, public, final=number + 1 == count and last)
         if settings.correction == "em" and number + 1 < count:
@@ -208,10 +234,15 @@ def train_in_stages(
         return training
 
     start, told = Training(), None
-    if settings.distil:
-        start.model = public.fit_soft(_make_estimator(start, settings, 0), X, table.probabilities(), settings.classes)
+    if settings.distil and not late:
+        _distil(start, X, table, settings, public)
         told = ModelBeliefs(start.model, X, classes=settings.classes, temperature=COUNTS_TEMPERATURE).kept()
     training = run_stages(count, start=start, believe=believe, release=release, learn=learn)
+    answered = _keep_answered(training, len(table.index))
+    if answered is not None:
+        X, table, public = take_rows(X, answered), table.take(answered), Weights(public.of(answered))
+    if late:
+        told = ModelBeliefs(training.distilled, X, classes=settings.classes, temperature=COUNTS_TEMPERATURE).kept()
     bags = _counted_bags(table, training.parts, settings)
     for turn in range(0 if settings.correction == "crossfit" else settings.rounds):
         final = turn + 1 == settings.rounds
@@ -223,20 +254,132 @@ def train_in_stages(
     return training
 
 
-def draw_labels(labels: SensitiveLabels, mechanism: Mechanism, door: StageDoor[Release]) -> Draw:
-    """Return the owner's way to get a stage: through the door, once per label.
+def _distil(
+    training: Training,
+    X: Any,
+    table: PriorTable,
+    settings: Settings,
+    public: Weights,
+    *,
+    rows: npt.NDArray[np.intp] | None = None,
+) -> None:
+    """Fit the estimator on the prior's own beliefs about all examples, or about some `rows`."""
+    if rows is not None:
+        X, public, table = take_rows(X, rows), Weights(public.of(rows)), table.take(rows)
+    training.model = public.fit_soft(_make_estimator(training, settings, 0), X, table.probabilities(), settings.classes)
+    training.distilled = training.model
+
+
+def _keep_answered(training: Training, n: int) -> npt.NDArray[np.intp] | None:
+    """Count the rows of parts among those that have an answer, and return these; None where nothing is left out."""
+    total = sum(len(part.rows) for part in training.parts)
+    if not training.parts or total == n:
+        return None
+    answered = np.sort(np.concatenate([part.rows for part in training.parts]))
+    training.parts = [replace(part, rows=np.searchsorted(answered, part.rows)) for part in training.parts]
+    training.stages = [replace(stage, share=stage.n_examples / total) for stage in training.stages]
+    training.rows = answered
+    return answered
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Owners:
+    """Who owns each row, where all labels of a person are protected together, and which rows have no weight in training."""
+
+    persons: Persons
+    weights: Floats | None = None
+    #: Whether the row of most expected information is asked, and not one by public chance.
+    informed: bool = False
+
+    def ask(self, mechanism: Mechanism, rows: npt.NDArray[np.intp], told: Any, prior: Any) -> dict[str, Any]:
+        """Return what the door is told of the persons of some rows: their ids, and, if `informed`, how much each row's answer teaches.
+
+        That is the expected information of the answer under what is believed of the row (`expect_information`), a function of
+        public things and of answers of other persons. Rows that are in no fit are asked last.
+        """
+        score = expect_information(mechanism, told, prior) if self.informed else None
+        if self.weights is not None and not self.weights[rows].all():
+            score = np.zeros(len(rows)) if score is None else score
+            score = np.where(self.weights[rows] > 0, score, -1.0)
+        return {"persons": self.persons.take(rows), "persons_score": score}
+
+    def count_answers(self, mechanism: Mechanism, n_classes: int) -> int:
+        """Return how many rows of a person are asked at most, where nothing is known of labels."""
+        epsilon = check_person_mechanism(mechanism)
+        return best_answers(epsilon, information_of(mechanism, n_classes=n_classes), most=self.persons.most_rows)
+
+    def check_mechanism(self, mechanism: Mechanism, n_classes: int) -> None:
+        """Refuse, before anything is charged, a mechanism that cannot answer for persons: a rehearsal without a label.
+
+        Where persons answer several rows, it answers at several epsilons, in stages with different priors; all of it becomes one
+        release. Made-up labels, always the first class, go through the same doors.
+        """
+        most = self.count_answers(mechanism, n_classes)
+        if most == 1:
+            return
+        codes = np.repeat(np.arange(most), np.arange(1, most + 1))
+        made_up = SensitiveLabels(np.zeros(len(codes), np.int64), n_classes=n_classes)
+        flat = np.full((len(codes), n_classes), 1.0 / n_classes)
+        tilted = mix_with_uniform(np.tile(np.eye(n_classes)[0], (len(codes), 1)))
+        try:
+            told = [prior if mechanism.uses_prior else None for prior in (flat, tilted)]
+            tried = [privatize(made_up, mechanism, prior=prior, persons=codes, rng=0) for prior in told]
+            join_answers([(release.codes, release.channel) for release in tried])
+        except LabelDPError as error:
+            got = Described(
+                f"{type(mechanism).__name__}, whose answers at several epsilons are not one release ({error})"
+            )
+            fix = f"At this epsilon {most} rows of a person are asked. Use InformativeResponse or RandomizedResponse, or a smaller epsilon."
+            raise invalid(OWNER, "mechanism", "answer for persons", got=got, fix=fix) from None
+
+    def check_stages(self, stage: npt.NDArray[Any] | None) -> None:
+        """Refuse stages that split a person: they would not compose in parallel."""
+        if stage is not None:
+            check_apart(self.persons, [np.flatnonzero(stage == number) for number in range(int(stage.max()) + 1)])
+
+
+def expect_information(mechanism: Mechanism, told: Any, prior: Any) -> Floats | None:
+    """Return the nats that an answer about each row is expected to have, for labels that follow `prior` (n, K).
+
+    `told` is what the mechanism is told of the rows, the prior, or nothing. Channels that answer with sets know the exact
+    number; of others the entropy of the belief stands for it, which they rise with. None where all rows are believed alike.
+
+    >>> sure, torn = [0.9, 0.1], [0.5, 0.5]
+    >>> nats = expect_information(InformativeResponse(1.0), np.array([sure, torn]), np.array([sure, torn]))
+    >>> bool(nats[0] < nats[1])
+    True
+    """
+    if isinstance(prior, LazyRows) or is_flat(prior) or bool((prior == prior[0]).all()):
+        return None
+    size = prior.shape[1]
+    channel = mechanism.channel(told, n_classes=size).place(0, len(prior))
+    if hasattr(channel, "information"):
+        nats: Floats = channel.information(prior)
+        return nats
+    entropy: Floats = -(prior * np.log(np.maximum(prior, np.finfo(np.float64).tiny))).sum(axis=1)
+    return entropy
+
+
+def draw_labels(
+    labels: SensitiveLabels, mechanism: Mechanism, door: StageDoor[Release], *, owners: Owners | None = None
+) -> Draw:
+    """Return the owner's way to get a stage: through the door, once per label, or once per person and few of her labels.
 
     A mechanism that takes no prior (`Mechanism.uses_prior`) is given none. One that takes few distinct priors
     (`Mechanism.most_priors`) gets rounded ones: which channel a label goes through may be any function of what is public.
-    `InformativeResponse` is not told that nothing is known: without a prior its answers are as small as labels.
+    `InformativeResponse` is not told that nothing is known: without a prior its answers are as small as labels. But where
+    persons answer several rows, at several epsilons, it is: answers are sets then in all stages, and join.
     """
+    several = owners is not None and owners.count_answers(mechanism, labels.n_classes) > 1
 
-    def draw(number: int, rows: npt.NDArray[np.intp], prior: Any) -> tuple[Codes, FiniteChannel]:
+    def draw(number: int, rows: npt.NDArray[np.intp], prior: Any) -> Answers:
         told = round_priors(prior, most=mechanism.most_priors) if mechanism.uses_prior else None
-        if isinstance(mechanism, InformativeResponse) and is_flat(prior):
+        if isinstance(mechanism, InformativeResponse) and is_flat(prior) and not several:
             told = None
-        release = door.draw(number, lambda key: privatize(labels.take(rows), mechanism, prior=told, rng=key))
-        return release.codes, release.channel
+        asked = {} if owners is None else owners.ask(mechanism, rows, told, prior)
+        release = door.draw(number, lambda key: privatize(labels.take(rows), mechanism, prior=told, rng=key, **asked))
+        # Which rows were asked is the release's word: a run that goes on may believe a little differently than when it drew.
+        return Answers(release.codes, release.channel, release.rows)
 
     return draw
 
@@ -244,8 +387,8 @@ def draw_labels(labels: SensitiveLabels, mechanism: Mechanism, door: StageDoor[R
 def replay_release(release: Release) -> Draw:
     """Return the receiver's way to get a stage: out of the release."""
 
-    def draw(_number: int, rows: npt.NDArray[np.intp], _prior: Any) -> tuple[Codes, FiniteChannel]:
-        return release.codes[rows], release.channel.take(rows)
+    def draw(_number: int, rows: npt.NDArray[np.intp], _prior: Any) -> Answers:
+        return Answers(release.codes[rows], release.channel.take(rows))
 
     return draw
 
@@ -586,6 +729,9 @@ def assemble_release(
         order = np.argsort(np.concatenate([part.rows for part in training.parts]), kind="stable")
         joined, whole = _join_parts(training.parts)
         codes, channel = joined[order], whole.take(order)
+    n, rows = len(table.index), training.rows
+    if rows is not None and stage is not None:
+        stage, table = stage[rows], table.take(rows)
     return Release(
         codes=codes,
         classes=labels.classes,
@@ -598,6 +744,8 @@ def assemble_release(
         stage=stage,
         prior=None if table.says_nothing else table.rows,
         prior_index=None if table.says_nothing else table.index,
+        rows=None if rows is None else rows.astype(np.int64),
+        n_rows=None if rows is None else n,
     )
 
 
@@ -666,8 +814,15 @@ def interpolate_default(values: tuple[float, ...], epsilon: float) -> float:
     return float(np.interp(epsilon, PAPER_EPSILONS, values))
 
 
-def assign_stages(n: int, shares: tuple[float, ...], key: NoiseKey, *, owner: str = OWNER) -> npt.NDArray[np.uint8]:
-    """Return the stage of each example: a random split with these shares, made without looking at labels."""
+def assign_stages(
+    n: int, shares: tuple[float, ...], key: NoiseKey, *, owner: str = OWNER, persons: Persons | None = None
+) -> npt.NDArray[np.uint8]:
+    """Return the stage of each example: a random split with these shares, made without looking at labels.
+
+    With `persons` it is they who are split: all rows of a person are in her stage, so that stages compose in parallel.
+    """
+    if persons is not None:
+        return assign_stages(persons.n_persons, shares, key, owner=owner)[persons.codes]
     ends = np.round(np.cumsum(shares) * n).astype(int)
     ends[-1] = n
     sizes = np.diff(np.concatenate([[0], ends]))

@@ -18,6 +18,9 @@ Who drops out. Every wait has an end. Reports are sent only after the close, and
 the survivors: the reports then follow the law of the mechanism on the survivors, whose guarantee `PeerRun` derives. As
 all reports wait for the close, the time of a report says nothing of the pick either.
 
+Unit. One label replaced: a peer has one label, so that it is hers alone. Who comes as several peers has the promise for each of
+them; for all together it is group privacy (`Guarantee.for_persons`).
+
 What is not claimed. Messages are not encrypted, and one who asks is not asked who she is: she gets what any peer may get
 (`peer_guarantee`). Give the sockets CURVE keys or a private network where others can listen. A peer who lies about her
 label or her pick makes the reports worse, and the others' amplification weaker, at worst down to `peer_guarantee`. What a

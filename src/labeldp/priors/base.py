@@ -48,6 +48,7 @@ from labeldp.mechanisms import Mechanism
 from labeldp.random import NoiseKey
 from labeldp.release import LabelCounts, Measurement, SensitiveLabels, measure
 from labeldp.release.door import draw_part
+from labeldp.release.persons import Persons
 from labeldp.validate import check_integer, check_positive, check_probability_rows
 
 #: Rows that a model or a clustering of a table sees at a time, whatever the batch size: part of what makes releases equal.
@@ -121,9 +122,14 @@ class Prior(abc.ABC):
         fix = "Give it a method `beliefs`, or use PublicPrior, ModelPrior or ClusterPrior."
         raise invalid(name, "examples", "be in memory", got=Described("rows that come in batches"), fix=fix)
 
-    def table(self, X: Any, labels: SensitiveLabels, *, budget: float, key: NoiseKey) -> PriorTable:
-        """Return the beliefs about examples in memory, spending on the labels what `cost` says of the whole `budget`."""
-        examples = ArrayExamples(X, labels)
+    def table(
+        self, X: Any, labels: SensitiveLabels, *, budget: float, key: NoiseKey, persons: Persons | None = None
+    ) -> PriorTable:
+        """Return the beliefs about examples in memory, spending on the labels what `cost` says of the whole `budget`.
+
+        With `persons` that is spent on all labels of a person: her rows are capped in every count.
+        """
+        examples = ArrayExamples(X, labels, persons=persons)
         found = self.prepare(examples, budget=budget).beliefs(examples, budget=budget, key=key)
         return found.table(len(examples))
 
@@ -239,10 +245,13 @@ class Examples(abc.ABC):
 
 
 class ArrayExamples(Examples):
-    """Features in memory (an array, a data frame, an Arrow table, or None where none are needed) and boxed labels."""
+    """Features in memory (an array, a data frame, an Arrow table, or None where none are needed) and boxed labels.
 
-    def __init__(self, X: Any, labels: SensitiveLabels) -> None:
-        self._X, self._labels = X, labels
+    With `persons` a count is of at most so many rows of each person as `measure` says, with noise for all of them.
+    """
+
+    def __init__(self, X: Any, labels: SensitiveLabels, *, persons: Persons | None = None) -> None:
+        self._X, self._labels, self._persons = X, labels, persons
         self.classes, self.n_classes = labels.classes, labels.n_classes
 
     def __len__(self) -> int:
@@ -293,12 +302,17 @@ class ArrayExamples(Examples):
     def count(self, grouping: Grouping) -> Counts:
         """Return a question that is asked of the labels when its noise is due."""
         groups = grouping.read(self._X, slice(0, len(self)))
-        return _Question(self._labels, LabelCounts(groups=groups, n_groups=grouping.n_groups))
+        return _Question(self._labels, LabelCounts(groups=groups, n_groups=grouping.n_groups), self._persons)
 
     def draw(
         self, reader: Reader, channel: Callable[[int], Any], *, promise: Guarantee, key: NoiseKey
     ) -> Iterator[tuple[Any, slice, Any]]:
         """Draw chunk by chunk."""
+        if self._persons is not None:
+            fix = "LabelPrivateClassifier(stages=2) learns in stages that split no person."
+            raise invalid(
+                "ArrayExamples", "persons", "be left out where a prior draws labels", got=Described("some"), fix=fix
+            )
         for start in range(0, len(self), CHUNK_ROWS):
             rows = slice(start, min(start + CHUNK_ROWS, len(self)))
             labels = self._labels.take(rows)
@@ -312,9 +326,10 @@ class _Question:
 
     labels: SensitiveLabels
     query: LabelCounts
+    persons: Persons | None = None
 
     def release(self, *, epsilon: float, key: NoiseKey) -> Measurement:
-        return measure(self.labels, self.query, epsilon=epsilon, rng=key)
+        return measure(self.labels, self.query, epsilon=epsilon, rng=key, persons=self.persons)
 
 
 # ---------------------------------------------------------------------------------------------- what a prior answers
@@ -385,6 +400,10 @@ class PriorTable:
             return np.broadcast_to(self.rows, (len(index), self.rows.shape[1]))
         chosen: Floats = self.rows[index]
         return chosen
+
+    def take(self, examples: Any) -> PriorTable:
+        """Return the beliefs about some examples."""
+        return replace(self, index=self.index[examples])
 
     @property
     def says_nothing(self) -> bool:

@@ -69,6 +69,7 @@ from labeldp.priors.cluster import ClusterPrior, cluster
 from labeldp.random import NoiseKey
 from labeldp.release import SensitiveLabels
 from labeldp.release.budget import equal_parts
+from labeldp.release.persons import Persons
 from labeldp.validate import check_epsilon, check_integer
 
 OWNER = "StagedClusterPrior"
@@ -163,35 +164,50 @@ class StagedClusterPrior(Prior):
         )
         return replace(self, _first=grouping.read(None, slice(0, n_examples)))
 
-    def table(self, X: Any, labels: SensitiveLabels, *, budget: float, key: NoiseKey) -> PriorTable:
+    def table(
+        self, X: Any, labels: SensitiveLabels, *, budget: float, key: NoiseKey, persons: Persons | None = None
+    ) -> PriorTable:
         """Count, believe, learn, and count again where the model has put the examples."""
         spent = self.cost(budget, n_examples=len(labels), n_classes=labels.n_classes)
         each = equal_parts(spent, self.histograms)
         ready = self if self._first is not None else self.prepare(ArrayExamples(X, labels), budget=budget)
+        count = partial(self._recall, labels=labels, epsilon=each, key=key, persons=persons)
         first = ready._first  # noqa: SLF001 - its own
-        counts = [self._recall(0, first, labels, each, key)]
+        counts = [count(0, first)]
         beliefs = counts[0].probabilities()
         for number in range(1, self.histograms):
             model = self._model(number).fit_targets(X, beliefs, classes=np.asarray(labels.classes))
             groups = self._cluster_hidden(model, X, labels, each)
-            counts.append(self._recall(number, groups, labels, each, key))
+            counts.append(count(number, groups))
             beliefs = fit_shares(model_probabilities(model, X, labels.classes), counts[-1].rows, counts[-1].index)
         return PriorTable(
             rows=beliefs,
             index=np.arange(len(labels)),
             guarantee=_promise(counts, each=each, spent=spent),
-            seeded=any(count.seeded for count in counts),
+            seeded=any(one.seeded for one in counts),
             description=f"{self.histograms} noisy histograms at epsilon {each:.4g} each",
         )
 
-    def _recall(self, number: int, groups: Any, labels: SensitiveLabels, epsilon: float, key: NoiseKey) -> PriorTable:
+    def _recall(
+        self,
+        number: int,
+        groups: Any,
+        *,
+        labels: SensitiveLabels,
+        epsilon: float,
+        key: NoiseKey,
+        persons: Persons | None,
+    ) -> PriorTable:
         """Return a histogram, measured or remembered; a remembered one has its own clusters with it."""
-        make = partial(self._histogram, groups, labels, epsilon, key.child("histogram", number))
+        told = {} if persons is None else {"persons": persons}
+        make = partial(self._histogram, groups, labels, epsilon, key.child("histogram", number), **told)
         return make() if self._kept is None else self._kept(f"histogram-{number + 1}", make)
 
-    def _histogram(self, groups: Any, labels: SensitiveLabels, epsilon: float, key: NoiseKey) -> PriorTable:
+    def _histogram(
+        self, groups: Any, labels: SensitiveLabels, epsilon: float, key: NoiseKey, *, persons: Persons | None = None
+    ) -> PriorTable:
         source = ClusterPrior(groups=groups, epsilon=epsilon, shrink=self.shrink)
-        return source.table(None, labels, budget=math.inf, key=key)
+        return source.table(None, labels, budget=math.inf, key=key, persons=persons)
 
     def _cluster_hidden(self, model: Any, X: Any, labels: SensitiveLabels, epsilon: float) -> Ints:
         """Return clusters of the examples in the model's own space, half-whitened."""
@@ -257,11 +273,14 @@ def half_whiten(space: Any, *, n_components: int | None = None) -> Float64s:
 def _promise(counts: list[PriorTable], *, each: float, spent: float) -> Guarantee:
     """Return pure epsilon_p, after checking that no histogram spent more than its part."""
     assumptions: tuple[str, ...] = ()
+    units = {count.guarantee.unit for count in counts if count.guarantee is not None}
+    if len(units) > 1:
+        raise PrivacyError(f"{OWNER}: histograms promise for different units. Stopped there.")
     for count in counts:
         if count.guarantee is None or not count.guarantee.epsilon() <= each:
             raise PrivacyError(f"{OWNER}: a histogram spent more than its part of epsilon, {each!r}. Stopped there.")
         assumptions = (*assumptions, *count.guarantee.assumptions)
-    whole = Guarantee.pure(spent, trust=Trust.CURATOR).named("cluster histograms")
+    whole = Guarantee.pure(spent, trust=Trust.CURATOR, unit=units.pop()).named("cluster histograms")
     return replace(whole, assumptions=assumptions)
 
 

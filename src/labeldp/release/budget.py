@@ -206,7 +206,7 @@ class Budget:
         if getattr(prior, "draws_labels", False) and not same_noise:
             fix = "It is for privatize_table; LabelPrivateClassifier(stages=2) learns in stages itself."
             raise invalid(self.owner, "prior", "not draw labels itself", got=type(prior).__name__, fix=fix)
-        before = prior.promise(epsilon, n_examples=len(self.labels), n_classes=self.labels.n_classes)
+        before = self.about_unit(prior.promise(epsilon, n_examples=len(self.labels), n_classes=self.labels.n_classes))
         spent = before.epsilon()
         if not response:
             if not spent <= epsilon:
@@ -219,11 +219,23 @@ class Budget:
         if mechanism is not None:
             mechanism = self.fit_mechanism(mechanism, left)
         answer = Guarantee.pure(left).named("response") if mechanism is None else mechanism.guarantee
+        answer = self.about_unit(answer)
         if spent > 0:
             return Split(spent, left, self.state(before.named("prior").then(answer.named("response"))), mechanism)
         # A prior that costs nothing leaves its assumptions behind, and no part of the promise.
         assumptions = (*before.assumptions, *answer.assumptions)
         return Split(spent, left, self.state(replace(answer, assumptions=assumptions)), mechanism)
+
+    def about_unit(self, promise: Guarantee) -> Guarantee:
+        """Return what a part may spend in the unit of this budget: where persons are given, on all labels of a person.
+
+        For parts that are still to be spent: whoever spends one hands the persons on, and `check_spent` compares the units.
+        """
+        if self.persons is None or promise.unit is not Unit.LABEL:
+            return promise
+        return replace(
+            promise, unit=Unit.PERSON, parts=tuple((name, self.about_unit(part)) for name, part in promise.parts)
+        )
 
     def fit_mechanism(self, mechanism: Any, epsilon: float) -> Any:
         """Return a mechanism that promises no more than epsilon: itself if that is its own, or itself at that epsilon."""
@@ -265,6 +277,7 @@ class Budget:
             sigma = analytic_gaussian_sigma(epsilon=epsilon, delta=delta, sensitivity=math.sqrt(stages) * (1 + ROOM))
             part = Guarantee.gaussian(sigma=sigma, sensitivity=1.0, trust=Trust.CURATOR)
             each = part.epsilon(delta)
+        part = self.about_unit(part)
         parts = [part.named(f"{name} of stage {number + 1}") for number in range(stages)]
         promise = reduce(lambda whole, one: whole.then(one), parts)
         if not promise.epsilon(delta) <= epsilon:
@@ -286,9 +299,9 @@ class Budget:
             whole = epsilon * (1 - room)
             each = whole if math.isinf(whole) else equal_parts(whole, total)
             fit = Guarantee.profile([each], [part]) if part and not math.isinf(each) else Guarantee.pure(each)
-            fit = fit.trusting(Trust.CURATOR)
+            fit = self.about_unit(fit.trusting(Trust.CURATOR))
             score = what_is_left(whole, after=each) if refit else whole
-            scores = Guarantee.pure(score, trust=Trust.CURATOR).named("scores on the rows held out")
+            scores = self.about_unit(Guarantee.pure(score, trust=Trust.CURATOR)).named("scores on the rows held out")
             candidates = Guarantee.in_sequence([fit] * fits).named(f"fits of {fits} candidates")
             promise = candidates.beside(scores).named("search")
             promise = promise.then(fit.named("refit of the best")) if refit else promise
@@ -298,7 +311,12 @@ class Budget:
         raise invalid(self.owner, "epsilon", f"be kept by {total} fits", got=got)
 
     def check_spent(self, measured: Guarantee | None, *, epsilon: float, delta: float = 0.0) -> None:
-        """Stop where a part spent more than was charged for it: the proof by evaluation."""
+        """Stop where a part spent more than was charged for it, or promises less: the proof by evaluation."""
+        if measured is not None and self.persons is not None and measured.unit is not Unit.PERSON:
+            raise PrivacyError(
+                f"{self.owner}: a part promises for `{measured.unit.value}`, and all labels of a person were to be hidden. "
+                "Nothing more was released. Hand the persons on to it."
+            )
         if measured is not None and not measured.epsilon(delta) <= epsilon:
             raise PrivacyError(
                 f"{self.owner}: epsilon = {epsilon!r} was charged for a part that spent {measured.epsilon(delta)!r}. "

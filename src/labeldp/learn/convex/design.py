@@ -17,6 +17,9 @@ then about rows that do not exist. A row of less weight is the same row: the mod
 columns, its estimate stays consistent, and what is lost is what a long row knew beyond its share. R is the median norm
 unless it is given: half of the rows keep their weight. Features are public under label privacy, and so are m, s, R and v.
 
+*Persons.* Where all labels of a person are protected together, R bounds the sum of v_i |z_i| over her rows, and R and v are
+chosen for the least estimated error (`labeldp.learn.convex.persons`): of one row each, v is as above.
+
 *The grid.* v_i z_i is rounded to multiples of R 2^-bits, to the nearest, and the sensitivity is that of the integers:
 rounding may lengthen a row, and the noise knows it.
 
@@ -33,7 +36,9 @@ import numpy as np
 
 from labeldp.arrays import Floats, Int64s
 from labeldp.errors import Described, invalid
+from labeldp.learn.convex.persons import noise_ratio, share_influence
 from labeldp.release.measurement import round_to_integers
+from labeldp.release.persons import Persons
 from labeldp.softmax import ColumnMoments
 from labeldp.validate import check_positive, check_weights
 
@@ -92,6 +97,7 @@ def make_design(
     intercept_scaling: Any,
     exposure: Any = None,
     sample_weight: Any = None,
+    sharing: Sharing | None = None,
 ) -> Design:
     """Return the rows, weights and scales of the module for finite features (n, d), or say what is wrong.
 
@@ -109,6 +115,9 @@ def make_design(
         The constant, as a multiple of `clip`.
     exposure, sample_weight : arrays of shape (n,), optional
         Exposures > 0 and weights >= 0; weights are taken relative to their mean.
+    sharing : Sharing, optional
+        Who owns each row, and for which noise. Then R bounds the sum of v_i |z_i| over a person's rows, and is chosen with the
+        weights by `labeldp.learn.convex.persons`, unless `clip` is given, which says it.
     """
     n = len(X)
     exposed = check_exposure(owner, exposure, n_rows=n)
@@ -116,8 +125,11 @@ def make_design(
     given = given / given.mean()
     scaling = check_positive(owner, "intercept_scaling", intercept_scaling)
     bound = None if isinstance(clip, str) and clip == "auto" else check_positive(owner, "clip", clip)
+    # Scales are those of rows as they will count: a person about once, so that a column that whoever has many rows stretches
+    # does not drown in the noise of all others.
+    once = 1.0 if sharing is None else 1.0 / sharing.persons.counts[sharing.persons.codes]
     with np.errstate(over="ignore", invalid="ignore"):
-        moments = ColumnMoments.of_rows(X, given * exposed)
+        moments = ColumnMoments.of_rows(X, given * exposed * once)
         deviation = np.sqrt(moments.squares / moments.total)
         whole = float(moments.squares.sum())
     if not (np.isfinite(moments.mean).all() and math.isfinite(whole)):
@@ -125,10 +137,10 @@ def make_design(
         raise invalid(owner, "X", "have a finite variance", got=got, fix=fix)
     varies = deviation > CONSTANT * np.abs(moments.mean)
     inverse = np.where(varies, 1.0 / np.where(varies, deviation, 1.0) if standardise else 1.0, 0.0)
-    first = bound_rows(X, moments.mean, inverse, given, scaling, bound)
+    first = bound_rows(X, moments.mean, inverse, given, scaling, bound, sharing)
     # The centre of the rows as they are weighted, so that the intercept is apart from the others.
     shift = np.average(X - moments.mean, axis=0, weights=first.weights * exposed)
-    last = bound_rows(X, moments.mean + shift, inverse, given, scaling, bound)
+    last = bound_rows(X, moments.mean + shift, inverse, given, scaling, bound, sharing)
     return Design(
         rows=np.column_stack([last.body, np.full(n, scaling * last.length)]),
         weights=last.weights,
@@ -137,6 +149,15 @@ def make_design(
         inverse_scale=inverse,
         radius=last.radius,
     )
+
+
+class Sharing(NamedTuple):
+    """Persons who share out R among their rows, and the noise that R costs: for sums by so many classes (2 for numbers)."""
+
+    persons: Persons
+    n_classes: int
+    epsilon: float
+    delta: float
 
 
 class BoundedRows(NamedTuple):
@@ -149,13 +170,24 @@ class BoundedRows(NamedTuple):
 
 
 def bound_rows(  # noqa: PLR0917  # one caller, above
-    X: Floats, centre: Floats, inverse: Floats, given: Floats, scaling: float, bound: float | None
+    X: Floats,
+    centre: Floats,
+    inverse: Floats,
+    given: Floats,
+    scaling: float,
+    bound: float | None,
+    sharing: Sharing | None,
 ) -> BoundedRows:
-    """Return rows about a centre, with weights that hold each one's norm, its constant included, to R."""
+    """Return rows about a centre, with weights that hold each one's norm, its constant included, to R, or a person's sum of them."""
     body = (X - centre) * inverse
     norms = np.sqrt(np.einsum("ij,ij->i", body, body))
     length = bound if bound is not None else find_clip(norms, given)
     radius = length * math.hypot(1.0, scaling)
+    if sharing is not None:
+        sizes = given * np.hypot(norms, scaling * length)
+        ratio = noise_ratio(body, n_classes=sharing.n_classes, epsilon=sharing.epsilon, delta=sharing.delta)
+        found = share_influence(sizes, sharing.persons, ratio=ratio, radius=None if bound is None else radius)
+        return BoundedRows(body, given * found.weights, length, found.radius)
     return BoundedRows(body, np.minimum(given, radius / np.hypot(norms, scaling * length)), length, radius)
 
 

@@ -52,14 +52,14 @@ from sklearn.base import BaseEstimator
 from sklearn.metrics import accuracy_score
 from sklearn.utils import ClassifierTags
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import _num_samples, check_is_fitted, validate_data
 
 from labeldp.arrays import Floats
 from labeldp.channel import FiniteChannel
 from labeldp.errors import Described, invalid
 from labeldp.guarantee import Guarantee
 from labeldp.learn.convex.base import check_penalty
-from labeldp.learn.convex.design import Design, check_exposure, make_design
+from labeldp.learn.convex.design import Design, Sharing, check_exposure, make_design
 from labeldp.learn.convex.families import NAMES, TOP, Family, find_family
 from labeldp.learn.convex.likelihood import Answered, AnsweredModel, release_answers
 from labeldp.learn.convex.moments import (
@@ -81,6 +81,7 @@ from labeldp.release.grid import box_on_grid
 from labeldp.release.labels import SensitiveLabels, as_plain, box_labels
 from labeldp.release.measurement import check_groups
 from labeldp.release.numbers import Asked, read_finite
+from labeldp.release.persons import Persons
 from labeldp.release.scores import ScoredRegressor, check_raw_labels
 from labeldp.softmax import softmax
 from labeldp.validate import check_choice, check_delta, check_epsilon, check_integer, check_weights
@@ -145,7 +146,7 @@ class PrivateGLM(ScoredRegressor, BaseEstimator):  # type: ignore[misc]  # sciki
     One replaced label moves the integers T = sum_i k_i a_i by (k - k') a_i, at most 2^16 steps times the longest row, in either
     norm: the sensitivity is computed from the integers, so that neither rounding nor the intercept is left out. `measure` adds
     exact noise for it: pure epsilon (delta = 0) or discrete Gaussian noise whose exact loss implies (epsilon, delta), when one
-    label is replaced. Weights, exposures, scales and bounds are public and did not see the labels. Everything after it is
+    label is replaced; with `persons`, for the largest sum of these over the rows of one person, when all her labels are. Weights, exposures, scales and bounds are public and did not see the labels. Everything after it is
     post-processing. A curator sees the labels and is trusted.
 
     Of answers: every label is in one stage, where its answer is epsilon-private; what shapes a stage is made of earlier answers
@@ -194,7 +195,9 @@ class PrivateGLM(ScoredRegressor, BaseEstimator):  # type: ignore[misc]  # sciki
         self.ledger = ledger
         self.label_set = label_set
 
-    def fit(self, X: Any, y: Any, *, exposure: Any = None, sample_weight: Any = None) -> PrivateGLM:
+    def fit(
+        self, X: Any, y: Any, *, exposure: Any = None, sample_weight: Any = None, persons: Any = None
+    ) -> PrivateGLM:
         """Release the sums of y and solve.
 
         Parameters
@@ -207,17 +210,25 @@ class PrivateGLM(ScoredRegressor, BaseEstimator):  # type: ignore[misc]  # sciki
             Public exposures > 0 of counts or amounts (years insured, impressions): means are proportional to them.
         sample_weight : array of shape (n,), optional
             Public weights >= 0. A row's weight times its norm is held to R, so that no weight costs more noise.
+        persons : Persons, or a column of n ids, optional
+            Who owns each row, public. Then (epsilon, delta) is for all labels of a person together. Her rows' weights times their
+            norms add up to at most R, which is chosen with the weights for the least estimated error from public features
+            (`labeldp.learn.convex.persons`); a `clip` that is a number says R. Totals of groups are of one row per
+            person, by public chance. Not for ``statistic="answers"``.
         """
         check_choice(OWNER, "family", self.family, NAMES)
         check_choice(OWNER, "statistic", self.statistic, ("moments", "groups", "answers"))
         if self.family == "multinomial":
-            return self._fit_classes(X, y, exposure, sample_weight)
+            return self._fit_classes(X, y, exposure, sample_weight, persons)
         family, bounds = self._find_family(y.bounds if isinstance(y, SensitiveLabels) else None)
         epsilon, delta, key = self._check_budget()
-        design = self._make_design(X, exposure, sample_weight)
+        design, owners = self._make_design(X, exposure, sample_weight, persons)
         beside = [name for name, given in self._beside(exposure, sample_weight) if given is not None]
         if self.statistic == "answers":
             _refuse_weights(sample_weight)
+            if owners is not None:
+                fix = "Use privatize(counts, mechanism, persons=ids) and fit_release, or another statistic."
+                raise invalid(OWNER, "persons", "be left out for answers in stages", got=Described("persons"), fix=fix)
             answered = release_answers(
                 OWNER,
                 family,
@@ -237,11 +248,21 @@ class PrivateGLM(ScoredRegressor, BaseEstimator):  # type: ignore[misc]  # sciki
             return self
         box = box_on_grid(OWNER, y, n_rows=len(design.rows), bounds=bounds, label_set=self.label_set, beside=beside)
         if self.statistic == "groups":
-            return self._fit_rounds(family, design, box, bounds, epsilon=epsilon, key=key, weighted=sample_weight)
+            return self._fit_rounds(
+                family, design, box, bounds, epsilon=epsilon, key=key, weighted=sample_weight, persons=owners
+            )
         grid, step = design.on_grid()
         query = NumberMoments(scores=box.scores, weights=grid)
         found = release_moments(
-            box.labels, query, step=step, unit=box.step, epsilon=epsilon, delta=delta, key=key, ledger=self.ledger
+            box.labels,
+            query,
+            step=step,
+            unit=box.step,
+            epsilon=epsilon,
+            delta=delta,
+            key=key,
+            ledger=self.ledger,
+            persons=owners,
         )
         sums = found.sums[0] + box.low * found.rows.sum(axis=0)
         fitted = self._solve(family, design, sums, found.scale, bounds)
@@ -296,7 +317,7 @@ class PrivateGLM(ScoredRegressor, BaseEstimator):  # type: ignore[misc]  # sciki
         if promise is not None and not isinstance(promise, Guarantee):
             raise invalid(OWNER, "promise", "be a Guarantee", got=type(promise).__name__)
         totals = read_finite(as_plain(sums), Asked(OWNER, "sums", place="group", must="be numbers", fix=""))
-        design = self._make_design(X, exposure, None)
+        design, _ = self._make_design(X, exposure, None)
         n = len(design.rows)
         cells = check_groups(OWNER, groups, len(totals))
         if len(cells) != n:
@@ -328,10 +349,10 @@ class PrivateGLM(ScoredRegressor, BaseEstimator):  # type: ignore[misc]  # sciki
         family = find_family(check_choice(OWNER, "family", self.family, ("poisson", "binomial")))
         family.check_bounds(OWNER, bounds)
         self._read_penalty()
-        design = self._make_design(X, exposure, None)
-        if len(design.rows) != len(release):
-            got = Described(f"{len(design.rows)} rows for {len(release)} labels")
-            raise invalid(OWNER, "X", "have one row per released label", got=got)
+        X = release.answered(X, owner=OWNER)
+        if exposure is not None:
+            exposure = release.answered(exposure, owner=OWNER, name="exposure")
+        design, _ = self._make_design(X, exposure, None)
         found = self._solve_answers(family, bounds, design, release.codes, release.channel)
         given = () if exposure is None else ("exposures",)
         self._keep_answers(family, design, found, replace(release, guarantee=assume_public(release.guarantee, *given)))
@@ -362,12 +383,19 @@ class PrivateGLM(ScoredRegressor, BaseEstimator):  # type: ignore[misc]  # sciki
     def _read_penalty(self) -> float | None:
         return None if isinstance(self.l2, str) and self.l2 == "auto" else check_penalty(OWNER, self.l2)
 
-    def _make_design(self, X: Any, exposure: Any, sample_weight: Any) -> Design:
+    def _make_design(
+        self, X: Any, exposure: Any, sample_weight: Any, persons: Any = None, *, n_classes: int = 2
+    ) -> tuple[Design, Persons | None]:
         X = validate_data(self, X, dtype=np.float64)
+        owners = None if persons is None else Persons.of(persons, n_rows=len(X), owner=OWNER)
+        sharing = None
+        if owners is not None and self.statistic == "moments":
+            epsilon, delta = check_epsilon(OWNER, self.epsilon), check_delta(OWNER, self.delta)
+            sharing = Sharing(owners, n_classes, epsilon, delta)
         if exposure is not None and self.family not in ("poisson", "gamma"):
             fix = "Only counts and amounts have one; use sample_weight for weights."
             raise invalid(OWNER, "exposure", f"be left out for {self.family}", got=Described("exposures"), fix=fix)
-        return make_design(
+        design = make_design(
             OWNER,
             X,
             clip=self.clip,
@@ -375,7 +403,9 @@ class PrivateGLM(ScoredRegressor, BaseEstimator):  # type: ignore[misc]  # sciki
             intercept_scaling=self.intercept_scaling,
             exposure=exposure,
             sample_weight=sample_weight,
+            sharing=sharing,
         )
+        return design, owners
 
     @staticmethod
     def _beside(exposure: Any, sample_weight: Any) -> tuple[tuple[str, Any], ...]:
@@ -442,18 +472,25 @@ class PrivateGLM(ScoredRegressor, BaseEstimator):  # type: ignore[misc]  # sciki
         penalty[-1, -1] = (float(np.max(dispersion)) + noise**2 / level) * (design.constant / spread) ** 2
         return penalty
 
-    def _fit_classes(self, X: Any, y: Any, exposure: Any, sample_weight: Any) -> PrivateGLM:
+    def _fit_classes(self, X: Any, y: Any, exposure: Any, sample_weight: Any, persons: Any) -> PrivateGLM:
         """Release the sums of rows by class, as `SufficientStatistics` does, and solve the softmax model."""
         if self.statistic != "moments":
             raise invalid(OWNER, "statistic", 'be "moments" for multinomial', got=self.statistic)
         epsilon, delta, key = self._check_budget()
-        design = self._make_design(X, exposure, sample_weight)
-        labels = box_labels(OWNER, y, n_rows=len(design.rows), classes=self.classes, label_set=self.label_set)
+        labels = box_labels(OWNER, y, n_rows=_num_samples(X), classes=self.classes, label_set=self.label_set)
+        design, owners = self._make_design(X, exposure, sample_weight, persons, n_classes=labels.n_classes)
         if sample_weight is not None:
             labels = labels.with_beside("sample weights")
         grid, step = design.on_grid()
         found = release_moments(
-            labels, ClassMoments(rows=grid), step=step, epsilon=epsilon, delta=delta, key=key, ledger=self.ledger
+            labels,
+            ClassMoments(rows=grid),
+            step=step,
+            epsilon=epsilon,
+            delta=delta,
+            key=key,
+            ledger=self.ledger,
+            persons=owners,
         )
         K, total = labels.n_classes, float(design.weights.sum())
         noise = found.scale * (1.0 if K == 2 else math.sqrt(1.0 - 1.0 / K))  # completion takes a K-th away
@@ -485,6 +522,7 @@ class PrivateGLM(ScoredRegressor, BaseEstimator):  # type: ignore[misc]  # sciki
         epsilon: float,
         key: NoiseKey,
         weighted: Any,
+        persons: Persons | None,
     ) -> PrivateGLM:
         """Release totals of groups in rounds, and fit the model to all of them."""
         _refuse_weights(weighted)
@@ -500,6 +538,7 @@ class PrivateGLM(ScoredRegressor, BaseEstimator):  # type: ignore[misc]  # sciki
             l2=self._read_penalty(),
             key=key,
             ledger=self.ledger,
+            persons=persons,
         )
         self._keep_totals(family, design, found.model, found.sums, bounds)
         self.noise_, self.noise_scale_ = found.words, float(np.sqrt(found.noise.variance))

@@ -82,6 +82,7 @@ from labeldp.guarantee import Guarantee
 from labeldp.random import NoiseKey
 from labeldp.release import LabelSums, Query, SensitiveLabels, Sensitivity, measure
 from labeldp.release.measurement import MOST_TOTAL, largest_size, round_to_integers
+from labeldp.release.persons import Persons
 from labeldp.softmax import SoftmaxObjective, minimise, sum_soft
 from labeldp.validate import check_probability_rows
 
@@ -122,6 +123,24 @@ class ClassMoments(Query):
         root = math.sqrt(copies * square)
         return Sensitivity(float(copies * l1), math.nextafter(root, math.inf) if square else 0.0)
 
+    def person_sensitivity(self, persons: Persons, *, n_classes: int) -> Sensitivity:
+        """The largest sum over one person's rows of what each of them moves: 2 |x|_1 and sqrt 2 |x|_2; rounded up.
+
+        Her labels take rows from classes and add them to others: sum_i (e_k' - e_k) x_i', of a size of at most the sum of the
+        sizes, which is reached where her rows point the same way and all go from one class to another.
+        """
+        copies = 1.0 if n_classes == 2 else 2.0
+        squares = self.rows.multiply(self.rows) if scipy.sparse.issparse(self.rows) else self.rows * self.rows
+        norms = np.sqrt(np.asarray(squares.sum(axis=1), np.float64).reshape(-1))
+        l1 = copies * persons.largest_sum(np.asarray(abs(self.rows).sum(axis=1), np.float64).reshape(-1))
+        l2 = math.sqrt(copies) * persons.largest_sum(norms)
+        up = 1.0 + 2.0**-50  # roots and a product, each to half a unit in the last place
+        return Sensitivity(l1 if l1 < 2.0**53 else l1 * up, l2 * up)
+
+    def take(self, rows: Int64s) -> ClassMoments:
+        """Sum over some rows."""
+        return ClassMoments(rows=self.rows[rows])
+
     def check_size(self, n_examples: int) -> None:
         """One row per label."""
         if n_examples != self.rows.shape[0]:
@@ -157,7 +176,8 @@ class NumberMoments(LabelSums):
 class Moments:
     """One release: public rows on the grid (n, D), noisy sums (C, D) in units of the features, and what these cost.
 
-    `noise` says in words what was added, `scale` is its standard deviation, in units of the sums.
+    `noise` says in words what was added, `scale` is its standard deviation, in units of the sums. With public `weights` the sums
+    are of rows times their weights.
     """
 
     rows: Any
@@ -166,6 +186,21 @@ class Moments:
     noise: str
     scale: float
     sensitivity: Sensitivity
+    weights: Floats | None = None
+
+    @property
+    def weighted(self) -> Any:
+        """The rows times their weights: what was summed."""
+        if self.weights is None:
+            return self.rows
+        if scipy.sparse.issparse(self.rows):
+            return scipy.sparse.csr_matrix(scipy.sparse.diags(self.weights) @ self.rows)
+        return self.rows * self.weights[:, None]
+
+    @property
+    def total(self) -> float:
+        """The sum of the weights; without any, the number of rows."""
+        return float(self.rows.shape[0]) if self.weights is None else float(self.weights.sum())
 
 
 def release_moments(
@@ -179,20 +214,34 @@ def release_moments(
     unit: float = 1.0,
     within: Guarantee | None = None,
     ledger: Any = None,
+    persons: Persons | None = None,
+    weights: Floats | None = None,
 ) -> Moments:
     """Measure a statistic of integers and return it in units of the features, `step`, and of the labels, `unit`.
 
     The noise has the sensitivity of the integers themselves, after rows and labels were brought to their grids: what
-    rounding adds to a norm is part of it. Class sums are completed by their public total.
+    rounding adds to a norm is part of it. Class sums are completed by their public total. With `persons` the noise is for
+    all labels of one. `weights` are those that the rows of the query were multiplied by, and are divided by again: the rows that
+    come back are such that rows times weights is what was summed, to the last bit of the grid.
     """
-    measured = measure(labels, query, epsilon=epsilon, delta=delta, within=within, rng=key, ledger=ledger)
-    reach = query.sensitivity(n_classes=labels.n_classes)
+    measured = measure(
+        labels, query, epsilon=epsilon, delta=delta, within=within, rng=key, ledger=ledger, persons=persons
+    )
+    if persons is None:
+        reach = query.sensitivity(n_classes=labels.n_classes)
+    else:
+        reach = query.person_sensitivity(persons, n_classes=labels.n_classes)
     grid, scale = (query.rows if isinstance(query, ClassMoments) else query.weights), step * unit
     rows = grid.astype(np.float64) * step
     sums = np.atleast_2d(measured.value) * scale
     if isinstance(query, ClassMoments):
         sums = complete_sums(sums, np.asarray(rows.sum(axis=0)).reshape(-1))
+    if weights is not None:
+        inverse = np.divide(1.0, weights, out=np.zeros(len(weights)), where=weights > 0)
+        sparse = scipy.sparse.issparse(rows)
+        rows = scipy.sparse.csr_matrix(scipy.sparse.diags(inverse) @ rows) if sparse else rows * inverse[:, None]
     return Moments(
+        weights=weights,
         rows=rows,
         sums=sums,
         guarantee=measured.guarantee,
@@ -232,7 +281,7 @@ def complete_sums(noisy: Floats, total: Floats) -> Floats:
     return sums
 
 
-def choose_ridge(gram: Floats, moments: Floats, *, noise: float, n: int) -> float:
+def choose_ridge(gram: Floats, moments: Floats, *, noise: float, n: float) -> float:
     """Return the penalty of least estimated risk for residual moments (C, D) with noise of this spread."""
     values, vectors = np.linalg.eigh(gram)
     values = np.maximum(values, 0.0)

@@ -38,6 +38,7 @@ import numpy.typing as npt
 import scipy.sparse
 from sklearn.base import clone
 from sklearn.utils import get_tags
+from sklearn.utils.extmath import row_norms
 
 from labeldp.arrays import Floats
 from labeldp.errors import invalid
@@ -55,12 +56,14 @@ from labeldp.learn.convex.moments import (
     solve_ridge,
     solve_softmax,
 )
+from labeldp.learn.convex.persons import noise_ratio, share_influence
 from labeldp.learn.corrections import check_rows
 from labeldp.priors import model_probabilities
 from labeldp.priors.staged import half_whiten
 from labeldp.random import NoiseKey, as_key
 from labeldp.release.budget import Budget
 from labeldp.release.labels import box_labels
+from labeldp.release.persons import ASSIGNMENT, Persons
 from labeldp.release.stages import StageDoor, run_stages
 from labeldp.validate import check_choice, check_delta, check_epsilon, check_integer
 
@@ -69,6 +72,8 @@ OWNER = "SufficientStatistics"
 LEAST_SHARE = 0.02
 #: A soft target is no smaller than this share of 1/K: linear scores know no bounds.
 TARGET_FLOOR = 0.2
+#: Bits that the grid has more where rows have weights.
+PERSON_BITS = 6
 
 
 class SufficientStatistics(ConvexClassifier):
@@ -104,11 +109,12 @@ class SufficientStatistics(ConvexClassifier):
     l2_, noise_, noise_scale_, sensitivity_ : the penalty used, the noise in words and its spread, and the sensitivity
     coef_, intercept_, classes_, guarantee_, seeded_ : as always; with a network there are no coefficients
     network_ : the network of the last stage
+    row_weights_ : (n,) the public weights of rows in the (last) moments, where persons were given
 
     Guarantee
     ---------
-    Pure epsilon (delta = 0) or zCDP that implies (epsilon, delta), when one label is replaced; trusts a curator. The
-    noise is discrete and exact.
+    Pure epsilon (delta = 0) or zCDP that implies (epsilon, delta), when one label is replaced, or, with `persons`, all labels of
+    one person; trusts a curator. The noise is discrete and exact.
 
     Edge cases
     ----------
@@ -152,11 +158,15 @@ class SufficientStatistics(ConvexClassifier):
         self.ledger = ledger
         self.label_set = label_set
 
-    def fit(self, X: Any, y: Any, *, centre: Any = None) -> SufficientStatistics:
+    def fit(self, X: Any, y: Any, *, centre: Any = None, persons: Any = None) -> SufficientStatistics:
         """Release the moments of y and solve.
 
         `centre` is a label-free belief about the labels, (K,) for all or (n, K); by default uniform. A belief of each
         row's own is needed again to predict.
+
+        `persons` (n,) are the public ids of who owns each row: then (epsilon, delta) is for all labels of a person. Her rows have
+        public weights such that together they move the moments by a bounded amount (`labeldp.learn.convex.persons`), and the
+        model is that of weighted rows; `row_weights_` has them.
         """
         check_choice(OWNER, "head", self.head, ("ridge", "softmax"))
         if self.l2 != "auto":
@@ -165,13 +175,14 @@ class SufficientStatistics(ConvexClassifier):
         stages = check_integer(OWNER, "stages", self.stages, least=1, most=100)
         key = as_key(OWNER, self.random_state, name="random_state")
         if self.network is not None:
-            return self._fit_in_stages(X, y, centre, stages=stages, epsilon=epsilon, delta=delta, key=key)
+            return self._fit_in_stages(X, y, centre, persons, stages=stages, epsilon=epsilon, delta=delta, key=key)
         if stages > 1:
             fix = "Each stage needs a network to make its features: pass network=."
             raise invalid(OWNER, "stages", "be 1 without a network", got=stages, fix=fix)
         inputs = self._read_inputs(X, y)
         belief = check_centre(centre, inputs.rows.shape[0], inputs.labels.n_classes)
-        found = self._measure(inputs, epsilon=epsilon, delta=delta, key=key, ledger=self.ledger)
+        owners = None if persons is None else Persons.of(persons, n_rows=len(inputs.labels), owner=OWNER)
+        found = self._measure(inputs, owners, epsilon=epsilon, delta=delta, key=key, ledger=self.ledger)
         weights, penalty = self._solve(found, belief)
         self._keep_moments(found, penalty)
         self.centre_ = belief[0] if len(belief) == 1 else None
@@ -181,14 +192,16 @@ class SufficientStatistics(ConvexClassifier):
         return self
 
     def _fit_in_stages(
-        self, X: Any, y: Any, centre: Any, *, stages: int, epsilon: float, delta: float, key: NoiseKey
+        self, X: Any, y: Any, centre: Any, persons: Any, *, stages: int, epsilon: float, delta: float, key: NoiseKey
     ) -> SufficientStatistics:
         """Charge the whole; then release, train the network, and go on with its hidden features."""
         check_network(self.network)
         X = check_rows(self, X, inner=self.network, reset=True)
         row_map = self._make_row_map()
         labels = box_labels(OWNER, y, n_rows=len(X), classes=self.classes, label_set=self.label_set)
-        budget = Budget(owner=OWNER, labels=labels, ledger=self.ledger, seeded=key.seeded)
+        owners = None if persons is None else Persons.of(persons, n_rows=len(X), owner=OWNER)
+        given = () if owners is None else (ASSIGNMENT,)
+        budget = Budget(owner=OWNER, labels=labels, ledger=self.ledger, seeded=key.seeded, given=given, persons=owners)
         plan = budget.share(epsilon, delta, stages=stages, name="moments")
         first = StageBelief(
             Inputs(row_map, row_map.apply(average_views(X)), labels), check_centre(centre, len(X), labels.n_classes)
@@ -206,14 +219,17 @@ class SufficientStatistics(ConvexClassifier):
         def release(number: int, belief: StageBelief) -> Moments:
             def measure_stage(stage_key: NoiseKey) -> Moments:
                 return self._measure(
-                    belief.inputs, epsilon=plan.epsilon, delta=plan.delta, within=plan.part, key=stage_key
+                    belief.inputs, owners, epsilon=plan.epsilon, delta=plan.delta, within=plan.part, key=stage_key
                 )
 
             return door.draw(number, measure_stage)
 
         def learn(number: int, _last: StageModel | None, belief: StageBelief, found: Moments) -> StageModel:
             weights, penalty = self._solve(found, belief.centre)
-            targets = soften_scores(self._score(found.rows, weights, belief.centre))
+            rows = (
+                found.rows if found.weights is None else belief.inputs.rows
+            )  # some of no weight are not in the moments
+            targets = soften_scores(self._score(rows, weights, belief.centre))
             network = train_network(
                 self.network, X, targets, classes=labels.classes, number=number, params=self.stage_params
             )
@@ -232,6 +248,7 @@ class SufficientStatistics(ConvexClassifier):
     def _measure(
         self,
         inputs: Inputs,
+        persons: Persons | None,
         *,
         epsilon: float,
         delta: float,
@@ -243,9 +260,25 @@ class SufficientStatistics(ConvexClassifier):
         bits = check_integer(OWNER, "grid_bits", self.grid_bits, least=1, most=30)
         radius = inputs.row_map.radius
         step = radius / 2.0**bits
-        query = ClassMoments(rows=cut_to_grid(inputs.rows, bound=radius, bits=bits))
+        rows, weights = inputs.rows, None
+        if persons is not None:
+            # Weights are small where a person has many rows: a finer grid keeps as much of each.
+            bits, step = bits + PERSON_BITS, step / 2.0**PERSON_BITS
+            weights = weigh_rows(rows, persons, n_classes=inputs.labels.n_classes, epsilon=epsilon, delta=delta)
+            sparse = scipy.sparse.issparse(rows)
+            rows = scipy.sparse.csr_matrix(scipy.sparse.diags(weights) @ rows) if sparse else rows * weights[:, None]
+        query = ClassMoments(rows=cut_to_grid(rows, bound=radius, bits=bits))
         return release_moments(
-            inputs.labels, query, step=step, epsilon=epsilon, delta=delta, within=within, key=key, ledger=ledger
+            inputs.labels,
+            query,
+            step=step,
+            epsilon=epsilon,
+            delta=delta,
+            within=within,
+            key=key,
+            ledger=ledger,
+            persons=persons,
+            weights=weights,
         )
 
     def _solve(self, found: Moments, belief: Floats) -> tuple[Floats, float]:
@@ -253,17 +286,23 @@ class SufficientStatistics(ConvexClassifier):
         rows, n_classes = found.rows, len(found.sums)
         if self.head == "softmax" and self.l2 != "auto":  # the one way that needs no D x D matrix
             penalty = float(self.l2)
-            return solve_softmax(rows, found.sums, log_belief(belief), l2=penalty), penalty
-        product = rows.T @ rows
+            return (
+                solve_softmax(rows, found.sums, log_belief(belief), l2=penalty, row_weights=found.weights),
+                penalty,
+            )
+        product = rows.T @ found.weighted
         gram = product.toarray() if scipy.sparse.issparse(product) else np.asarray(product)
         shifts = np.broadcast_to(belief, (rows.shape[0], n_classes))
-        residual = found.sums - np.asarray(rows.T @ shifts).T
+        residual = found.sums - np.asarray(found.weighted.T @ shifts).T
         # Completion leaves (K - 1)/K of the variance; of two classes, measured as one, each has all of it.
         spread = found.scale * (1.0 if n_classes == 2 else math.sqrt(1.0 - 1.0 / n_classes))
-        chosen = choose_ridge(gram, residual, noise=spread, n=rows.shape[0]) if self.l2 == "auto" else float(self.l2)
+        chosen = choose_ridge(gram, residual, noise=spread, n=found.total) if self.l2 == "auto" else float(self.l2)
         if self.head == "softmax":
             penalty = chosen / n_classes
-            return solve_softmax(rows, found.sums, log_belief(belief), l2=penalty), penalty
+            return (
+                solve_softmax(rows, found.sums, log_belief(belief), l2=penalty, row_weights=found.weights),
+                penalty,
+            )
         return solve_ridge(gram, residual, l2=chosen), chosen
 
     def _score(self, rows: Any, weights: Floats, belief: Floats) -> Floats:
@@ -278,6 +317,9 @@ class SufficientStatistics(ConvexClassifier):
         """Keep what was released, and how."""
         self.moments_, self.l2_ = found.sums, penalty
         self.noise_, self.noise_scale_, self.sensitivity_ = found.noise, found.scale, found.sensitivity
+        self.__dict__.pop("row_weights_", None)  # of an earlier fit for persons
+        if found.weights is not None:
+            self.row_weights_ = found.weights
 
     def decision_function(self, X: Any, *, centre: Any = None) -> Floats:
         """Return the scores with the belief added (of a network, its log-probabilities); for two classes their difference."""
@@ -335,6 +377,12 @@ class StageModel(NamedTuple):
     network: Any
     moments: Moments
     penalty: float
+
+
+def weigh_rows(rows: Any, persons: Persons, *, n_classes: int, epsilon: float, delta: float) -> Floats:
+    """Return the public weight of each row, such that no person's rows together say too much (`share_influence`)."""
+    ratio = noise_ratio(rows, n_classes=n_classes, epsilon=epsilon, delta=delta)
+    return share_influence(row_norms(rows), persons, ratio=ratio).weights
 
 
 def check_network(network: Any) -> None:

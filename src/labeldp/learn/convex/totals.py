@@ -64,6 +64,7 @@ from labeldp.release import Measurement, Query, Sensitivity, measure
 from labeldp.release.budget import Budget
 from labeldp.release.grid import GridLabels
 from labeldp.release.measurement import MOST_TOTAL, check_groups
+from labeldp.release.persons import ASSIGNMENT, Persons, choose_rows
 from labeldp.release.stages import StageDoor, run_stages
 from labeldp.validate import check_positive
 
@@ -342,17 +343,24 @@ def release_rounds(
     l2: float | None,
     key: NoiseKey,
     ledger: Any,
+    persons: Persons | None = None,
 ) -> Rounds:
     """Release totals of groups in rounds of disjoint rows, each shaped by the model so far; see the module.
 
     `n_groups` is how many groups a round has; by default `choose_groups` says. The whole is
-    charged before anything is drawn.
+    charged before anything is drawn. With `persons` one row of each counts, by public chance, so that her labels move one total
+    by the range at most, in her round.
     """
-    labels, n = box.labels, len(design.rows)
+    labels, whole = box.labels, persons
+    if persons is not None:
+        counted = choose_rows(persons, 1)
+        labels, design, persons = labels.take(counted), design.take(counted), persons.take(counted)
+    n = len(design.rows)
     if n < rounds:
         raise invalid(owner, "rounds", "leave each round a row", got=Described(f"{rounds} for {n} rows"))
-    budget = Budget(owner=owner, labels=labels, ledger=ledger, seeded=key.seeded)
-    promise = budget.state(Guarantee.pure(epsilon, trust=Trust.CURATOR))
+    given = () if whole is None else (ASSIGNMENT,)
+    budget = Budget(owner=owner, labels=box.labels, ledger=ledger, seeded=key.seeded, given=given, persons=whole)
+    promise = budget.state(budget.about_unit(Guarantee.pure(epsilon, trust=Trust.CURATOR)))
     parts = np.array_split(np.argsort(key.child("parts").words(start=0, count=n)[:, 0], kind="stable"), rounds)
     size = n_groups if n_groups is not None else choose_groups(n // rounds, epsilon)
     budget.charge(promise, mechanism=f"{owner}, totals of groups in {rounds} rounds")
@@ -366,8 +374,8 @@ def release_rounds(
 
     def release(number: int, cells: Int64s) -> Measurement:
         query = GroupTotals(scores=box.scores, groups=cells, n_groups=int(cells.max()) + 1)
-        part = labels.take(parts[number])
-        return door.draw(number, lambda stage_key: measure(part, query, epsilon=epsilon, rng=stage_key))
+        part, whose = labels.take(parts[number]), None if persons is None else persons.take(parts[number])
+        return door.draw(number, lambda stage_key: measure(part, query, epsilon=epsilon, rng=stage_key, persons=whose))
 
     def learn(number: int, _model: FittedWeights | None, cells: Int64s, found: Measurement) -> FittedWeights:
         nonlocal sums

@@ -32,7 +32,7 @@ from sklearn.dummy import DummyClassifier
 from sklearn.utils.validation import check_is_fitted
 
 from labeldp.arrays import Array, Floats
-from labeldp.errors import Described, invalid
+from labeldp.errors import Described, PrivacyError, invalid
 from labeldp.guarantee import Guarantee, Unit, read_unit
 from labeldp.learn.corrections import check_rows
 from labeldp.learn.pate.teachers import Vote, VoteStore, collect_votes, digest_run, vote_for_class
@@ -51,6 +51,7 @@ from labeldp.random import BitStream, NoiseKey, as_key
 from labeldp.release import SensitiveLabels
 from labeldp.release.budget import Budget
 from labeldp.release.labels import box_labels, codes_of
+from labeldp.release.persons import ASSIGNMENT, Persons
 from labeldp.release.scores import ScoredClassifier
 from labeldp.validate import check_choice, check_integer, check_real
 
@@ -98,15 +99,44 @@ class TeacherEnsemble(ScoredClassifier, BaseEstimator):  # type: ignore[misc]  #
         """Return new rows to predict for."""
         return check_rows(self, X, inner=self.student_, reset=False)
 
-    def _read_unit(self) -> Unit:
-        """Return the unit, one of those in which a change of the data reaches one teacher."""
+    def _read_persons(self, persons: Any, n_rows: int) -> Persons | None:
+        """Return who owns each row, at least as many as there are teachers; None where nobody was named."""
+        if persons is None:
+            return None
+        found = Persons.of(persons, n_rows=n_rows, owner=type(self).__name__)
+        fix = "A teacher learns from all rows of a person, and there must be a person for each."
+        check_integer(type(self).__name__, "n_teachers", self.n_teachers, least=1, most=found.n_persons, fix=fix)
+        return found
+
+    def _read_unit(self, persons: Persons | None) -> Unit:
+        """Return the unit, one of those in which a change of the data reaches one teacher.
+
+        Where persons are given no person's rows are in two parts: all labels of one, replaced together, reach one teacher, and the
+        numbers are those of one label.
+        """
         unit = read_unit(self.unit)
+        if persons is not None or unit is Unit.PERSON:
+            if persons is None or unit is Unit.RECORD_REPLACE:
+                got = Described(f'unit="{unit.value}" {"without" if persons is None else "with"} persons')
+                fix = 'Give `persons` to `fit`, and leave the unit as it is ("label"): it becomes that of a person.'
+                raise invalid(type(self).__name__, "unit", "go with `persons`", got=got, fix=fix, kind=PrivacyError)
+            return Unit.PERSON
         if unit is Unit.RECORD_ADD_REMOVE:
             fix = 'Use "label" or "record_replace": a record more or less deals all rows anew.'
             raise invalid(type(self).__name__, "unit", "replace", got=self.unit, fix=fix)
         return unit
 
-    def _poll(self, vote: Vote, teacher: Any, X: Any, targets: Array, X_public: Any, *, key: NoiseKey) -> Ballot:
+    def _poll(
+        self,
+        vote: Vote,
+        teacher: Any,
+        X: Any,
+        targets: Array,
+        X_public: Any,
+        *,
+        key: NoiseKey,
+        persons: Persons | None,
+    ) -> Ballot:
         """Teach and poll all teachers; goes on from the checkpoint, if there is one of the same data and settings."""
         split = int(key.child("split").words(start=0, count=1)[0, 0])
         store = None
@@ -114,7 +144,8 @@ class TeacherEnsemble(ScoredClassifier, BaseEstimator):  # type: ignore[misc]  #
             settings = sorted((name, repr(value)) for name, value in teacher.get_params(deep=True).items())
             method = vote.keywords if isinstance(vote, partial) else {}
             facts = (type(self).__name__, type(teacher).__name__, settings, method, self.n_teachers)
-            identity = digest_run(X, targets, X_public, *facts)
+            whose = () if persons is None else (persons.codes,)
+            identity = digest_run(X, targets, X_public, *facts, *whose)
             store = VoteStore.open(type(self).__name__, self.checkpoint, identity=identity, split=split)
             split = store.split
         votes = collect_votes(
@@ -128,6 +159,7 @@ class TeacherEnsemble(ScoredClassifier, BaseEstimator):  # type: ignore[misc]  #
             n_jobs=self.n_jobs,
             verbose=self.verbose,
             store=store,
+            persons=persons,
         )
         return Ballot(votes=votes, store=store)
 
@@ -170,7 +202,8 @@ class PATE(TeacherEnsemble):
     threshold_share : float
         The part of the budget (in zCDP) that pays for the tests.
     unit : {"label", "record_replace"}
-        What one change of the private data is. Either reaches one teacher, so that the numbers are the same.
+        What one change of the private data is. Either reaches one teacher, so that the numbers are the same. Where `fit` is
+        given `persons` it is all labels of a person, at the same price.
     classes : sequence, optional
         The public list of classes. If it is left out it is read off y, and the guarantee says so.
     random_state : int or numpy.random.Generator, optional
@@ -246,17 +279,24 @@ class PATE(TeacherEnsemble):
         self.checkpoint = checkpoint
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any, X_public: Any = None) -> PATE:
-        """Teach the teachers on X and y, let them vote on X_public, and teach the student what was answered."""
+    def fit(self, X: Any, y: Any, X_public: Any = None, *, persons: Any = None) -> PATE:
+        """Teach the teachers on X and y, let them vote on X_public, and teach the student what was answered.
+
+        `persons` (n,) are the public ids of who owns each row: all rows of a person go to one teacher, and the promise is about
+        all her labels.
+        """
         teacher = SoftmaxRegression() if self.teacher is None else self.teacher
         private, public = self._check_points(X, X_public, teacher)
         labels = box_labels("PATE", y, n_rows=private.shape[0], classes=self.classes, label_set=self.label_set)
-        plan = self._make_plan(public.shape[0])
+        owners = self._read_persons(persons, private.shape[0])
+        plan = self._make_plan(public.shape[0], owners)
         level = self._find_level()
         key = as_key("PATE", self.random_state, name="random_state")
         bits = BitStream(key.claim("PATE"))
-        ballot = self._poll(vote_for_class, teacher, private, codes_of(labels).astype(np.int64), public, key=key)
-        budget = Budget(owner="PATE", labels=labels, ledger=self.ledger, seeded=key.seeded)
+        codes = codes_of(labels).astype(np.int64)
+        ballot = self._poll(vote_for_class, teacher, private, codes, public, key=key, persons=owners)
+        given = () if owners is None else (ASSIGNMENT,)
+        budget = Budget(owner="PATE", labels=labels, ledger=self.ledger, seeded=key.seeded, given=given, persons=owners)
         plan = replace(plan, assumptions=budget.state(plan.guarantee).assumptions)
         entry = budget.charge(plan.guarantee, mechanism=self._describe(plan))
         counts = count_classes(ballot.votes, n_classes=labels.n_classes)
@@ -267,7 +307,7 @@ class PATE(TeacherEnsemble):
         ballot.close()
         return self
 
-    def _make_plan(self, n_queries: int) -> VotePlan:
+    def _make_plan(self, n_queries: int, persons: Persons | None) -> VotePlan:
         """Return the noise of the run."""
         tested = check_choice("PATE", "aggregation", self.aggregation, AGGREGATIONS) == "confident-gnmax"
         if not tested and self.n_answers not in (None, n_queries):
@@ -280,7 +320,7 @@ class PATE(TeacherEnsemble):
             n_queries=n_queries,
             n_answers=by_default if self.n_answers is None else self.n_answers,
             threshold_share=check_share("PATE", "threshold_share", self.threshold_share) if tested else None,
-            unit=self._read_unit(),
+            unit=self._read_unit(persons),
             assumptions=ASSUMPTIONS,
         )
 

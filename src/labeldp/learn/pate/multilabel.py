@@ -29,7 +29,7 @@ from sklearn.utils.validation import check_is_fitted
 from labeldp.accounting import fingerprint
 from labeldp.arrays import Floats, Int64s, UInt8s
 from labeldp.errors import Described, invalid
-from labeldp.guarantee import Guarantee
+from labeldp.guarantee import Guarantee, Unit
 from labeldp.learn.pate.multiclass import TeacherEnsemble, check_answers, restate_unit
 from labeldp.learn.pate.teachers import fit_labels, vote_for_labels
 from labeldp.learn.pate.votes import (
@@ -46,6 +46,7 @@ from labeldp.learn.pate.votes import (
 from labeldp.learn.softmax import SoftmaxRegression
 from labeldp.random import BitStream, NoiseKey, as_key
 from labeldp.release.budget import Budget
+from labeldp.release.persons import ASSIGNMENT
 from labeldp.selection import StablePlan
 from labeldp.validate import check_choice, check_integer
 
@@ -140,10 +141,10 @@ class MultiLabelPATE(TeacherEnsemble):
         self.checkpoint = checkpoint
         self.verbose = verbose
 
-    def fit(self, X: Any, Y: Any, X_public: Any = None) -> MultiLabelPATE:
+    def fit(self, X: Any, Y: Any, X_public: Any = None, *, persons: Any = None) -> MultiLabelPATE:
         """Teach the teachers on X and Y, let them vote on X_public, and teach the student what was answered.
 
-        Y has a row per row of X and a column per label, dense or sparse.
+        Y has a row per row of X and a column per label, dense or sparse. `persons` are as for `PATE.fit`.
         """
         teacher = make_default_model() if self.teacher is None else self.teacher
         private, public = self._check_points(X, X_public, teacher)
@@ -151,11 +152,15 @@ class MultiLabelPATE(TeacherEnsemble):
         tau = self._check_tau(targets.shape[1])
         key = as_key(OWNER, self.random_state, name="random_state")
         labels = LabelRows(name=self.label_set, n_rows=len(targets), n_classes=targets.shape[1])
-        budget = Budget(owner=OWNER, labels=labels, ledger=self.ledger, seeded=key.seeded)
-        plan, promise = self._make_plan(public.shape[0], targets.shape[1], tau)
-        promise = budget.state(restate_unit(promise, self._read_unit()), *ASSUMPTIONS)
+        owners = self._read_persons(persons, private.shape[0])
+        given = () if owners is None else (ASSIGNMENT,)
+        budget = Budget(owner=OWNER, labels=labels, ledger=self.ledger, seeded=key.seeded, given=given, persons=owners)
+        unit = self._read_unit(owners)
+        plan, promise = self._make_plan(public.shape[0], targets.shape[1], tau, unit)
+        promise = budget.state(restate_unit(promise, unit), *ASSUMPTIONS)
         noise_key = key.claim(OWNER)
-        ballot = self._poll(partial(vote_for_labels, tau=tau), teacher, private, targets, public, key=key)
+        vote = partial(vote_for_labels, tau=tau)
+        ballot = self._poll(vote, teacher, private, targets, public, key=key, persons=owners)
         entry = budget.charge(promise, mechanism=f"{OWNER}({self.aggregation}, {self.n_teachers} teachers)")
         counts = count_labels(ballot.votes, tau=tau)
         found = self._answer(counts, plan, noise_key)
@@ -187,12 +192,14 @@ class MultiLabelPATE(TeacherEnsemble):
             return None
         return check_integer(OWNER, "most_labels", self.most_labels, least=1, most=n_labels)
 
-    def _make_plan(self, n_queries: int, n_labels: int, tau: int | None) -> tuple[VotePlan | StablePlan, Guarantee]:
+    def _make_plan(
+        self, n_queries: int, n_labels: int, tau: int | None, unit: Unit
+    ) -> tuple[VotePlan | StablePlan, Guarantee]:
         """Return the noise and what the whole run promises."""
         if self.aggregation != "stable-top-k":
             reach = n_labels if tau is None else min(2 * tau, n_labels)
             plan = vote_plan(
-                epsilon=self.epsilon, delta=self.delta, n_queries=n_queries, squared_reach=reach, unit=self._read_unit()
+                epsilon=self.epsilon, delta=self.delta, n_queries=n_queries, squared_reach=reach, unit=unit
             )
             return plan, plan.guarantee
         most = self._check_most_labels(n_labels)

@@ -64,6 +64,7 @@ from threadpoolctl import ThreadpoolController
 from labeldp.arrays import Array, Float64s, UInt8s
 from labeldp.errors import Described, LabelDPError, PrivacyError, ReleaseError, invalid
 from labeldp.random import NoiseKey
+from labeldp.release.persons import Persons, check_apart
 from labeldp.release.unfinished import hidden_name, lock
 from labeldp.untrusted import check_npy, read_json
 
@@ -85,6 +86,7 @@ def collect_votes(
     n_jobs: int | None,
     verbose: int,
     store: VoteStore | None,
+    persons: Persons | None = None,
 ) -> Array:
     """Return the votes of all teachers, stacked; those in the store are not asked again.
 
@@ -104,8 +106,10 @@ def collect_votes(
         Of joblib; 1 or more writes how many teachers have voted to stderr.
     store : VoteStore, optional
         Votes of an interrupted run, to which new ones are added.
+    persons : Persons, optional
+        Who owns the rows: all rows of a person go to one teacher.
     """
-    parts = deal_rows(X.shape[0], n_teachers=n_teachers, split=split)
+    parts = deal_rows(X.shape[0], n_teachers=n_teachers, split=split, persons=persons)
     votes: dict[int, Array] = {}
     if store is not None:
         votes = {i: kept for i in range(n_teachers) if (kept := store.load(i)) is not None}
@@ -127,8 +131,20 @@ def collect_votes(
     return np.stack([votes[i] for i in range(n_teachers)])
 
 
-def deal_rows(n_rows: int, *, n_teachers: int, split: int) -> list[Array]:
-    """Return disjoint parts of all rows, equal but for one row, by a random order that depends on `split` alone."""
+def deal_rows(n_rows: int, *, n_teachers: int, split: int, persons: Persons | None = None) -> list[Array]:
+    """Return disjoint parts of all rows, equal but for one row, by a random order that depends on `split` alone.
+
+    With `persons` it is they who are dealt, as many to each teacher but for one: no person's rows are in two parts, so that all
+    her labels together reach one teacher.
+
+    >>> deal_rows(4, n_teachers=2, split=1, persons=Persons.of([7, 7, 8, 7]))
+    [array([2]), array([0, 1, 3])]
+    """
+    if persons is not None:
+        mine = deal_rows(persons.n_persons, n_teachers=n_teachers, split=split)
+        parts = [persons.rows_of(np.isin(np.arange(persons.n_persons), one)) for one in mine]
+        check_apart(persons, parts)
+        return list(parts)
     words = NoiseKey.from_seed(split).child("parts").words(start=0, count=n_rows)
     return [np.sort(part) for part in np.array_split(np.argsort(words[:, 0], kind="stable"), n_teachers)]
 

@@ -91,11 +91,13 @@ class LabelPrivateRatings(ScoredRegressor, BaseEstimator):  # type: ignore[misc]
     Guarantee
     ---------
     Pure epsilon when one rating is replaced: sums and responses compose in sequence, stages are disjoint. A user with many
-    ratings has that promise for each of them, not for all together.
+    ratings has that promise for each of them, not for all together; `user_guarantee_` says what it is for all ratings of a user,
+    by group privacy: epsilon times the most ratings of anyone, which is little privacy where that is many.
 
     Attributes
     ----------
     guarantee_, release_ (None without responses), by_user_, by_item_ (None without sums), stages_, seeded_, ledger_entry_
+    most_ratings_, user_guarantee_ : the most ratings of a user, and the same release as a promise about all ratings of one user
     learner_ : the fitted learner;  values_ : the rating values
 
     Example
@@ -171,11 +173,18 @@ class LabelPrivateRatings(ScoredRegressor, BaseEstimator):  # type: ignore[misc]
             evidence = Evidence(responses=told, by_user=evidence.by_user, by_item=evidence.by_item)
         learner.fit_evidence(table, evidence, family.values, features=features, progress=progress)
         self.guarantee_, self.seeded_, self.ledger_entry_ = plan.promise, key.seeded, entry
+        self.most_ratings_ = int(np.bincount(table.users).max())
         self.release_ = None if responded is None else self._as_release(responded, stage, labels)
         self.stages_ = () if responded is None else responded.stages
         self.by_user_, self.by_item_ = evidence.by_user, evidence.by_item
         self.learner_, self.values_ = learner, family.values
         return self
+
+    @property
+    def user_guarantee_(self) -> Guarantee:
+        """What is promised about all ratings of one user together (`Unit.PERSON`), by group privacy."""
+        check_is_fitted(self, "most_ratings_")
+        return self.guarantee_.for_persons(self.most_ratings_)
 
     def predict(self, pairs: Any) -> Floats:
         """Return the expected rating of each pair, within the rating values; an id that was not seen is an average one."""

@@ -1,0 +1,76 @@
+"""The study `persons`: its words, one small case, and what was committed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from labeldp import Guarantee
+from studies import StudyRow, read_result
+from studies import persons as subject
+
+BUDGETS = [(target, epsilon) for target in subject.TARGETS for epsilon in subject.EPSILONS]
+
+
+def row(table: str, setting: str, value: float, note: str = "") -> StudyRow:
+    return StudyRow(table=table, setting=setting, epsilon=1.0, trust="no one", values=(value,), note=note)
+
+
+def test_findings_are_read_off_the_rows():
+    target = "within 30 days"
+    rows = [row(f"{target}: {subject.AUC}", "answers: default, epsilon 1", 62.5)]
+    rows += [row(f"{target}: {subject.LOG_LOSS}", "answers: default, epsilon 1", 34.25)]
+    told = subject.compare(rows, target, subject.ANSWERS)
+    assert "epsilon 1: default 62.5 and 34.2" in told
+    rows = [row(subject.SHARE, f"tail 2: {name}, epsilon 1", 1.0, "cap 3") for name in ("cap 1", "best cap", "no cap")]
+    assert "tail 2 at epsilon 1: 1.00 / 1.00 (cap 3) / 1.00" in subject.tell_caps(rows)
+
+
+def test_group_privacy_of_sums_keeps_epsilon():
+    """The epsilon of one label is such that 40 of them together keep what was asked, and hardly less."""
+    small = subject.shrink_epsilon(1.0, 40)
+    sigma = subject.analytic_gaussian_sigma(epsilon=small, delta=subject.DELTA, sensitivity=1.0)
+    whole = Guarantee.gaussian(sigma=sigma, sensitivity=40.0).epsilon(subject.DELTA)
+    # The root is found to 1e-9 of its logarithm.
+    assert whole == pytest.approx(1.0, rel=1e-6)
+
+
+def test_simulated_tails_are_of_the_sizes_they_say():
+    found = subject.simulate(subject.Case(part="zipf", what="tail 2"), 0, quick=True)
+    hits = {one.setting: one.value for one in found if one.table == subject.ACCURACY}
+    # 1,000 persons, of rows whose labels a linear model tells in three of four cases.
+    assert hits["tail 2: a curator's sums, default"] > 60
+    assert {one.trust for one in found} == {"no one", "a curator"}
+
+
+@pytest.mark.data
+def test_one_small_case(shared_data):
+    study = subject.Persons(quick=True, directory=shared_data("diabetes-readmission").parent)
+    part = study.stays.draw("three classes", 0)
+    assert part.persons.n_persons == subject.QUICK_PATIENTS
+    told = study.run_case(subject.Case(part="information", what="three classes", epsilon=1.0), 0)
+    one, shares, group, bound = (found.value for found in told)
+    assert bound > one > shares > group > 0
+
+
+def test_committed_results_say_what_was_asked(repository: Path):
+    """The default is far ahead of group privacy, and of one row by chance where there is a curator, in AUC and in log loss."""
+    result = read_result(repository / "studies" / "results" / "persons" / "result.json")
+    learned = [one for one in result.rows if subject.INFORMATION not in one.table]
+    assert min(len(one.values) for one in learned) >= 3
+    for target, epsilon in BUDGETS:
+
+        def mean(kind: str, name: str, measure: str, target: str = target, epsilon: float = epsilon) -> float:
+            found = subject.find_row(result.rows, f"{target}: {measure}", f"{kind}: {name}, epsilon {epsilon:g}")
+            assert found is not None
+            return found.mean
+
+        for kind in (subject.ANSWERS, subject.SUMS):
+            assert mean(kind, subject.DEFAULT, subject.AUC) > mean(kind, subject.GROUP, subject.AUC) + 3
+        assert mean(subject.SUMS, subject.DEFAULT, subject.AUC) > mean(subject.SUMS, subject.CHANCE, subject.AUC)
+        table = f"{target}: {subject.INFORMATION}"
+        names = (f"{subject.DEFAULT}, one answer a person", subject.SHARES, subject.GROUP)
+        nats = [subject.find_row(result.rows, table, f"{name}, epsilon {epsilon:g}") for name in names]
+        one, shares, group = (found.mean for found in nats if found is not None)
+        assert one > shares > group
