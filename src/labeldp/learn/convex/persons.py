@@ -29,8 +29,7 @@ u_i = v_i r_i of a row, the trace is then, up to a constant,
 
 **The best weights.** All rows of a person have one weight, v_i = v_p: then what she says is the mean of what one row of hers, drawn
 by chance, would say, and the model is about the same rows. (Weights that differ by the length of rows have a smaller F yet: they ask
-about other rows, the long ones, and where a model is not exactly right that is another model. On the stays of diabetes patients it
-was worse than one row by chance.) With S_p = sum_i r_i and Q_p = sum_i r_i^2 over her rows
+about other rows, the long ones, and where a model is not exactly right that is another model.) With S_p = sum_i r_i and Q_p = sum_i r_i^2 over her rows
 
     F(v, R) = (sum_p v_p^2 Q_p + ratio R^2) / (sum_p v_p Q_p)^2,        v_p S_p <= R.
 
