@@ -56,7 +56,7 @@ from labeldp.learn import (
 )
 from labeldp.learn.convex.sgd import OneHotLabels
 from labeldp.learn.ratings import LabelPrivateRatings
-from labeldp.learn.tables import table_classifier
+from labeldp.learn.tables import table_classifier, table_regressor
 from labeldp.mechanisms import PeerToPeerRR
 from labeldp.priors import ArrayExamples, ClusterPrior, StagedClusterPrior
 from labeldp.random import NoiseKey
@@ -130,6 +130,14 @@ def fit_table(key: NoiseKey, y: Any) -> Any:
     table = pa.table({"a": X[:, 0], "b": X[:, 1]})
     model = table_classifier(epsilon=1.0, columns=["a", "b"], random_state=key)
     return model.set_params(classes=range(CLASSES)).fit(table, y)
+
+
+def fit_number_table(key: NoiseKey, y: Any) -> Any:
+    import pyarrow as pa
+
+    table = pa.table({"a": X[:, 0], "b": X[:, 1]})
+    model = table_regressor(epsilon=1.0, columns=["a", "b"], bounds=(0, CLASSES - 1), random_state=key)
+    return model.fit(table, np.asarray(y, float))
 
 
 def release_table(key: NoiseKey, y: Any) -> Any:
@@ -230,6 +238,7 @@ CALLS: dict[str, Callable[[NoiseKey, Any], Any]] = {
     "top_stable": lambda key, y: selection.top_stable(histogram(y), k=2, **APPROXIMATE, **ADD, rng=key),
     "LabelPrivateClassifier": lambda key, y: fit_classifier(y, None, rng=key),
     "table_classifier": fit_table,
+    "table_regressor": fit_number_table,
     "LPRRSGD": lambda key, y: LPRRSGD(epsilon=1.0, **CONVEX, random_state=key).fit(X, y),
     "LPNormalSGD": lambda key, y: LPNormalSGD(**APPROXIMATE, **CONVEX, random_state=key).fit(X, y),
     "OutputPerturbation": lambda key, y: OutputPerturbation(**APPROXIMATE, **CONVEX, random_state=key).fit(X, y),
@@ -263,7 +272,7 @@ CALLS: dict[str, Callable[[NoiseKey, Any], Any]] = {
 #: one of `CALLS`. A mechanism that is broken on purpose keeps no account, on purpose.
 NO_NOISE = {
     "BYOL", "NetClassifier", "PatchFeatures", "TextFeatures", "MatrixFactorisation", "ClusterPrior", "StagedClusterPrior",
-    "ArrayExamples.group_clusters", "Examples.group_clusters", "cluster_features",
+    "ArrayExamples.group_clusters", "Examples.group_clusters", "cluster", "cluster_features", "flat_features",
     "UniformPrior.beliefs", "UniformPrior.table", "PublicPrior.beliefs", "PublicPrior.table", "ModelPrior.beliefs",
     "ModelPrior.table",
     # Their key hashes rows of a ledger: no noise, and no label.

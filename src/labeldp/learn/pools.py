@@ -39,6 +39,7 @@ import numpy as np
 
 from labeldp.arrays import Floats, Ints
 from labeldp.channel import Evidence
+from labeldp.items import is_dataset, stack_items
 from labeldp.mechanisms import most_information
 from labeldp.priors import cluster, flat_features
 
@@ -79,7 +80,7 @@ def pool_answers(X: Any, evidence: Sequence[Evidence], *, random_state: int = 0)
 
     Parameters
     ----------
-    X : array of shape (n, d) or (n, views, d)
+    X : array of shape (n, d) or (n, views, d), or a dataset of such rows
         The features, as the network reads them.
     evidence : sequence of Evidence
         What was released of the rows, one part after the other; together as many rows as X.
@@ -90,7 +91,9 @@ def pool_answers(X: Any, evidence: Sequence[Evidence], *, random_state: int = 0)
     likelihood = likelihood / likelihood.max(axis=1, keepdims=True)
     nats = sum(len(part) * most_information(part.channel.epsilon) for part in evidence)
     count = count_pools(nats, n_examples=len(likelihood), n_classes=likelihood.shape[1])
-    rows = flat_features(X, n_components=COMPONENTS, random_state=random_state)
+    # Rows of features that come one by one are few numbers each: clustering needs them side by side.
+    rows = stack_items("pool_answers", list(X)) if is_dataset(X) else X
+    rows = flat_features(rows, n_components=COMPONENTS, random_state=random_state)
     beliefs = np.zeros(likelihood.shape)
     for start in range(random_state, random_state + CLUSTERINGS):
         groups = cluster(rows, n_clusters=count, random_state=start, full_steps=FULL_STEPS)

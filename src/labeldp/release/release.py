@@ -156,8 +156,8 @@ class Release:
         from labeldp.release.dataset import ReleasedItems
 
         # Of a dataset no rows can be taken here: one of all rows of persons is refused, with the fix.
-        chosen = X if is_dataset(X) else self.answered(X, owner="Release.dataset")
-        return ReleasedItems(chosen, self, take=take, evidence=evidence)
+        cut = self.rows is not None and not is_dataset(X) and hasattr(X, "__len__") and len(X) == self.n_rows
+        return ReleasedItems(self.answered(X) if cut else X, self, take=take, evidence=evidence)
 
     def at(self, positions: slice) -> Release:
         """Return the release of the rows at these positions among all, answered or not."""

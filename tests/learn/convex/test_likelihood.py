@@ -129,6 +129,8 @@ def test_what_cannot_be_asked_is_refused_before_anything_is_charged(tmp_path):
             answered(ledger=ledger).set_params(**settings).fit(X, y)
     with pytest.raises(LabelDPError, match="sample_weight"):
         answered(ledger=ledger).fit(X, y, sample_weight=years)
+    with pytest.raises(LabelDPError, match="persons"):  # and not a promise about labels instead
+        answered(ledger=ledger).fit(X, y, persons=np.arange(2000) // 2)
     with pytest.raises(LabelDPError, match="counts 0"):
         answered(ledger=ledger).fit(X, SensitiveLabels(np.minimum(y, 1), classes=[1.0, 0.0]))
     release = privatize(SensitiveLabels(np.arange(2000) % 2, classes=[1, 0]), RandomizedResponse(1.0), rng=0)
