@@ -73,6 +73,16 @@ def test_few_rows_are_answered_once_answers_say_much_by_themselves(epsilon, shar
     assert isinstance(plan.prior, ClusterPrior) == counted
 
 
+@pytest.mark.parametrize(("epsilon", "rows"), [(0.1, 2_000), (0.5, 2_000), (1.0, 2_000), (0.25, 8_000), (0.1, 60_000)])
+def test_the_first_quarter_of_pooled_answers_always_pays(epsilon, rows):
+    pytest.importorskip("torch")
+    from labeldp.nn import NetClassifier
+
+    sizes = {"n_examples": rows, "n_classes": 10, "trust": "no one"}
+    assert recipe(epsilon, **sizes, estimator=NetClassifier("mlp")).shares == (0.25, 0.75)
+    assert recipe(epsilon, **sizes, estimator=NetClassifier("small-cnn")).shares == (1.0,)
+
+
 @pytest.mark.parametrize(("epsilon", "shares", "counted"), [(1.49, (), True), (1.51, (0.25, 0.75), False)])
 def test_answers_that_are_pooled_need_no_curator_sooner(epsilon, shares, counted):
     pytest.importorskip("torch")

@@ -15,7 +15,7 @@ the quarter has taught something: an answer has at most I(e) nats (`most_informa
 
     n / 4 I(e) >= K max(10, 4.3 ln K)                     two stages, (1/4, 3/4); else one.
 
-To tell K classes apart takes ln K nats an example, so that many classes need more: with 150 intents of 15,000 sentences at epsilon
+For a network on features, whose answers are pooled where they say little, a quarter always pays. To tell K classes apart takes ln K nats an example, so that many classes need more: with 150 intents of 15,000 sentences at epsilon
 2, two stages would lose ten points (the study `many-classes`).
 
 With two classes a prior changes nothing, and with epsilon 0 or infinity there is nothing to choose: one stage. So it is for an
@@ -54,7 +54,7 @@ from typing import Any
 
 from labeldp.errors import invalid
 from labeldp.learn.corrections import fits_once
-from labeldp.learn.pools import pools_features
+from labeldp.learn.pools import pools_features, says_little
 from labeldp.learn.softmax import SoftmaxRegression
 from labeldp.learn.stages import stage_shares
 from labeldp.mechanisms.informative import most_information
@@ -141,14 +141,16 @@ def recipe(
         return Recipe(shares=stage_shares(stages, epsilon), prior=source)
     if isinstance(prior, str) and not isinstance(source, UniformPrior):
         return Recipe(shares=() if getattr(source, "whole_budget", False) else (1.0,), prior=source)
-    taught = hasattr(estimator, "fit_likelihood") and not once and _teaches(epsilon, **sizes)
+    taught = hasattr(estimator, "fit_likelihood") and not once and _teaches(epsilon, estimator, **sizes)
     return Recipe(shares=SHARES if taught else (1.0,), prior=source)
 
 
-def _teaches(epsilon: float, *, n_examples: int, n_classes: int) -> bool:
+def _teaches(epsilon: float, estimator: Any, *, n_examples: int, n_classes: int) -> bool:
     """Whether the first of two stages would teach enough to choose the questions of the second."""
     if n_classes == 2 or not 0 < epsilon < math.inf or n_examples < len(SHARES) / min(SHARES):
         return False
+    if pools_features(estimator) and says_little(epsilon, n_examples=n_examples, n_classes=n_classes):
+        return True
     least = n_classes * max(LEAST_NATS, NATS_OF_MANY * math.log(n_classes))
     return SHARES[0] * n_examples * most_information(epsilon) >= least
 
