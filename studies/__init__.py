@@ -2,7 +2,7 @@
 
 >>> from studies import names
 >>> names()[:3]
-('adult-learners', 'cluster-response', 'excess-risk')
+('adult-learners', 'cluster-response', 'encoder')
 
 Each study is a class in a file of its own. `study.py` is the template that they fill in, `run.py` finds them by name and
 writes their results, and `python -m studies NAME` runs one from the root of a clone. They are not part of the installed

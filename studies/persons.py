@@ -226,8 +226,8 @@ class Persons(Study[Case]):
         rates = np.bincount(part.y, minlength=part.n_classes) / len(part.y)
         mechanism = InformativeResponse(case.epsilon, n_classes=part.n_classes)
         told = compare_ways(part.persons, mechanism, n_classes=part.n_classes, prior=np.atleast_2d(rates))
-        told = {**told, "the bound, for any answers": most_information(case.epsilon)}
         names = {"one": f"{DEFAULT}, one answer a person", "shares": SHARES, "group": GROUP}
+        told = {way: told[way] for way in names} | {"the bound, for any answers": most_information(case.epsilon)}
         return [
             Measurement(
                 table=f"{case.what}: {INFORMATION}",

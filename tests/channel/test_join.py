@@ -146,5 +146,6 @@ def test_a_channel_is_built_again_from_what_it_stores(channel: FiniteChannel) ->
 
 
 def test_an_unknown_kind_of_channel_is_refused() -> None:
-    with pytest.raises(LabelDPError, match="be one of arcs, candidates, matrix, numbers, rows, sets, got 'cube'"):
+    # Between them may stand a kind that another test has made.
+    with pytest.raises(LabelDPError, match=r"be one of arcs, candidates, .*matrix, numbers, rows, sets, got 'cube'"):
         build_channel({"kind": "cube"}, rows={}, examples={})

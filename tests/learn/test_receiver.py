@@ -115,5 +115,5 @@ def test_outputs_that_are_not_labels_train_too(problem, correction):
 
 def test_rows_that_do_not_match_are_refused(problem):
     release = LabelPrivateClassifier(random_state=0).fit(problem.X, problem.y).release_
-    with pytest.raises(LabelDPError, match="`X` must have one row per released label, got 599 rows for 600 answers"):
+    with pytest.raises(LabelDPError, match="`X` must have one row per released label, got 599 rows for 600 labels"):
         LabelPrivateClassifier().fit_release(problem.X[:-1], release)

@@ -25,7 +25,7 @@ CASES = [
     images.Case(setting="LP-1ST", epsilon=8.0),
     images.Case(setting="LP-2ST", epsilon=8.0),
     images.Case(setting="auto, no one", epsilon=8.0),
-    images.Case(setting="auto, curator", epsilon=4.0),
+    images.Case(setting="auto, curator", epsilon=1.4),
     images.Case(setting=images.STAGED, epsilon=4.0, delta=1e-5),
     images.Case(setting=images.NON_PRIVATE, epsilon=math.inf),
 ]
