@@ -137,7 +137,8 @@ class Recipes(Study[Case]):
             *(sentence for auto in AUTO for sentence in _compare(rows, auto)),
             (
                 "Subsets are random, a new one for each seed; features are learned without labels on all training images. The rule was "
-                "settled on other parts of the training images, scored on training images that were held out."
+                "settled on training images, scored on others that were held out; the limits of pooling (labeldp.learn.pools), and from "
+                "where on it needs no curator, were then moved with a look at cells of this table."
             ),
         )
 
