@@ -94,3 +94,19 @@ def test_the_classifier_pools_where_little_is_said_and_a_receiver_gets_the_same_
     # 597 test rows: two standard errors are four points; pooling is worth far more here.
     assert right > np.mean(forward.predict(X[1200:]) == y[1200:]) + 0.08
     assert owner.rounds_ == 2
+
+
+def test_a_receiver_of_persons_answers_pools_as_the_owner_did():
+    """She may have the answered rows alone: what is pooled goes by answers, and not by rows."""
+    pytest.importorskip("torch")
+    from labeldp.nn import NetClassifier
+
+    X, y = load_digits(return_X_y=True)
+    persons = np.arange(len(y)) // 3
+    settings = {"epsilon": 2.0, "trust": "no one", "classes": range(10)}
+    net = NetClassifier("mlp", hidden=16, epochs=3, random_state=0)
+    owner = LabelPrivateClassifier(net, **settings, random_state=0).fit(X, y, persons=persons)
+    for rows in (X, X[owner.release_.rows]):
+        receiver = LabelPrivateClassifier(net, **settings).fit_release(rows, owner.release_)
+        assert receiver.rounds_ == owner.rounds_ == 2
+        np.testing.assert_array_equal(owner.predict_proba(X[:50]), receiver.predict_proba(X[:50]))

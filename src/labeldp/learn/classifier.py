@@ -364,7 +364,7 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
         self.stages_ = tuple(training.stages)
         self.guarantee_, self.seeded_ = assume_public(release.guarantee, *given), release.seeded
         self.classes_ = np.asarray(release.classes)
-        self.correction_, self.distil_, self.rounds_ = settings.correction, settings.distil, settings.rounds
+        self.correction_, self.distil_, self.rounds_ = settings.correction, settings.distil, training.rounds
         self.shares_ = plan.shares
         of_release = isinstance(plan.prior, UniformPrior) and release.prior is not None
         self.prior_ = "that of the release" if of_release else repr(plan.prior)

@@ -166,6 +166,8 @@ class Training:
     fits: int = 0
     #: Whether the answers were pooled for the newest stage.
     pooled: bool = False
+    #: Rounds after the last stage.
+    rounds: int = 0
     #: What the prior was distilled into, if it was.
     distilled: Any = None
     #: The rows that have an answer, rising, where some have none; the rows of parts are then places among these.
@@ -244,8 +246,10 @@ def train_in_stages(
     if late:
         told = ModelBeliefs(training.distilled, X, classes=settings.classes, temperature=COUNTS_TEMPERATURE).kept()
     bags = _counted_bags(table, training.parts, settings)
-    for turn in range(0 if settings.correction == "crossfit" else settings.rounds):
-        final = turn + 1 == settings.rounds
+    # Decided by the answers that there are, which a receiver of some rows of persons knows as the owner does.
+    training.rounds = settings.pooled_rounds if training.pooled else settings.rounds
+    for turn in range(0 if settings.correction == "crossfit" else training.rounds):
+        final = turn + 1 == training.rounds
         number = count + settings.distil + turn
         beside = told if bags is not None and turn == 0 else None
         _fit_posteriors(training, X, settings, public, number=number, bags=bags, told=beside, final=final)
@@ -852,8 +856,9 @@ class Settings:
     classes: tuple[Any, ...]
     distil: bool = False
     rounds: int = 0
-    #: Whether answers that say little are pooled before they are read.
+    #: Whether answers that say little are pooled before they are read, and how many rounds there are then.
     pool: bool = False
+    pooled_rounds: int = 0
     stage_params: tuple[Mapping[str, Any], ...] = ()
     final_params: Mapping[str, Any] | None = None
 
@@ -920,10 +925,18 @@ def settle_settings(settings: Settings, learner: Any, table: PriorTable, *, sets
     temperature = _decide_temperature(learner, settings.epsilon, correction, silent=settings.silent, sets=sets)
     asked = learner.correction == "auto" and correction == "em" and not settings.silent
     pool = asked and sets and pools_features(settings.estimator) and hasattr(settings.estimator, "fit_targets")
-    sizes = {"n_examples": len(table.index), "n_classes": len(settings.classes)}
-    short = settings.silent or (pool and says_little(settings.epsilon, **sizes))
-    rounds = _decide_rounds(learner, settings.estimator, correction=correction, short=short)
-    return replace(settings, correction=correction, distil=distil, rounds=rounds, temperature=temperature, pool=pool)
+    counts = [
+        _decide_rounds(learner, settings.estimator, correction=correction, short=short) for short in (False, True)
+    ]
+    return replace(
+        settings,
+        correction=correction,
+        distil=distil,
+        rounds=counts[1] if settings.silent else counts[0],
+        temperature=temperature,
+        pool=pool,
+        pooled_rounds=counts[1],
+    )
 
 
 def are_sets(channel: FiniteChannel) -> bool:
