@@ -95,7 +95,7 @@ def run(
     `partial.jsonl` until the run has ended: called again after a crash, it goes on from there. Returns the result, whose
     `page` is where the page is.
     """
-    target = Path("labeldp-study") / name if out_dir is None else Path(out_dir)
+    target = find_target(name, out_dir)
     kept = Kept(target / f"partial{'-quick' * quick}.jsonl")
     chosen = find_study(name, quick=quick, directory=directory, kept=kept)
     if seeds is not None:
@@ -104,6 +104,11 @@ def run(
     made = write_result(result, target)
     kept.forget()
     return dataclasses.replace(result, page=made)
+
+
+def find_target(name: str, out_dir: Where) -> Path:
+    """Return where the results of a study go, and what was measured of it so far."""
+    return Path("labeldp-study") / name if out_dir is None else Path(out_dir)
 
 
 def measure_part(
@@ -120,8 +125,7 @@ def measure_part(
 
     Parts may run side by side, one process each: that is how a study of hours uses two cores.
     """
-    target = Path("labeldp-study") / name if out_dir is None else Path(out_dir)
-    kept = Kept(target / f"partial{'-quick' * quick}.jsonl")
+    kept = Kept(find_target(name, out_dir) / f"partial{'-quick' * quick}.jsonl")
     found = find_study(name, quick=quick, directory=directory, kept=kept).measure_part(
         only, seeds=seeds, progress=progress
     )

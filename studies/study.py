@@ -259,26 +259,28 @@ class Study(abc.ABC, Generic[C]):
         """Measure the cases whose name begins with `only`, keep what they gave for a whole run, and return how many there were."""
         self._choose_seeds(seeds)
         cases = [case for case in self.cases() if case.name.startswith(only)]
-        todo = [(case, seed) for case in cases for seed in self.choose_seeds(case, self.seeds)]
-        for done, ((case, seed), _) in enumerate(zip(todo, self._measure(todo), strict=True), start=1):
-            (progress or say_nothing)(done / len(todo), f"{case.name}, seed {seed}")
+        self._measure_cases(cases, progress or say_nothing)
         return len(cases)
 
     def _choose_seeds(self, seeds: int | None) -> None:
         count = seeds if seeds is not None else (self.quick_seeds if self.quick else self.default_seeds)
         self.seeds = tuple(range(count))
 
-    def run(self, *, seeds: int | None = None, progress: Progress | None = None) -> StudyResult:
-        """Measure every case with seeds 0 .. `seeds` - 1 and return rows, findings and facts; nothing is written."""
-        watch, tell = _Stopwatch(earlier=self.kept.seconds), progress or say_nothing
-        self._choose_seeds(seeds)
-        tell(0.0, "reading")
-        cases = list(self.cases())
+    def _measure_cases(self, cases: Sequence[C], tell: Progress) -> dict[str, list[Sequence[Measurement]]]:
+        """Return what each case gave, seed by seed, under its name."""
         todo = [(case, seed) for case in cases for seed in self.choose_seeds(case, self.seeds)]
         found: dict[str, list[Sequence[Measurement]]] = {case.name: [] for case in cases}
         for done, ((case, seed), measured) in enumerate(zip(todo, self._measure(todo), strict=True), start=1):
             tell(done / len(todo), f"{case.name}, seed {seed}")
             found[case.name].append(measured)
+        return found
+
+    def run(self, *, seeds: int | None = None, progress: Progress | None = None) -> StudyResult:
+        """Measure every case with seeds 0 .. `seeds` - 1 and return rows, findings and facts; nothing is written."""
+        watch, tell = _Stopwatch(earlier=self.kept.seconds), progress or say_nothing
+        self._choose_seeds(seeds)
+        tell(0.0, "reading")
+        found = self._measure_cases(list(self.cases()), tell)
         joined = [StudyRow.of(column) for runs in found.values() for column in zip(*runs, strict=True)]
         rows = tuple(self.arrange_rows(joined))
         command = f"python -m studies {self.name}{' --quick' if self.quick else ''}"

@@ -255,10 +255,7 @@ class MeanEvidence:
     @classmethod
     def read(cls, codes: Ints, channel: FiniteChannel, table: MeanTable) -> MeanEvidence:
         """Tabulate a release; examples with the same matrix share a table."""
-        matrix, dense = distinct_matrices(channel, len(codes))
-        if dense.shape[1] != len(table.values):
-            got = Described(f"{dense.shape[1]} for {len(table.values)} values")
-            raise invalid("MeanEvidence", "channel", "have one label per value", got=got)
+        matrix, dense = _read_matrices("MeanEvidence", channel, len(codes), n_values=len(table.values))
         chance = np.einsum("qk,gkm->gmq", table.laws, dense)
         change = np.einsum("qk,gkm->gmq", table.slopes, dense)
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -313,6 +310,15 @@ class MeanEvidence:
         )
 
 
+def _read_matrices(owner: str, channel: FiniteChannel, n: int, *, n_values: int) -> tuple[Int64s, Floats]:
+    """Return `distinct_matrices` of a channel whose labels are these many values, or refuse it."""
+    index, matrices = distinct_matrices(channel, n)
+    if matrices.shape[1] != n_values:
+        got = Described(f"{matrices.shape[1]} for {n_values} values")
+        raise invalid(owner, "channel", "have one label per value", got=got)
+    return index, matrices
+
+
 def distinct_matrices(channel: FiniteChannel, n: int) -> tuple[Int64s, Floats]:
     """Return which matrix each of n examples has, and the matrices (G, K, M); told apart by what the channel stores per example."""
     arrays = channel.example_arrays()
@@ -338,10 +344,7 @@ class AnswerLikelihood:
     @classmethod
     def read(cls, codes: Ints, channel: FiniteChannel, laws: MeanLaws) -> AnswerLikelihood:
         """Read a release."""
-        index, matrices = distinct_matrices(channel, len(codes))
-        if matrices.shape[1] != len(laws.values):
-            got = Described(f"{matrices.shape[1]} for {len(laws.values)} values")
-            raise invalid("AnswerLikelihood", "channel", "have one label per value", got=got)
+        index, matrices = _read_matrices("AnswerLikelihood", channel, len(codes), n_values=len(laws.values))
         return cls(codes=np.asarray(codes, np.int64), index=index, matrices=matrices, laws=laws)
 
     def climb(self, means: Floats) -> tuple[Floats, Floats]:
