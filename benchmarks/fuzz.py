@@ -3,13 +3,13 @@
     python benchmarks/fuzz.py [--inputs 20000] [--seed 0] [--kind release --kind model ...] [--workers 2]
     python benchmarks/fuzz.py --seed 0 --kind model --only 1234      # one input again, with its traceback
 
-Kinds: release, model, network, ledger, command, http, peer, table, checkpoint, job (`fuzz_doors.py`, `fuzz_files.py`). Each makes small valid
+Kinds: release, model, network, ledger, command, peer, table, checkpoint, job (`fuzz_doors.py`, `fuzz_files.py`). Each makes small valid
 inputs and changes them by `mutations.py`: bytes, JSON, archives, array headers, Parquet footers, SQLite pages and cells,
 links and pipes in place of files; about half of the changes to sealed files compute their digests anew.
 
 Outcomes:
 
-    refused      a LabelDPError; of the command line, an exit code of 2, 3 or 4; of the explorer, a status of 4xx; of a peer, `Refused`
+    refused      a LabelDPError; of the command line, an exit code of 2, 3 or 4; of a peer, `Refused`
     unchanged    it loaded, and is what it was before the change (or the request was answered)
     changed      it loaded as something else: allowed if digests were computed anew, or where a format has none (a table)
     bad          any other exception, exit code or status; a crash of the interpreter; more than 10 s; more than 1 GiB;
@@ -57,7 +57,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fuzz_doors import Commands, Kind, Messages, Requests
+from fuzz_doors import Commands, Kind, Messages
 from fuzz_files import Checkpoints, Jobs, Ledgers, Models, Networks, Releases, Tables
 
 from labeldp.errors import LabelDPError
@@ -72,7 +72,6 @@ KINDS: dict[str, Kind] = {
             Networks(),
             Ledgers(),
             Commands(),
-            Requests(),
             Messages(),
             Tables(),
             Checkpoints(),

@@ -1,4 +1,4 @@
-"""What `fuzz.py` says to labeldp: command lines, requests to the explorer, and messages between peers.
+"""What `fuzz.py` says to labeldp: command lines, and messages between peers.
 
 A kind's `prepare` makes the valid inputs, once, before processes are forked. `make` writes a changed input into a folder and
 returns what was done, and whether a changed meaning is allowed: digests were computed anew, or the format has none. `run`
@@ -16,7 +16,6 @@ import json
 import os
 import random
 import shutil
-import socket
 from pathlib import Path
 from typing import Any
 
@@ -143,11 +142,11 @@ class Commands(Kind):
         "report release --to new.html --ledger spent.sqlite --model model.skops",
         "train-ratings people.csv --user id --item region --rating age -e 1 --to new.skops",
         "predict-ratings ratings.skops people.csv --to new.parquet",
-        "explore --port 99999999",
+        "explore --prior 0.5,0.5 --rows 100 --to new.html --no-browser",
         "audit release --ledger spent.sqlite --draws 1000",
     )
     #: Words that would start a server, a cluster or many processes: what they do is not this script's business.
-    AVOIDED = frozenset({"--engine", "--scheduler", "--workers", "--jobs", "demo", "dask", "pate", "--no-browser"})
+    AVOIDED = frozenset({"--engine", "--scheduler", "--workers", "--jobs", "demo", "dask", "pate"})
     ODD = (
         *(
             "",
@@ -272,7 +271,7 @@ class Commands(Kind):
                 words.insert(place, rng.choice(self.ODD))
             else:
                 words += [rng.choice(options)]
-        if not words or words[0] == "explore" or self.AVOIDED & set(words):
+        if not words or self.AVOIDED & set(words):
             words = ["ledger", rng.choice(self.ODD)]
         for path in self.root.iterdir():
             if path.is_dir() and path.name != "pipe":
@@ -298,144 +297,6 @@ def _chdir(place: Path) -> Any:
         yield
     finally:
         os.chdir(before)
-
-
-# -------------------------------------------------------------------------------------------------------------- HTTP
-
-
-class RefusedByServerError(Exception):
-    """The explorer answered with a status of 4xx, or closed a connection on which nothing whole was asked."""
-
-
-class Requests(Kind):
-    """Bytes to the port of the explorer: paths, queries, headers and versions, whole and broken."""
-
-    name, share = "http", 25
-    refusals = (RefusedByServerError,)
-
-    PATHS = (
-        *(
-            "/",
-            "/app.js",
-            "/style.css",
-            "/facts",
-            "/facts?epsilon=1&n_classes=3",
-            "/facts?sharpness=0&k=2&cluster_size=10",
-        ),
-        *(
-            "/../../etc/passwd",
-            "http://[::1",
-            "http://[",
-            "//[",
-            "/%",
-            "/%00",
-            "/facts?epsilon=nan",
-            "/facts?k=1e5",
-            "*",
-        ),
-        *(
-            "/facts?epsilon=" + "9" * 5000,
-            "/facts?" + "a=1&" * 3000,
-            "/facts?n_classes=\ud800",
-            "/" + "a" * 70_000,
-            "//x/y",
-        ),
-        *("/facts?k=\u0661", "/facts?epsilon=1_0", "http://user@evil/facts", "/facts;x", "/facts#x", "?", ""),
-    )
-    HEADS = (
-        *(
-            "Host: 127.0.0.1",
-            "Host: [::1]",
-            "Host: evil.example",
-            "Host: 127.0.0.1:x",
-            "Host:",
-            "Host: [",
-            "Content-Length: -1",
-        ),
-        *(
-            "Content-Length: 99999999999999",
-            "Transfer-Encoding: chunked",
-            "Expect: 100-continue",
-            "Connection: keep-alive",
-        ),
-        *(
-            "X: " + "y" * 70_000,
-            ": x",
-            "no colon",
-            " folded",
-            "Host: localhost\r\nHost: evil",
-            "Upgrade: websocket",
-            "\0: \0",
-        ),
-    )
-
-    def prepare(self, root: Path) -> None:
-        root.mkdir()
-        self.explorer: Any = None
-        with self.open():
-            reply = self.ask(self.request("/facts", ["Host: 127.0.0.1"]))
-        assert reply.split()[1] == b"200", reply[:200]
-        self.explorer = None
-
-    def open(self) -> Any:
-        from labeldp.report.explorer import Explorer
-
-        self.explorer = Explorer(port=0)
-        self.port = int(self.explorer.url.rstrip("/").rpartition(":")[2])
-        return self.explorer
-
-    @staticmethod
-    def request(path: str, heads: list[str], *, verb: str = "GET", version: str = "HTTP/1.1") -> bytes:
-        lines = [f"{verb} {path} {version}", *heads, "", ""]
-        return "\r\n".join(lines).encode("utf-8", "surrogatepass")
-
-    def make(self, rng: random.Random, folder: Path) -> tuple[str, bool]:
-        verb = rng.choice((*["GET"] * 12, "HEAD", "POST", "OPTIONS", "get", "", "G" * 70_000, "\0"))
-        version = rng.choice(
-            ("HTTP/1.1", "HTTP/1.1", "HTTP/1.0", "HTTP/2", "HTTP/1.", "HTTP/1.1.1", "HTTP/9" * 9, "", "x")
-        )
-        heads = rng.choice((["Host: 127.0.0.1"], ["Host: localhost:1"], []))
-        heads = [*heads, *(rng.choice(self.HEADS) for _ in range(rng.choice((0, 0, 0, 1, 3, 150))))]
-        data = self.request(rng.choice((*self.PATHS[:6], *self.PATHS)), heads, verb=verb, version=version)
-        if rng.random() < 0.5:
-            data = mutations.mutate_bytes(data, rng)
-        self.data = data
-        return repr(data[:60]), True
-
-    def run(self, folder: Path) -> str:
-        if self.explorer is None:
-            self.open().__enter__()
-        said = io.StringIO()
-        with contextlib.redirect_stderr(said):
-            reply = self.ask(self.data)
-            if b"\n\r\n" not in self.data and b"\n\n" not in self.data and not reply:
-                raise RefusedByServerError
-        if "Traceback" in said.getvalue():
-            last = [line for line in said.getvalue().splitlines() if line.strip("- ")][-1]
-            raise AssertionError(f"a traceback: {last[:120]}")
-        words = reply[:20].split()
-        if not reply or not words[0].startswith(b"HTTP/"):
-            if reply and b"Error code: " not in reply and len(self.data.split(b"\n")[0].split()) > 2:
-                raise AssertionError("a reply without a status")
-            raise RefusedByServerError  # closed, or answered as in 1991, since the version cannot be read
-        status = int(words[1])
-        if status < 300:
-            return "unchanged"
-        if status < 500 or status in {501, 505}:
-            raise RefusedByServerError
-        raise AssertionError(f"status {status}")
-
-    def ask(self, data: bytes) -> bytes:
-        """Send bytes, say that there are no more, and return the reply up to its end."""
-        parts = []
-        with socket.create_connection(("127.0.0.1", self.port)) as connection:
-            with contextlib.suppress(OSError):  # it may have closed already
-                connection.sendall(data)
-                connection.shutdown(socket.SHUT_WR)
-            with contextlib.suppress(OSError):
-                while part := connection.recv(65536):
-                    parts.append(part)
-        return b"".join(parts)
 
 
 # ------------------------------------------------------------------------------------------------------------- peers

@@ -15,8 +15,17 @@ from pathlib import Path
 from typing import Any
 
 REPOSITORY = Path(__file__).resolve().parent.parent
-#: A worker imports numba and pyarrow: seconds on a quiet machine, a minute on one with a dozen other processes.
-START_SECONDS = 120
+#: A worker imports numba and pyarrow: seconds on a quiet machine, minutes on one with a dozen other processes.
+START_SECONDS = 600
+#: A cluster that waits watches itself: stacks every 10 ms, its loop every 20 ms, memory every 100 ms, which took a
+#: twentieth of a processor for as long as it was there. Here it looks seldom.
+QUIET = {
+    "DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED": "False",
+    "DASK_DISTRIBUTED__WORKER__MEMORY__MONITOR_INTERVAL": "2s",
+    "DASK_DISTRIBUTED__ADMIN__TICK__INTERVAL": "1s",
+    "DASK_DISTRIBUTED__ADMIN__SYSTEM_MONITOR__INTERVAL": "10s",
+    "DASK_DISTRIBUTED__ADMIN__SYSTEM_MONITOR__GIL__ENABLED": "False",
+}
 
 
 def make_certificates(folder: Path) -> dict[str, str]:
@@ -52,10 +61,27 @@ def make_certificates(folder: Path) -> dict[str, str]:
     return {f"DASK_DISTRIBUTED__COMM__TLS__{name}": value for name, value in settings.items()}
 
 
+def configure(environment: dict[str, str]) -> Any:
+    """Return a context in which dask's configuration has these settings, as if they were in the environment."""
+    import dask
+
+    read = dask.config.interpret_value
+    names = {name: name.removeprefix("DASK_").lower().replace("__", ".") for name in environment}
+    return dask.config.set({names[name]: read(value) for name, value in environment.items()})
+
+
 class OwnCluster:
     """`dask scheduler` and `dask worker` processes; all they print is in `folder`."""
 
-    def __init__(self, folder: Path, *, workers: int = 2, preload: str | None = None, limit: int | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        workers: int = 2,
+        preload: str | None = None,
+        limit: int | None = None,
+        nanny: bool = True,
+    ) -> None:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
         self.processes: list[subprocess.Popen[bytes]] = []
@@ -66,7 +92,7 @@ class OwnCluster:
         )  # fmt: skip
         self._wait_for(self.file)
         for _ in range(workers):
-            self.add_worker(preload=preload, limit=limit)
+            self.add_worker(preload=preload, limit=limit, nanny=nanny)
 
     @property
     def file(self) -> Path:
@@ -88,14 +114,13 @@ class OwnCluster:
 
     def configured(self) -> Any:
         """Return a context in which dask's configuration names the certificates, as the environment of a user does."""
-        import dask
+        return configure(self.certificates)
 
-        return dask.config.set(
-            {name.removeprefix("DASK_").lower().replace("__", "."): value for name, value in self.certificates.items()}
-        )
-
-    def add_worker(self, *, preload: str | None = None, limit: int | None = None) -> subprocess.Popen[bytes]:
-        extra = [] if preload is None else ["--preload", preload]
+    def add_worker(
+        self, *, preload: str | None = None, limit: int | None = None, nanny: bool = True
+    ) -> subprocess.Popen[bytes]:
+        """Start a worker; its nanny, a process more, would start it again when it is killed."""
+        extra = ["--nanny" if nanny else "--no-nanny", *([] if preload is None else ["--preload", preload])]
         return self._start(
             "dask_worker",
             self.address,
@@ -132,7 +157,7 @@ class OwnCluster:
         if limit is not None:
             command = ["prlimit", f"--fsize={limit}", *command]
         environment = {**os.environ, "PYTHONPATH": str(REPOSITORY / "src"), "PYTHONWARNINGS": "ignore"}
-        environment |= {"DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "10", **self.certificates}
+        environment |= {"DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "10", **QUIET, **self.certificates}
         with log:
             process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=environment)
         self.processes.append(process)

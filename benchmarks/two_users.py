@@ -1,14 +1,13 @@
 """Two users on one machine: python benchmarks/two_users.py [--source SRC] [--json FILE] (as root, Linux).
 
 User A (uid 12001, umask 022, a home folder that everybody may read) releases labels with a ledger and a sealed key, fits with
-a checkpoint, runs a job on a local Dask cluster, and opens the explorer; the first two are killed halfway, so that their
-leftovers can be looked at too. All the while user B (uid 12002) tries to open every file of A's in A's home, /tmp, /var/tmp and
+a checkpoint, and runs a job on a local Dask cluster; the first two are killed halfway, so that their leftovers can be looked at
+too. All the while user B (uid 12002) tries to open every file of A's in A's home, /tmp, /var/tmp and
 /dev/shm, to find A's passphrase on any command line or in any environment, and to connect to every port that A listens on:
 first as a Dask client that asks the cluster to run code, then as a browser.
 
 A finished release, model or report is public: B may read it. Everything else that labeldp wrote is A's alone, and no port
-may obey B. What the explorer shows is arithmetic on numbers that the visitor sends, so that it answers is no finding. Work of
-A's that did not come as far as it should shows nothing, and counts as a failure.
+may obey B. Work of A's that did not come as far as it should shows nothing, and counts as a failure.
 """
 
 from __future__ import annotations
@@ -180,10 +179,6 @@ def work(home: Path, source: Path, *, quick: bool) -> dict[str, int | str]:
     if not quick:
         finish("dask", "privatize", "table.csv", *private, "--to", "dask-release", "--engine", "dask", *ledger)
         ended["cluster"] = as_user(["cluster.py"], A, home, source, **quiet).wait(timeout=300)
-        process = as_user([*labeldp, "explore", "--port", "18765", "--no-browser"], A, home, source, **quiet)
-        time.sleep(45)  # it starts in seconds, on a busy machine in half a minute
-        ended["explore"] = "open" if process.poll() is None else f"code {process.returncode}"
-        stop(process)
     return ended
 
 

@@ -1,4 +1,4 @@
-"""Draw the pictures of docs/tutorials/numbers.md: python scripts/draw_numbers.py, from the root of a clone.
+"""Draw the pictures of docs/tutorials/numbers.md.
 
 `numbers-answers.svg` has the exact laws of answers to one amount, `numbers-error.svg` the lines of the committed study `numbers`,
 `numbers-deciles.svg` the model of the page itself, on the page's made-up claims.
@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,6 @@ from labeldp.mechanisms import UnbiasedResponse
 from labeldp.plots import Lines, Series, plot_file
 
 ROOT = Path(__file__).resolve().parent.parent
-PICTURES = ROOT / "docs" / "pictures"
 RESULT = ROOT / "studies" / "results" / "numbers" / "result.json"
 BOUNDS, AMOUNT = (0.0, 4096.0), 1024.0
 #: Settings of the study that are drawn, and what the page calls them.
@@ -65,7 +65,8 @@ def draw_answers() -> str:
             x_title="answer",
             y_title="% of answers that are at most this",
             alt=f"The mean of all answers is {AMOUNT:.0f}; {ends}.",
-        )
+        ),
+        dark=True,
     )
 
 
@@ -92,7 +93,8 @@ def draw_errors() -> str:
             alt=ends,
             x_log=True,
             references=tuple(flat),
-        )
+        ),
+        dark=True,
     )
 
 
@@ -114,15 +116,13 @@ def draw_deciles() -> str:
             x_title="mean prediction",
             y_title="mean amount",
             alt=f"From the first decile, predicted {x[0]:.0f} and true {y[0]:.0f}, to the last, {x[-1]:.0f} and {y[-1]:.0f}.",
-        )
+        ),
+        dark=True,
     )
 
 
-def main() -> None:
-    PICTURES.mkdir(exist_ok=True)
-    for name, drawing in (("answers", draw_answers()), ("error", draw_errors()), ("deciles", draw_deciles())):
-        (PICTURES / f"numbers-{name}.svg").write_text(drawing, encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()
+DRAWINGS: dict[str, Callable[[], str]] = {
+    "numbers-answers": draw_answers,
+    "numbers-error": draw_errors,
+    "numbers-deciles": draw_deciles,
+}

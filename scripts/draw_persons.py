@@ -1,4 +1,4 @@
-"""Draw the pictures of docs/persons.md: python scripts/draw_persons.py, from the root of a clone.
+"""Draw the pictures of docs/persons.md.
 
 `persons.svg` shows who answers what: three persons with rows of their own, and the epsilon that each way spends on each row, as
 `plan_answers` plans it. `person-information.svg` is what a person's answers tell, against the number of her rows, computed exactly.
@@ -6,16 +6,15 @@
 
 from __future__ import annotations
 
-from html import escape
-from pathlib import Path
+from collections.abc import Callable
 
 import numpy as np
+from drawing import GROUND, SOFT, picture, series, text
 
 from labeldp.mechanisms import InformativeResponse, most_information
-from labeldp.plots import LIGHT, SERIES_LIGHT, Lines, Series, plot_file
+from labeldp.plots import Lines, Series, plot_file
 from labeldp.release.persons import Persons, information_of, plan_answers
 
-PICTURES = Path(__file__).resolve().parent.parent / "docs" / "pictures"
 EPSILON, MECHANISM = 1.0, InformativeResponse(1.0, n_classes=2)
 OWNERS = ["Ann"] * 3 + ["Bob"] + ["Cyd"] * 4
 WAYS = {
@@ -27,21 +26,15 @@ WAYS = {
 LEFT, STEP, SIZE = 40.0, 68.0, 58.0
 
 
-def text(x: float, y: float, words: str, *, size: int = 14, bold: bool = False, anchor: str = "start") -> str:
-    weight = ' font-weight="bold"' if bold else ""
-    place = f'x="{x:g}" y="{y:g}" font-size="{size}" text-anchor="{anchor}"'
-    return f'<text {place}{weight} fill="{LIGHT["ink"]}">{escape(words)}</text>'
-
-
 def draw_rows(top: float, epsilons: dict[int, float], colour: str, title: str) -> str:
     """Return a line of squares, one for each row: filled with its epsilon where it is answered, empty where it is not."""
     parts = [text(LEFT, top, title, size=15, bold=True)]
     worst = max(sum(e for row, e in epsilons.items() if OWNERS[row] == name) for name in set(OWNERS))
     for row, name in enumerate(OWNERS):
         x = LEFT + STEP * row + (14.0 * sorted(set(OWNERS)).index(name))
-        fill = colour if row in epsilons else LIGHT["ground"]
+        fill = colour if row in epsilons else GROUND
         place = f'x="{x:g}" y="{top + 10:g}" width="{SIZE:g}" height="30" rx="3"'
-        parts.append(f'<rect {place} fill="{fill}" fill-opacity="0.5" stroke="{LIGHT["soft"]}"/>')
+        parts.append(f'<rect {place} fill="{fill}" fill-opacity="0.5" stroke="{SOFT}"/>')
         if row in epsilons:
             parts.append(text(x + SIZE / 2, top + 30, f"{epsilons[row]:.2g}", anchor="middle"))
     parts.append(text(LEFT + STEP * len(OWNERS) + 40, top + 30, f"a person: {worst:.3g}"))
@@ -58,17 +51,15 @@ def draw_persons() -> str:
         parts.append(text(middle, 22, f"{name}: {len(rows)} row" + ("s" if len(rows) > 1 else ""), anchor="middle"))
     top = 52.0
     every = dict.fromkeys(range(len(OWNERS)), EPSILON)
-    parts.append(draw_rows(top, every, SERIES_LIGHT[3], "the label as unit: every row at epsilon 1"))
+    parts.append(draw_rows(top, every, series(3), "the label as unit: every row at epsilon 1"))
     for place, (way, title) in enumerate(WAYS.items()):
         top += 68.0
         plan = plan_answers(persons, MECHANISM, way=way)
         told = {int(row): plan.epsilons[int(share)] for row, share in zip(plan.rows, plan.share, strict=True)}
-        parts.append(draw_rows(top, told, SERIES_LIGHT[place], title))
+        parts.append(draw_rows(top, told, series(place), title))
     height, width = top + 56.0, LEFT + STEP * len(OWNERS) + 160
     words = "Eight rows of three persons. With the label as unit a person spends four times epsilon; in each other way, one."
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" role="img" aria-label="{escape(words)}"'
-    ground = f'<rect width="{width:g}" height="{height:g}" fill="{LIGHT["ground"]}"/>'
-    return f'<?xml version="1.0" encoding="UTF-8"?>\n{head} font-family="sans-serif">{ground}{"".join(parts)}</svg>\n'
+    return picture(width, height, parts, words=words)
 
 
 def draw_information() -> str:
@@ -81,19 +72,12 @@ def draw_information() -> str:
         "equal shares": [int(m) * information(EPSILON / int(m)) for m in rows],
         "group privacy, 40 rows": [int(m) * information(EPSILON / most) for m in rows],
     }
-    series = tuple(Series(name=name, x=tuple(rows.tolist()), y=tuple(values)) for name, values in lines.items())
+    curves = tuple(Series(name=name, x=tuple(rows.tolist()), y=tuple(values)) for name, values in lines.items())
     title = "information of a person's answers, nats"
     alt = "; ".join(f"{name} from {values[0]:.4f} to {values[-1]:.4f}" for name, values in lines.items())
     return plot_file(
-        Lines(title=title, series=series, x_title="rows of the person", y_title="nats", alt=alt, x_log=True)
+        Lines(title=title, series=curves, x_title="rows of the person", y_title="nats", alt=alt, x_log=True), dark=True
     )
 
 
-def main() -> None:
-    PICTURES.mkdir(exist_ok=True)
-    (PICTURES / "persons.svg").write_text(draw_persons(), encoding="utf-8")
-    (PICTURES / "person-information.svg").write_text(draw_information(), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()
+DRAWINGS: dict[str, Callable[[], str]] = {"persons": draw_persons, "person-information": draw_information}

@@ -36,7 +36,7 @@ HOME = ROOT / ".venv-oldest"
 OLD_PINS, NEW_PINS = ROOT / "constraints-oldest.txt", ROOT / "constraints.txt"
 FIRST_NEW = (3, 13)  # came after the lowest versions of the libraries, which have no builds for it
 OTHERS = ("3.10", "3.13")  # the first and the last that are supported
-TOOLS = "pytest>=9 pytest-randomly pytest-timeout pytest-xdist hypothesis mpmath psutil pandas polars cloudpickle dp-accounting"
+TOOLS = "pytest>=9 pytest-randomly pytest-timeout pytest-xdist hypothesis mpmath psutil pandas polars cloudpickle dp-accounting jsonschema"
 CORE = "accounting attacks audit channel cli data engines features learn loss mechanisms priors release report selection testing"
 SINGLE = "test_demo.py test_guarantee.py test_random.py test_samplers.py"
 NEED_EXTRAS = (

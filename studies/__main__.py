@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -40,6 +40,13 @@ def study(
         str | None,
         typer.Option("--only", help="Measure the cases whose name begins so, and write no page yet."),
     ] = None,
+    measured: Annotated[
+        bool,
+        typer.Option("--measured", help="Measure nothing: write the page of what has been measured so far."),
+    ] = False,
+    retell: Annotated[
+        bool, typer.Option("--retell", help="Say the findings of --out-dir/result.json anew; measure nothing.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Run an experiment from a paper and print paper / ours / difference, with seeds and spread.
@@ -49,14 +56,19 @@ def study(
       python -m studies --list
 
       python -m studies prior-response --quick
+
+      python -m studies networks --only "cifar10, 20 minutes" && python -m studies networks --measured
     """
     try:
         if readme:
             typer.echo(studies.results_readme(), nl=False)
         elif show_list:
             _list_studies(as_json=as_json)
+        elif retell:
+            _retell_study(name, out_dir)
         else:
-            _run_study(name, quick=quick, seeds=seeds, out_dir=out_dir, data=data, only=only, as_json=as_json)
+            options = {"quick": quick, "seeds": seeds, "out_dir": out_dir, "directory": data}
+            _run_study(name, only=only, measured=measured, as_json=as_json, options=options)
     except LabelDPError as error:
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(2) from None
@@ -71,29 +83,32 @@ def _list_studies(*, as_json: bool) -> None:
         typer.echo(f"{name:<22}{title}")
 
 
-def _run_study(
-    name: str | None,
-    *,
-    quick: bool,
-    seeds: int | None,
-    out_dir: Path | None,
-    data: Path | None,
-    only: str | None,
-    as_json: bool,
-) -> None:
+def _retell_study(name: str | None, out_dir: Path | None) -> None:
+    """Make page and JSON of a result again, with new words for the same rows."""
+    target = out_dir if out_dir is not None else Path("studies") / "results" / str(name)
+    result = studies.retell(studies.read_result(target / "result.json"))
+    studies.write_result(result, target)
+    for finding in result.findings:
+        typer.echo(finding)
+
+
+def _run_study(name: str | None, *, only: str | None, measured: bool, as_json: bool, options: dict[str, Any]) -> None:
     if name is None:
         fix = "There are: " + ", ".join(studies.names()) + "."
         raise invalid("study", "name", "be given", got=Described("nothing"), fix=fix)
+    if measured and only is not None:
+        fix = "First measure with --only, then write the page with --measured."
+        raise invalid("study", "measured", "stand without --only", got=Described("both"), fix=fix)
     with _show_progress(f"study {name}") as tell:
         if only is not None:
-            found = studies.measure_part(
-                name, only, quick=quick, seeds=seeds, out_dir=out_dir, directory=data, progress=tell
-            )
+            found = studies.measure_part(name, only, **options, progress=tell)
             typer.echo(
-                f"measured {found} cases; the same command without --only joins them and writes the page", err=True
+                f"measured {found} cases; the same command with --measured in place of --only writes the page of what there is, and "
+                "with neither it measures the rest",
+                err=True,
             )
             return
-        result = studies.run(name, quick=quick, seeds=seeds, out_dir=out_dir, directory=data, progress=tell)
+        result = studies.write_measured(name, **options) if measured else studies.run(name, **options, progress=tell)
     if as_json:
         typer.echo(json.dumps({**result.to_json(), "page": str(result.page)}, indent=1))
         return

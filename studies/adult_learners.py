@@ -302,16 +302,18 @@ def _compare(rows: Sequence[StudyRow], epsilon: float) -> str:
     record = {one.setting for one in LEARNERS if one.unit == "record"}
     label = [row for row in mine if row.setting not in record and row.setting != OPEN]
     named = {row.setting: row for row in mine}
-    best = max(label, key=lambda row: row.mean)
-    alone = max((row for row in label if row.trust == "no one"), key=lambda row: row.mean)
+    best: dict[str, StudyRow] = {}
+    for row in sorted(label, key=lambda row: (row.trust != "no one", row.promise)):
+        if row.promise not in best or row.mean > best[row.promise].mean:
+            best[row.promise] = row
     whole = max((row for row in mine if row.setting in record), key=lambda row: row.mean)
+    chosen = [
+        *((f"best that {promise}:", row) for promise, row in best.items()),
+        (f"a record, {whole.promise}:", whole),
+    ]
     told = [
         f"{name} {row.setting} with AUC {row.mean:.1f}% (sd {row.spread:.1f}) and log loss {losses[row.setting].mean / 100:.3f}"
-        for name, row in (
-            ("best label-private", best),
-            ("best that trusts no one", alone),
-            ("best of record privacy", whole),
-        )
+        for name, row in chosen
     ]
     base = f"plain randomized response {named[PLAIN].mean:.1f}%, no privacy {named[OPEN].mean:.1f}%"
     return f"epsilon {epsilon:g}: " + "; ".join(told) + f"; for scale, {base}."

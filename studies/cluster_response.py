@@ -547,7 +547,7 @@ def compare_uses(rows: Sequence[StudyRow], table: str) -> str:
         ours = pick_line(rows, table, treatment.setting)
         against = [_verdict(ours, pick_line(rows, table, base.setting), base.setting) for base in UNIFORMS]
         verdicts.append(f"{treatment.setting} {'; '.join(against)}")
-    return f"{table}: " + ". ".join(verdicts) + "."
+    return f"{table}, a curator's ClusterRR beside UniformRR, which trusts no one: " + ". ".join(verdicts) + "."
 
 
 def _verdict(ours: Sequence[StudyRow], theirs: Sequence[StudyRow], name: str) -> str:
@@ -616,7 +616,7 @@ def _binary(rows: Sequence[StudyRow], table: str) -> str:
     plain = _verdict(pick_line(rows, table, first), pick_line(rows, table, second), second)
     first, second = (CLUSTER_BOTH.setting, STAGES_FORWARD.setting)
     best = _verdict(pick_line(rows, table, first), pick_line(rows, table, second), second)
-    return f"{table}: {CLUSTER.setting} {plain}; {first} {best}. Nine in ten labels are of one class here."
+    return f"{table}, a curator's ClusterRR beside LP-2ST, which trusts no one: {CLUSTER.setting} {plain}; {first} {best}. Nine in ten labels are of one class here."
 
 
 ACCOUNTING = (

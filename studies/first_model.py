@@ -131,16 +131,16 @@ class FirstModel(Study[Case]):
         """Say what each set shows: the gain over plain randomized response, and where it comes from."""
         gains = {table: Gain.of([row for row in rows if row.table == table]) for table in list_tables(rows)}
         shares = " and ".join(f"{100 * gain.forward_share:.0f}% ({table})" for table, gain in gains.items())
-        differ = len({gain.best.setting for gain in gains.values()}) > 1
+        differ = len({gain.curator.setting for gain in gains.values()}) > 1
         return (
             *(gain.sentence(table) for table, gain in gains.items()),
             (
-                f"The forward correction of plain randomized response alone, which needs no one's trust, takes {shares} of the "
-                "best gain: with a linear model, ask for the correction first."
+                f"The forward correction of plain randomized response alone takes {shares} of the best gain that trusts no one: "
+                "with a linear model, ask for the correction first."
             ),
             "A cluster prior helps even a learner that can only take plain labels, but its histogram needs a curator who sees "
             "them: at the same epsilon that is a weaker promise."
-            + (" Which treatment is best differs between the sets." if differ else ""),
+            + (" Which of her treatments is best differs between the sets." if differ else ""),
             (
                 "The settings (l2, number of clusters, share of the first stage) are the library's defaults, the same for all. They "
                 "come from prototypes that looked at test accuracy, so that the best may be optimistic by perhaps half a point. "
@@ -231,40 +231,39 @@ def read_images(name: str, directory: Any, *, quick: bool) -> Images:
 
 @dataclass(frozen=True, kw_only=True)
 class Gain:
-    """Plain randomized response, its forward correction, and the best multi-stage or cluster prior of one set."""
+    """Plain randomized response, its forward correction, the best that trusts no one, and the best with a curator."""
 
     plain: StudyRow
     forward: StudyRow
-    stages: StudyRow
-    best: StudyRow
+    alone: StudyRow
+    curator: StudyRow
 
     @classmethod
     def of(cls, rows: list[StudyRow]) -> Gain:
         mine = {row.setting: row for row in rows}
-        stages = [row for row in rows if row.setting.startswith("two stages")]
-        clusters = [row for row in rows if row.setting.startswith("cluster prior")]
+        private = [row for row in rows if math.isfinite(row.epsilon)]
         return cls(
             plain=mine[PLAIN],
             forward=mine[FORWARD],
-            stages=max(stages, key=lambda row: row.mean),
-            best=max([*stages, *clusters], key=lambda row: row.mean),
+            alone=max((row for row in private if row.promise == mine[PLAIN].promise), key=lambda row: row.mean),
+            curator=max((row for row in private if row.trust != "no one"), key=lambda row: row.mean),
         )
 
     @property
     def forward_share(self) -> float:
-        """The part of the best gain that the forward correction alone takes; 0 where there is no gain."""
-        whole = self.best.mean - self.plain.mean
+        """The part of the best gain of the same promise that the forward correction takes; 0 where there is no gain."""
+        whole = self.alone.mean - self.plain.mean
         return (self.forward.mean - self.plain.mean) / whole if whole > 0 else 0.0
 
     def sentence(self, table: str) -> str:
-        """The gain in words."""
-        plain = self.plain
+        """The gain in words, within one promise; a curator's row stands beside it as another."""
+        plain, curator = self.plain, self.curator
         words = [
-            f"{row.setting} {row.mean:.1f}% (sd {row.spread:.2f}, {row.mean - plain.mean:+.1f} points, trusts {row.trust})"
-            for row in dict.fromkeys((self.best, self.stages, self.forward))
+            f"{row.setting} {row.mean:.1f}% (sd {row.spread:.2f}, {row.mean - plain.mean:+.1f} points)"
+            for row in dict.fromkeys((self.alone, self.forward))
         ]
         return (
-            f"{table}: over plain randomized response ({plain.mean:.1f}%, sd {plain.spread:.2f}), "
+            f"{table}: over plain randomized response ({plain.mean:.1f}%, sd {plain.spread:.2f}), each {plain.promise}: "
             + "; ".join(words)
-            + "."
+            + f". Another promise, {curator.promise}: {curator.setting} {curator.mean:.1f}% (sd {curator.spread:.2f})."
         )

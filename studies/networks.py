@@ -126,6 +126,7 @@ class Networks(Study[Case]):
         minutes = case.minutes * (QUICK_SHARE if self.quick else 1)
         model = make_model(case, seed=seed, minutes=minutes, checkpoint=folder, progress=clock).fit(images.X, images.y)
         seconds = clock.read()
+        self.kept.add_seconds(clock.earlier)
         right = float(np.mean(model.predict(images.X_test) == images.y_test))
         promise = getattr(model, "guarantee_", None)
         network = getattr(model, "estimator_", model)
@@ -250,20 +251,27 @@ class Clock:
     def __init__(self, folder: Path | None) -> None:
         self._file = None if folder is None else folder / "seconds.json"
         self._start = time.process_time()
-        self._earlier = 0.0
+        #: What the parts took that were killed.
+        self.earlier = 0.0
         if self._file is not None and self._file.exists():
-            self._earlier = float(json.loads(self._file.read_text(encoding="utf-8"))["seconds"])
+            self.earlier = float(json.loads(self._file.read_text(encoding="utf-8"))["seconds"])
 
     def __call__(self, done: int, total: int, _loss: float) -> None:
-        """Write down the time until this step, every few steps, and which step it is: who waits can look."""
-        if self._file is not None and done % STEPS == 0:
+        """Write down the time until this step, every few steps."""
+        if done % STEPS == 0:
+            self.keep(done, total)
+
+    def keep(self, done: int, total: int) -> None:
+        """Write down the time until now, and what is done of all: who waits can look."""
+        if self._file is not None:
+            self._file.parent.mkdir(parents=True, exist_ok=True)
             half = self._file.with_suffix(".half")
             half.write_text(json.dumps({"seconds": self.read(), "step": done, "of": total}), encoding="utf-8")
             half.replace(self._file)
 
     def read(self) -> float:
         """Return the seconds so far."""
-        return self._earlier + time.process_time() - self._start
+        return self.earlier + time.process_time() - self._start
 
 
 # --------------------------------------------------------------------------------------------------- words and drawings
@@ -287,7 +295,7 @@ def draw_line(name: str, rows: Sequence[StudyRow]) -> Series:
 
 
 def describe_set(data: str, rows: Sequence[StudyRow]) -> list[str]:
-    """A sentence per epsilon: the network, the paper, and the best of our committed study on features."""
+    """A sentence per epsilon: the network, the paper, and the best of our committed study on features of the same promise."""
     sentences = []
     others = read_features(data)
     for row in list_private(data, rows):
@@ -297,10 +305,10 @@ def describe_set(data: str, rows: Sequence[StudyRow]) -> list[str]:
         ]
         if row.difference is not None:
             words.append(f"{row.difference:+.2f} points against the paper's LP-2ST")
-        near = [other for other in others if abs(other.epsilon - row.epsilon) < 1e-3]
+        near = [other for other in others if abs(other.epsilon - row.epsilon) < 1e-3 and other.promise == row.promise]
         if near:
             best = max(near, key=lambda other: other.mean)
-            words.append(f"{best.mean:.2f} by {best.setting} on features without labels, trusting {best.trust}")
+            words.append(f"{best.mean:.2f} by {best.setting} on features without labels, of the same promise")
         sentences.append("; ".join(words) + ".")
     free = [row for row in rows if row.table == data and math.isinf(row.epsilon)]
     return [*sentences, *(f"{data} without privacy: {row.mean:.2f}." for row in free)]

@@ -386,12 +386,18 @@ CHOSEN = (
 
 
 def _default(table: str, mine: dict[str, StudyRow]) -> str:
+    """What the default reaches; the paper's networks beside the best row that trusts no one, as they do."""
     best = next(row for row in mine.values() if "the default" in row.note)
-    words = f"{table}: the default ({best.setting}, trusts {best.trust}) has {best.mean / 1000:.4f} (sd {best.spread / 1000:.4f})"
-    for name in ("NCF, LP-1ST", "NCF, LP-2ST"):
-        row = mine.get(name)
-        if row is not None and row.paper is not None:
-            words += f"; {name} {row.mean / 1000:.3f} here, {row.paper / 1000:.3f} in the paper"
+    words = f"{table}: the default ({best.setting}, {best.promise}) has {best.mean / 1000:.4f} (sd {best.spread / 1000:.4f})"
+    printed = [
+        row for name in ("NCF, LP-1ST", "NCF, LP-2ST") if (row := mine.get(name)) is not None and row.paper is not None
+    ]
+    if not printed:
+        return words + "."
+    alone = min((row for row in mine.values() if row.promise == printed[0].promise), key=lambda row: row.mean)
+    words += f". Of the paper's promise ({printed[0].promise}): {alone.setting} {alone.mean / 1000:.4f}"
+    for row in printed:
+        words += f"; {row.setting} {row.mean / 1000:.3f} here, {(row.paper or 0.0) / 1000:.3f} in the paper"
     return words + "."
 
 

@@ -4,8 +4,8 @@
 ['mnist, 2000 rows, one draw, epsilon=1', 'mnist, 2000 rows, two stages, epsilon=1']
 
 Subsets of the training images of MNIST and Fashion-MNIST, the features of the image studies, one network. The ways are those of
-`labeldp.learn.recipe`: with no one trusted, one draw of answers or two stages; with a curator, a histogram alone, or
-a histogram and answers. A way is asked for by `stages` and `prior`. "auto" is one of its ways, the one that the recipe names, with the
+`labeldp.learn.recipe`: with no one trusted, one draw of answers or two stages; with a curator, a histogram alone too. A histogram and
+answers, each with a part of epsilon, was a way of "auto" once and is measured beside them. A way is asked for by `stages` and `prior`. "auto" is one of its ways, the one that the recipe names, with the
 same noise: its number is that of the way, which is not fitted twice.
 
 Two sentences are checked: accuracy does not fall by more than noise when epsilon grows, and "auto" is at most a point below the
@@ -191,7 +191,7 @@ def find_way(case: Case) -> str:
     )
     if isinstance(plan.prior, UniformPrior):
         return ONE if len(plan.shares) == 1 else TWO
-    return BOTH if plan.shares else HIST
+    return HIST
 
 
 def choose_way(case: Case) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Run a study by its name, and write what it leaves: `result.json`, plots, a page, a table for the terminal.
 
 >>> names()[:3]
-('adult-learners', 'cluster-response', 'encoder')
+('adult-learners', 'cluster-bounds', 'cluster-response')
 >>> row = StudyRow(table="t", setting="plain", epsilon=1.0, trust="no one", values=(79.0, 80.0), paper=80.78)
 >>> format_cells(row)
 ('plain', '1', 'no one', '80.78', '', '79.50', '0.71', '-1.28', '2')
@@ -9,8 +9,9 @@
 Every table has paper / ours / difference, with epsilon and trust beside them.
 
 Design notes. Pages are static and small, so that results can be committed and compared. Files are written only after the
-run has ended well. A page can be made again from its `result.json` (`write_result`), and the README of the results from
-the studies themselves (`results_readme`).
+run has ended well, or when somebody asks for the page of what has been measured so far (`write_measured`), which says in
+its title, its first sentence and its facts that it is a part. A page can be made again from its `result.json`
+(`write_result`), and the README of the results from the studies themselves (`results_readme`).
 """
 
 from __future__ import annotations
@@ -36,19 +37,25 @@ Where = str | os.PathLike[str] | None
 #: Where each study lives: file and class. A study is imported when it is asked for, since it brings its learners along.
 STUDIES = {
     "adult-learners": "adult_learners:AdultLearners",
+    "cluster-bounds": "cluster_bounds:ClusterBounds",
     "cluster-response": "cluster_response:ClusterResponse",
+    "dimension-free": "dimension_free:DimensionFree",
     "encoder": "encoder:Encoder",
     "excess-risk": "excess_risk:ExcessRisk",
     "first-model": "first_model:FirstModel",
     "glm": "glm:Glm",
     "images-cifar10": "images:CIFAR10",
+    "images-cifar100": "more_images:CIFAR100",
     "images-fashion-mnist": "images:FashionMNIST",
+    "images-kmnist": "more_images:KMNIST",
     "images-mnist": "images:MNIST",
     "informative": "informative:Informative",
     "many-classes": "many_classes:ManyClasses",
     "multilabel-pate": "multilabel_pate:MultiLabelPate",
     "networks": "networks:Networks",
+    "noisy-max": "noisy_max:NoisyMax",
     "numbers": "numbers:Numbers",
+    "peers": "peers:Peers",
     "persons": "persons:Persons",
     "prior-response": "prior_response:PriorResponse",
     "ratings": "ratings:Ratings",
@@ -134,16 +141,50 @@ def measure_part(
     return found
 
 
+def write_measured(
+    name: str, *, quick: bool = False, seeds: int | None = None, out_dir: Where = None, directory: Where = None
+) -> StudyResult:
+    """Write JSON, plots and page of what has been measured of a study so far, and measure nothing; returns the result.
+
+    `partial.jsonl` stays, so that `run` and `measure_part` with the same `out_dir` go on from it. The page names the cases and
+    seeds that are missing. Where none is, it is the page of a whole run, but for the file that stays.
+    """
+    if seeds is not None:
+        check_integer("study", "seeds", seeds, least=1)
+    target = find_target(name, out_dir)
+    kept = Kept(target / f"partial{'-quick' * quick}.jsonl")
+    result = find_study(name, quick=quick, directory=directory, kept=kept).join_measured(seeds=seeds)
+    return dataclasses.replace(result, page=write_result(result, target))
+
+
+def retell(result: StudyResult) -> StudyResult:
+    """Return the result with its findings said anew from its rows and facts: nothing is measured.
+
+    Words change more often than numbers: a finding that compares what should not be compared is mended in the code, and
+    committed results say it right without a run of hours.
+    """
+    chosen = find_study(result.name, quick=bool(result.facts.get("quick")))
+    chosen.known = result.facts
+    if result.is_partial:  # its first sentence says what is missing
+        return dataclasses.replace(result, findings=(result.findings[0], *chosen.describe_part(result.rows)))
+    return dataclasses.replace(result, findings=chosen.findings(result.rows))
+
+
 def write_result(result: StudyResult, directory: str | os.PathLike[str]) -> Path:
     """Write JSON, plots and page of a result, and return the path of the page."""
     target = Path(directory)
-    plots = find_study(result.name, quick=bool(result.facts.get("quick"))).plots(result.rows)
+    study = find_study(result.name, quick=bool(result.facts.get("quick")))
+    plots = study.draw_part(result.rows) if result.is_partial else study.plots(result.rows)
     text = json.dumps(result.to_json(), indent=1, allow_nan=False) + "\n"
     write_page(target / "result.json", text)
     for number, plot in enumerate(plots, start=1):
         write_page(target / f"plot-{number}.svg", plot_file(plot))
+    for old in target.glob("plot-*.svg"):  # of a page before this one that had more
+        if int(old.stem.removeprefix("plot-")) > len(plots):
+            old.unlink()
     lead = f"Study {result.name}: {result.measure}."
-    made = page(result.title, sections=_sections(result, plots), lead=lead, seeded=result.seeded)
+    title = f"{result.title} (measured in part)" if result.is_partial else result.title
+    made = page(title, sections=_sections(result, plots), lead=lead, seeded=result.seeded)
     return write_page(target / "index.html", made)
 
 
@@ -207,13 +248,16 @@ def _format_fact(value: Any) -> str:
         return ", ".join(f"{name} {part}" for name, part in value.items())
     if isinstance(value, (list, tuple)):
         parts = [str(part) for part in value]
-        return ", ".join(parts) if len(parts) <= FEW_SEEDS else f"{parts[0]} to {parts[-1]}"
+        if len(parts) <= FEW_SEEDS or any(isinstance(part, str) for part in value):
+            return ("; " if any("," in part for part in parts) else ", ").join(parts)
+        return f"{parts[0]} to {parts[-1]}"
     return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
 
 
 def rich_table(result: StudyResult) -> RichTable:
     """Return the result as a table for a terminal of 80 columns."""
-    title = f"{result.title}\n{result.measure}; seeded: not private"
+    part = "; measured in part" if result.is_partial else ""
+    title = f"{result.title}\n{result.measure}; seeded: not private{part}"
     table = RichTable(title=title, title_justify="left", box=None, padding=(0, 1), pad_edge=False, header_style="bold")
     columns = _columns(result.rows)
     for i in columns:
@@ -255,9 +299,12 @@ make study NAME=prior-response QUICK=1
 Files made before the studies left the package name the same command as `labeldp study NAME`.
 
 A study keeps what it has measured in `partial.jsonl` beside its results until it has ended; called again after a crash it
-goes on from there.
+goes on from there. A study of hours may be measured in parts, side by side or on several days (`--only CASE`), and shown before
+it is whole (`--measured`): its page then says so in its title, names the cases and seeds that are missing, and has the
+`partial.jsonl` beside it that the next run goes on from. Processor seconds are those of all parts together.
 
 The same in Python: `studies.run("first-model", out_dir="studies/results/first-model")`. A page is made again from its
-JSON, without running anything, by `studies.write_result(studies.read_result("result.json"), ".")`. This file is made by
+JSON, without running anything, by `studies.write_result(studies.read_result("result.json"), ".")`; with its findings said
+anew from its rows by `python -m studies NAME --retell --out-dir studies/results/NAME`. This file is made by
 `python -m studies --readme`.
 """

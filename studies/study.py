@@ -49,6 +49,7 @@ import json
 import math
 import os
 import platform
+import re
 import threading
 import time
 import uuid
@@ -73,6 +74,8 @@ Progress = Callable[[float, str], None]
 Arrays = dict[str, npt.NDArray[Any]]
 #: The packages, besides labeldp, whose version can change a number.
 PACKAGES = ("numpy", "scipy", "scikit-learn", "numba")
+#: How words and plots fail whose rows are not there: by name, by number, the first of none, a generator's first of none.
+NEEDS_ALL_ROWS = (LookupError, ValueError, StopIteration, RuntimeError)
 
 
 # ------------------------------------------------------------------------------------------------ what is measured
@@ -175,6 +178,18 @@ class StudyRow:
         return len(self.values)
 
     @property
+    def promise(self) -> str:
+        """Whom it trusts and at which delta (which the note states): rows whose promises differ are not compared.
+
+        >>> StudyRow(
+        ...     table="t", setting="s", epsilon=1.0, trust="a curator", values=(1.0,), note="delta 1e-05; 2 s"
+        ... ).promise
+        'trusts a curator, delta 1e-05'
+        """
+        delta = re.search(r"\bdelta ([^;]+)", self.note)
+        return f"trusts {self.trust}, " + (f"delta {delta[1].strip()}" if delta else "pure")
+
+    @property
     def difference(self) -> float | None:
         """Ours minus the paper's, where the paper has a value."""
         return None if self.paper is None else self.mean - self.paper
@@ -226,6 +241,9 @@ class Study(abc.ABC, Generic[C]):
         self.kept = Kept() if kept is None else kept
         #: The seeds of the run, set when it starts.
         self.seeds: tuple[int, ...] = ()
+        self._seeds_given: int | None = None
+        #: The facts of the run, set before `findings` is asked: words that need more than rows take it from here.
+        self.known: Mapping[str, Any] = {}
 
     @abc.abstractmethod
     def cases(self) -> Sequence[C]:
@@ -262,7 +280,91 @@ class Study(abc.ABC, Generic[C]):
         self._measure_cases(cases, progress or say_nothing)
         return len(cases)
 
+    def join_measured(self, *, seeds: int | None = None) -> StudyResult:
+        """Return the result of what has been measured so far; nothing is measured now, and nothing is written.
+
+        A case has a row as soon as one of its seeds has been measured. The first finding and the fact `not_measured` name what is
+        missing; where nothing is, the result is that of a whole run. A study of which nothing has been measured is an error.
+        """
+        self._choose_seeds(seeds)
+        found: dict[str, list[Sequence[Measurement]]] = {}
+        missing: list[str] = []
+        for case in self.cases():
+            mine = {seed: self.kept.find(_key(case, seed)) for seed in self.choose_seeds(case, self.seeds)}
+            found[case.name] = [_read_measurements(kept) for kept in mine.values() if kept is not None]
+            lacking = [seed for seed, kept in mine.items() if kept is None]
+            if lacking:
+                missing.append(f"{case.name} ({_name_seeds(lacking)})")
+        if not any(found.values()):
+            where = "" if self.kept.path is None else f" in {self.kept.path}"
+            raise LabelDPError(
+                f"study {self.name}: nothing of it by labeldp {labeldp.__version__} is kept{where}. "
+                f"Measure something first: python -m studies {self.name} --only CASE, with the same --out-dir."
+            )
+        option = " --measured" if missing else ""
+        return self._make_result(found, seconds=self.kept.seconds, wall=None, missing=missing, option=option)
+
+    def _make_result(
+        self,
+        found: Mapping[str, Sequence[Sequence[Measurement]]],
+        *,
+        seconds: float,
+        wall: float | None,
+        missing: Sequence[str] = (),
+        option: str = "",
+    ) -> StudyResult:
+        """Return rows, words and facts of what each case gave, seed by seed."""
+        joined = [StudyRow.of(column) for runs in found.values() for column in zip(*runs, strict=True)]
+        rows = tuple(self.arrange_rows(joined))
+        said = () if not missing else (_tell_missing(self.name, sum(map(len, found.values())), missing),)
+        given = "" if self._seeds_given is None else f" --seeds {self._seeds_given}"
+        facts: dict[str, Any] = {
+            "command": f"python -m studies {self.name}{' --quick' if self.quick else ''}{given}{option}",
+            "quick": self.quick,
+            "seeds": list(self.seeds),
+            "cpu_seconds": round(seconds, 1),
+            "processes": self.kept.parts,
+        }
+        if wall is not None and self.kept.parts <= 1:  # the clock of one process says nothing of several
+            facts["wall_seconds"] = round(wall, 1)
+        facts |= {
+            "processors": os.cpu_count(),
+            "finished": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            "versions": read_versions(),
+        }
+        if missing:
+            facts |= {"partial": True, "not_measured": list(missing)}
+        self.known = {**facts, **self.facts()}
+        return StudyResult(
+            name=self.name,
+            title=self.title,
+            paper=self.paper,
+            measure=self.measure,
+            rows=rows,
+            findings=(*said, *self.describe_part(rows)) if missing else self.findings(rows),
+            facts=self.known,
+        )
+
+    def describe_part(self, rows: Sequence[StudyRow]) -> tuple[str, ...]:
+        """Say what some of the rows show; studies of minutes, whose sentences set row beside row, need not be able to."""
+        try:
+            return self.findings(rows)
+        except LabelDPError:  # data or a package that is absent
+            raise
+        except NEEDS_ALL_ROWS:
+            return ("What this study says in words compares rows that are not measured yet: the words come with them.",)
+
+    def draw_part(self, rows: Sequence[StudyRow]) -> tuple[Plot, ...]:
+        """Draw some of the rows; nothing where the drawing needs them all."""
+        try:
+            return self.plots(rows)
+        except LabelDPError:
+            raise
+        except NEEDS_ALL_ROWS:
+            return ()
+
     def _choose_seeds(self, seeds: int | None) -> None:
+        self._seeds_given = seeds
         count = seeds if seeds is not None else (self.quick_seeds if self.quick else self.default_seeds)
         self.seeds = tuple(range(count))
 
@@ -277,32 +379,21 @@ class Study(abc.ABC, Generic[C]):
 
     def run(self, *, seeds: int | None = None, progress: Progress | None = None) -> StudyResult:
         """Measure every case with seeds 0 .. `seeds` - 1 and return rows, findings and facts; nothing is written."""
-        watch, tell = _Stopwatch(earlier=self.kept.seconds), progress or say_nothing
+        tell, start = progress or say_nothing, time.perf_counter()
         self._choose_seeds(seeds)
         tell(0.0, "reading")
         found = self._measure_cases(list(self.cases()), tell)
-        joined = [StudyRow.of(column) for runs in found.values() for column in zip(*runs, strict=True)]
-        rows = tuple(self.arrange_rows(joined))
-        command = f"python -m studies {self.name}{' --quick' if self.quick else ''}"
-        return StudyResult(
-            name=self.name,
-            title=self.title,
-            paper=self.paper,
-            measure=self.measure,
-            rows=rows,
-            findings=self.findings(rows),
-            facts={**watch.facts(seeds=self.seeds, quick=self.quick, command=command), **self.facts()},
-        )
+        wall = time.perf_counter() - start
+        return self._make_result(found, seconds=self.kept.seconds + self.kept.measure_since(), wall=wall)
 
     def _measure(self, todo: Sequence[tuple[C, int]]) -> Iterator[Sequence[Measurement]]:
         """Yield what each case with its seed gives, in order; from memory where it was measured before."""
 
         def measure_one(item: tuple[C, int]) -> Sequence[Measurement]:
             case, seed = item
-            kept = self.kept.get(
-                f"{case.name}, seed {seed}", lambda: [asdict(one) for one in self.run_case(case, seed)]
+            return _read_measurements(
+                self.kept.get(_key(case, seed), lambda: [asdict(one) for one in self.run_case(case, seed)])
             )
-            return [Measurement(**one) for one in kept]
 
         if self.workers == 1:
             yield from map(measure_one, todo)
@@ -315,25 +406,25 @@ def say_nothing(_share: float, _text: str) -> None:
     """The progress of a caller who does not want any."""
 
 
-class _Stopwatch:
-    """Processor and wall time since it was made; the processor time is of all threads of this process, and of earlier parts."""
+def _key(case: Case, seed: int) -> str:
+    """The name under which a case with a seed is kept."""
+    return f"{case.name}, seed {seed}"
 
-    def __init__(self, *, earlier: float) -> None:
-        self._cpu = time.process_time() - earlier
-        self._wall = time.perf_counter()
 
-    def facts(self, *, seeds: Sequence[int], quick: bool, command: str) -> dict[str, Any]:
-        """Return what a reader needs to run it again, and what it took; the run ends now."""
-        return {
-            "command": command,
-            "quick": quick,
-            "seeds": list(seeds),
-            "cpu_seconds": round(time.process_time() - self._cpu, 1),
-            "wall_seconds": round(time.perf_counter() - self._wall, 1),
-            "processors": os.cpu_count(),
-            "finished": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-            "versions": read_versions(),
-        }
+def _read_measurements(kept: Sequence[Mapping[str, Any]]) -> Sequence[Measurement]:
+    return [Measurement(**one) for one in kept]
+
+
+def _name_seeds(seeds: Sequence[int]) -> str:
+    return f"seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}"
+
+
+def _tell_missing(name: str, done: int, missing: Sequence[str]) -> str:
+    """The first sentence of a page that is not whole."""
+    return (
+        f"A part of the study: {done} runs have been measured, and everything below is of those alone. Not measured yet: "
+        f"{'; '.join(missing)}. `python -m studies {name}` with this folder as --out-dir goes on."
+    )
 
 
 def read_versions() -> dict[str, str]:
@@ -362,6 +453,11 @@ class StudyResult:
     facts: Mapping[str, Any] = field(default_factory=dict)
     seeded: bool = True
     page: Path | None = field(default=None, compare=False)
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether cases or seeds of the study are missing; the fact `not_measured` names them."""
+        return bool(self.facts.get("partial"))
 
     def tables(self) -> tuple[str, ...]:
         """The tables that the rows belong to, in order."""
@@ -414,9 +510,12 @@ class Kept:
     """What a run has measured so far, in a file, so that a run that was killed goes on where it stopped.
 
     Without a path it lasts as long as this object. One line of JSON per measurement, appended when it is known; a line
-    cut short by a crash is left out. Lines carry the version of labeldp, and those of another version do not count. They
-    also carry the processor time of their process until then, so that the parts of a run add up (`seconds`), one after
-    the other or side by side.
+    cut short by a crash is left out. Lines carry the version of labeldp, and those of another version do not count.
+
+    A line also carries the processor seconds that its process spent since the line before, or since this object was made:
+    those of its own measurement, and of what was read for it. They add up (`seconds`), whether processes came one after the
+    other or side by side. What a killed process spent on a measurement that it did not end is not in a line; a study that
+    can go on in the middle of one says what the earlier attempts took (`add_seconds`).
 
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "partial.jsonl"
@@ -430,18 +529,43 @@ class Kept:
         self.path = path
         lines = [] if path is None or not path.exists() else _read_lines(path)
         self._known: dict[str, Any] = {line["name"]: line["measured"] for line in lines}
-        parts = {line["part"]: line["seconds"] for line in lines if "part" in line}  # the last line of each part
-        #: Processor seconds of the earlier parts of this run.
-        self.seconds = sum(parts.values())
+        self._spent = dict(zip((line["name"] for line in lines), _read_seconds(lines), strict=True))
+        self._parts = {line["part"] for line in lines if "part" in line}
         self._part = uuid.uuid4().hex
         self._lock = threading.Lock()
+        self._mark = time.process_time()
+
+    @property
+    def seconds(self) -> float:
+        """Processor seconds of all that is kept; what was measured twice, side by side, counts once."""
+        return sum(self._spent.values())
+
+    @property
+    def parts(self) -> int:
+        """How many processes measured what is kept."""
+        return len(self._parts)
+
+    def measure_since(self) -> float:
+        """Return the processor seconds of this process that are in no line yet."""
+        return time.process_time() - self._mark
+
+    def add_seconds(self, seconds: float) -> None:
+        """Count what an earlier process spent on the measurement that is being made."""
+        with self._lock:
+            self._mark -= seconds
+
+    def find(self, name: str) -> Any:
+        """Return what is known under a name, or None."""
+        return self._known.get(name)
 
     def get(self, name: str, measure: Callable[[], Any]) -> Any:
         """Return what is known under a name, or measure it, which gives a JSON value, and keep it."""
         if name not in self._known:
             found = measure()
             with self._lock:
-                self._known[name] = found
+                now = time.process_time()
+                self._known[name], self._spent[name], self._mark = found, now - self._mark, now
+                self._parts.add(self._part)
                 self._append(name)
         return self._known[name]
 
@@ -472,9 +596,20 @@ class Kept:
             return
         self.path.parent.mkdir(parents=True, exist_ok=True)
         told = {"version": labeldp.__version__, "name": name, "measured": self._known[name]}
-        line = json.dumps({**told, "part": self._part, "seconds": round(time.process_time(), 1)})
+        line = json.dumps({**told, "part": self._part, "spent": round(self._spent[name], 2)})
         with self.path.open("a", encoding="utf-8") as file:
             file.write(line + "\n")
+
+
+def _read_seconds(lines: Sequence[Mapping[str, Any]]) -> Iterator[float]:
+    """Yield the processor seconds of each line. Lines of before have those of their process until then: the difference counts."""
+    before: dict[str, float] = {}
+    for line in lines:
+        if "spent" in line or "part" not in line:
+            yield float(line.get("spent", 0.0))
+        else:
+            yield float(line["seconds"]) - before.get(line["part"], 0.0)
+            before[line["part"]] = float(line["seconds"])
 
 
 def _read_lines(path: Path) -> list[dict[str, Any]]:

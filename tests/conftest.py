@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
+
+from scripts.browser import CHROMIUM, Browser, Tab
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 
@@ -41,3 +45,34 @@ def shared_data() -> Callable[[str], Path]:
 def repository() -> Path:
     """The root of the clone."""
     return REPOSITORY
+
+
+@pytest.fixture(scope="session")
+def forks() -> Iterator[Any]:
+    """Runs programs in processes of their own that need not load anything: see tests/forking.py."""
+    sys.path.insert(0, str(REPOSITORY / "tests"))
+    try:
+        from forking import Forks
+    finally:
+        sys.path.pop(0)
+    server = Forks(REPOSITORY / "src")
+    yield server
+    server.close()
+
+
+@pytest.fixture(scope="session")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    """The one Chromium of this process."""
+    if CHROMIUM is None:
+        pytest.skip("no chromium on this machine: apt-get install chromium")
+    made = Browser(str(tmp_path_factory.mktemp("profile")))
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def tab(browser: Browser) -> Iterator[Tab]:
+    """A fresh tab."""
+    made = Tab(browser)
+    yield made
+    made.close()

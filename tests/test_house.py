@@ -24,7 +24,7 @@ LEAST_TESTS = 8_500
 #: Never loaded by `import labeldp`: the first five are optional or strangers, the rest are heavy and fetched when needed.
 HEAVY = ("torch", "ray", "dask", "pyspark", "matplotlib", "sklearn", "numba", "pyarrow", "scipy", "pandas")
 
-OWN_FOLDERS = ("src", "tests", "benchmarks", "docs", "examples", "scripts", "studies", ".ci")
+OWN_FOLDERS = ("src", "tests", "benchmarks", "docs", "examples", "scripts", "studies", ".ci", ".github")
 OWN_SUFFIXES = {".py", ".md", ".toml", ".txt", ".cff", ".cfg", ".sh", ".yml", ".yaml", ".json", ".html", ""}
 
 
@@ -65,15 +65,15 @@ def run_python(program: str) -> str:
 
 def test_import_loads_nothing_heavy():
     program = (
-        "import json, sys, time; start = time.perf_counter(); import labeldp; "
-        "print(json.dumps([time.perf_counter() - start, sorted(sys.modules)]))"
+        "import json, sys, time; start = time.process_time(); import labeldp; "
+        "print(json.dumps([time.process_time() - start, sorted(sys.modules)]))"
     )
     elapsed, loaded = json.loads(run_python(program))
     print(f"import labeldp: {1000 * elapsed:.1f} ms")
     assert [name for name in HEAVY if name in loaded] == []
-    # It takes about 20 ms. Two seconds leaves a hundredfold for a cold disk and a busy core, and still
-    # catches a front door that has stopped being lazy and loads scikit-learn.
-    assert elapsed < 2.0
+    # About 20 ms of a processor, whoever else is using it. Half a second still catches a front door that has stopped being
+    # lazy and loads scikit-learn.
+    assert elapsed < 0.5
 
 
 def test_import_budget_would_catch_a_heavy_import():

@@ -38,6 +38,7 @@ from enum import Enum, Flag
 from fractions import Fraction
 from typing import Any
 
+from labeldp.display import NOT_PRIVATE, card, percent
 from labeldp.errors import BudgetError, Described, PrivacyError, invalid, nearest
 from labeldp.loss import (
     RDP,
@@ -95,6 +96,13 @@ _UNIT_SENTENCES = {
     Unit.PERSON: "all labels of one person replaced",
     Unit.RECORD_ADD_REMOVE: "one record added or removed",
     Unit.RECORD_REPLACE: "one record replaced",
+}
+#: What is guessed by someone who knows everything else: which of two neighbouring data sets it was.
+_UNIT_GUESSES = {
+    Unit.LABEL: "between two values of one label",
+    Unit.PERSON: "between two versions of a person's labels",
+    Unit.RECORD_ADD_REMOVE: "whether a record was there",
+    Unit.RECORD_REPLACE: "between two versions of a record",
 }
 
 
@@ -442,6 +450,30 @@ class Guarantee:
         slack = f", slack = {format_up(self.loss.slack)}" if self.loss.slack else ""
         epsilon = format_up(self.epsilon(SHOWN_DELTA))
         return f"epsilon = {epsilon} at delta = {SHOWN_DELTA:g} ({self.loss.kind}{slack})"
+
+    def card_rows(self) -> list[tuple[str, str]]:
+        """Return the promise as names and texts for a card: what, about what, whom it trusts, and what it stands on."""
+        rows = [("promises", self.cost), ("hides", self.unit.sentence), ("so that", self._guess_words())]
+        if self.label_loss is not None:
+            rows.append(("of one label", self.for_labels().cost))
+        rows.append(("trusts", self.trust.words))
+        rows += [] if Trust.CURATOR in self.trust else [("but", HOLDER_HAS_SEEN)]
+        rows += [("made of", f"{name}: {part.cost}") for name, part in self.parts]
+        return [*rows, *(("assumes", text) for text in self.assumptions)]
+
+    def _guess_words(self) -> str:
+        """Return what the promise means to someone who guesses between two neighbouring data sets, rounded up."""
+        epsilon, delta = self.epsilon(), 0.0
+        if math.isinf(epsilon):
+            epsilon, delta = self.epsilon(SHOWN_DELTA), SHOWN_DELTA
+        if math.isinf(epsilon):
+            return "nothing is hidden"
+        share = percent(best_guess(epsilon, delta=delta), up=True)
+        return f"a guess {_UNIT_GUESSES[self.unit]} that is right 50% of the time before is right at most {share} after"
+
+    def _repr_html_(self) -> str:
+        """Return the promise as a card for a notebook."""
+        return card(self.name or "Guarantee", rows=self.card_rows(), warning=NOT_PRIVATE if self.seeded else "")
 
     def _title(self) -> str:
         return self.name or self.loss.kind

@@ -1,4 +1,4 @@
-r"""Exact integer noise: discrete Laplace and discrete Gaussian without a single floating-point number in the draw.
+r"""Exact integer noise: discrete Laplace, exponential and Gaussian without a single floating-point number in the draw.
 
 Floating-point Laplace noise leaks through the gaps between floats (Mironov 2012). Here every decision compares a
 uniform integer with an integer, so the law of the output is the stated one, not an approximation of it.
@@ -79,6 +79,13 @@ def discrete_laplace(bits: BitStream, *, rate: Fraction, size: int) -> npt.NDArr
     return _collect("discrete_laplace", lambda count: _laplace_proposals(bits, rate, count), size)
 
 
+def discrete_exponential(bits: BitStream, *, rate: Fraction, size: int) -> npt.NDArray[np.int64]:
+    r"""Draw `size` integers z >= 0 with ``Pr[z] = (1 - e^-rate) exp(-rate z)``: the magnitudes of Algorithm 2, without a sign."""
+    size = check_integer("discrete_exponential", "size", size, least=0)
+    rate = _check_rational("discrete_exponential", "rate", rate)
+    return _collect("discrete_exponential", lambda count: _exponential_proposals(bits, rate, count), size)
+
+
 def discrete_gaussian(bits: BitStream, *, variance: Fraction, size: int) -> npt.NDArray[np.int64]:
     r"""Draw `size` integers with ``Pr[z]`` proportional to ``exp(-z^2 / (2 variance))``.
 
@@ -111,15 +118,19 @@ def uniform_below(bits: BitStream, bounds: npt.ArrayLike) -> Array:
     return _uniform(bits, array.reshape(-1), array.size).reshape(array.shape)
 
 
-def _laplace_proposals(bits: BitStream, rate: Fraction, count: int) -> Array:
-    """Those of `count` runs of Algorithm 2 that are accepted: about 63 percent, less the minus zeros."""
+def _exponential_proposals(bits: BitStream, rate: Fraction, count: int) -> Array:
+    """The magnitudes of those of `count` runs of Algorithm 2 that are accepted: about 63 percent."""
     split, unit = rate.numerator, rate.denominator
     offsets = _uniform(bits, unit, count)
     offsets = offsets[_von_neumann(bits, offsets, unit, count)]
-    magnitudes = _product(_geometric(bits, offsets.size), unit) + offsets
-    if split > 1:
-        magnitudes = _exact(magnitudes, split) // split
-    negative = _fair_coins(bits, offsets.size)
+    magnitudes: Array = _product(_geometric(bits, offsets.size), unit) + offsets
+    return _exact(magnitudes, split) // split if split > 1 else magnitudes
+
+
+def _laplace_proposals(bits: BitStream, rate: Fraction, count: int) -> Array:
+    """Magnitudes with a fair sign, less the minus zeros."""
+    magnitudes = _exponential_proposals(bits, rate, count)
+    negative = _fair_coins(bits, magnitudes.size)
     kept: Bools = ~(negative & (magnitudes == 0))
     signed: Array = np.where(negative, -magnitudes, magnitudes)
     return signed[kept]

@@ -6,12 +6,9 @@ import getpass
 import inspect
 import json
 import math
-import os
 import pickle
 import random
 import sqlite3
-import subprocess
-import sys
 import threading
 from contextlib import closing
 from datetime import datetime, timedelta, timezone
@@ -366,18 +363,9 @@ def test_a_bad_budget_is_refused(path):
 
 # ----------------------------------------------------------------------------------------------------------- processes
 
-SOURCE = str(Path(__file__).resolve().parents[2] / "src")
-
-
-def start(program, *arguments):
-    environment = {**os.environ, "PYTHONPATH": SOURCE}
-    command = [sys.executable, "-W", "error", "-c", program, *map(str, arguments)]
-    pipe = subprocess.PIPE
-    return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, env=environment)
-
-
 RACE = """
-import os, sys
+import os, sys, warnings
+warnings.simplefilter("error")
 from labeldp.accounting import Ledger, fingerprint
 from labeldp.errors import BudgetError
 from labeldp.guarantee import Guarantee
@@ -409,19 +397,19 @@ while True:
 """
 
 
-def test_eight_processes_race_for_a_budget_of_three(path):
+def test_eight_processes_race_for_a_budget_of_three(path, forks):
     # The file does not exist yet: they also race to create it and to record the default budget.
-    process = start(RACE, path)
-    out, problems = process.communicate(timeout=600)
-    assert process.returncode == 0, problems
-    assert sorted(out.split()) == ["2", "3", "4", *["refused"] * 5]
+    done = forks.run(RACE, path)
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.split()) == ["2", "3", "4", *["refused"] * 5]
     ledger = Ledger(path)
     assert ledger.spent() == Guarantee.pure(1.0).times(3)
     assert len(ledger.budgets()) == 1
 
 
 KILLS = """
-import os, random, signal, sys, time
+import os, random, signal, sys, time, warnings
+warnings.simplefilter("error")
 from labeldp.accounting import Ledger, fingerprint
 from labeldp.guarantee import Guarantee
 rows, chance = fingerprint("toy", n_rows=100), random.Random(int(sys.argv[2]))
@@ -456,11 +444,11 @@ print(len(ledger.entries()))
 """
 
 
-def test_a_process_killed_at_any_moment_leaves_a_whole_ledger(path):
+def test_a_process_killed_at_any_moment_leaves_a_whole_ledger(path, forks):
     # The children inherit the ledger by fork, so this also shows that it survives one.
-    process = start(KILLS, path, random.randrange(2**32))
-    out, problems = process.communicate(timeout=600)
-    assert process.returncode == 0, problems
+    done = forks.run(KILLS, path, random.randrange(2**32))
+    assert done.returncode == 0, done.stderr
+    out = done.stdout
     ledger = Ledger(path)
     assert len(ledger.entries()) == int(out)
     assert ledger.spent() == Guarantee.pure(0.5).times(int(out))

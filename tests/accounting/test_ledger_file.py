@@ -5,7 +5,6 @@ import os
 import shutil
 import signal
 import sqlite3
-import subprocess
 import sys
 import tempfile
 import time
@@ -327,7 +326,8 @@ def test_a_locked_ledger_says_so_after_its_timeout(ledger, path, lock, monkeypat
 
 SOURCE = str(Path(__file__).resolve().parents[2] / "src")
 HEADER = """
-import os, resource, signal, sys
+import os, resource, signal, sys, warnings
+warnings.simplefilter("error")
 import labeldp.loss.base
 from labeldp.accounting import ledger_file
 from labeldp.accounting import Ledger, fingerprint
@@ -339,10 +339,9 @@ def charge(ledger, note=""):
 """
 
 
-def run(program, *arguments):
-    command = [sys.executable, "-W", "error", "-c", HEADER + program, *map(str, arguments)]
-    environment = {**os.environ, "PYTHONPATH": SOURCE}
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=600, env=environment)
+@pytest.fixture
+def run(forks):
+    return lambda program, *arguments: forks.run(HEADER + program, *arguments)
 
 
 READ_ONLY = """
@@ -359,7 +358,7 @@ for act in (lambda: charge(ledger), lambda: ledger.set_budget(5.0), lambda: Ledg
 
 
 @pytest.mark.skipif(not hasattr(os, "getuid"), reason="file modes are a POSIX thing")
-def test_a_read_only_ledger_reads_and_says_why_it_does_not_write():
+def test_a_read_only_ledger_reads_and_says_why_it_does_not_write(run):
     # A directory of its own: the user that root becomes may not enter pytest's.
     folder = Path(tempfile.mkdtemp())
     try:
@@ -395,7 +394,7 @@ except LabelDPError as error:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="limits on file sizes are a POSIX thing")
-def test_a_file_that_cannot_grow_keeps_what_it_has(ledger, path):
+def test_a_file_that_cannot_grow_keeps_what_it_has(ledger, path, run):
     before = path.read_bytes()
     done = run(FULL, path)
     assert done.returncode == 0, done.stderr
@@ -421,7 +420,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="SIGKILL is a POSIX thing")
 @pytest.mark.parametrize(("moment", "rows"), [("before the commit", 3), ("after the charge", 4)])
-def test_killed_around_a_charge_the_row_is_there_or_is_not(ledger, path, moment, rows):
+def test_killed_around_a_charge_the_row_is_there_or_is_not(ledger, path, moment, rows, run):
     done = run(KILLED, path, moment)
     assert done.returncode == -signal.SIGKILL, done.stderr
     assert len(ledger.entries()) == rows

@@ -28,7 +28,6 @@ from labeldp.release.unfinished import find_leftovers, hidden_name, hold, is_par
 
 PHRASE = "correct horse battery"
 NAME = ".out.partial-0123456789abcdef"
-SECONDS = 120
 
 #: The command, which gets a signal when its first file is written. A shell that runs the tests in the background has its
 #: children ignore Ctrl-C, and what is ignored stays so: here it is heard.
@@ -83,14 +82,13 @@ def command(*words: object, code: int) -> str:
 
 @pytest.mark.parametrize("sealed", [False, True])
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
-def test_signals_clean_up_and_say_what_is_left(name: str, sealed: bool, table: Path) -> None:
+def test_signals_clean_up_and_say_what_is_left(name: str, sealed: bool, table: Path, forks: Any) -> None:
     """Before: SIGTERM left a folder whether sealed or not (exit code -15), and Ctrl-C said nothing of `--resume`."""
     root, number = table.parent, signal.Signals[name]
     options = ["privatize", str(table), "--label", "label", "--epsilon", "1", "--to", str(root / "out")]
     options += ["--ledger", str(root / "ledger.sqlite")]
     environment = {**os.environ, "SIGNAL": str(int(number)), **({"LABELDP_PASSPHRASE": PHRASE} if sealed else {})}
-    run = [sys.executable, "-c", STOPPED, *options]
-    done = subprocess.run(run, env=environment, capture_output=True, text=True, timeout=SECONDS, check=False)
+    done = forks.run(STOPPED, *options, environment=environment)
     assert done.returncode == 128 + number, done.stderr
     assert "Traceback" not in done.stderr
     left = find_leftovers(root / "out")
@@ -117,7 +115,7 @@ def test_a_signal_in_an_import_of_a_library(sealed: bool, table: Path) -> None:
     options = ["privatize", str(table), "--label", "label", "--epsilon", "1", "--to", str(table.parent / "out")]
     environment = {**os.environ, **({"LABELDP_PASSPHRASE": PHRASE} if sealed else {})}
     run = [sys.executable, "-c", IMPORTING, *options]
-    done = subprocess.run(run, env=environment, capture_output=True, text=True, timeout=SECONDS, check=False)
+    done = subprocess.run(run, env=environment, capture_output=True, text=True, check=False)
     assert "importing pandas" in done.stderr
     assert done.returncode == 128 + signal.SIGTERM, done.stderr
     assert "stopped:" in done.stderr

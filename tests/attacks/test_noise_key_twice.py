@@ -271,12 +271,12 @@ CALLS: dict[str, Callable[[NoiseKey, Any], Any]] = {
 #: Seeds of what sees no label (clusters, networks, features), whose calls draw no noise; and who hands the key on to
 #: one of `CALLS`. A mechanism that is broken on purpose keeps no account, on purpose.
 NO_NOISE = {
-    "BYOL", "NetClassifier", "PatchFeatures", "TextFeatures", "MatrixFactorisation", "ClusterPrior", "StagedClusterPrior",
+    "NetClassifier", "PatchFeatures", "TextFeatures", "MatrixFactorisation", "ClusterPrior", "StagedClusterPrior",
     "ArrayExamples.group_clusters", "Examples.group_clusters", "cluster", "cluster_features", "flat_features",
     "UniformPrior.beliefs", "UniformPrior.table", "PublicPrior.beliefs", "PublicPrior.table", "ModelPrior.beliefs",
     "ModelPrior.table",
     # Their key hashes rows of a ledger: no noise, and no label.
-    "ProtectedRows", "protect_rows", "protect_ids",
+    "ProtectedRows", "ProtectedRows.with_persons", "protect_rows", "protect_ids",
 }  # fmt: skip
 HANDED_ON = {
     "Examples.draw", "Prior.beliefs", "Prior.table", "LearnedPrior.beliefs", "LearnedPrior.table",

@@ -25,7 +25,7 @@ distributed = pytest.importorskip("distributed", reason="needs labeldp[dask]")
 psutil = pytest.importorskip("psutil", reason="comes with distributed")
 
 NOBODY = 65534
-SECONDS = 120
+SECONDS = 600
 
 OWNER = """
 import sys, time

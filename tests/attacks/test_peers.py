@@ -21,7 +21,7 @@ from zmq.utils.monitor import recv_monitor_message
 from labeldp.peers import Roster
 from labeldp.peers.messages import encode, open_socket
 
-PATIENCE = 60.0  # a test that waits in vain ends
+PATIENCE = 600.0  # a test that waits in vain ends
 
 
 async def what_comes(size: int) -> str:

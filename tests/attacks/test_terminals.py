@@ -151,15 +151,16 @@ def test_json_is_exact(folder: Path):
     assert complaint(text) is None
 
 
-def test_a_real_terminal_gets_colours_of_ours_only(folder: Path):
+def test_a_real_terminal_gets_colours_of_ours_only(folder: Path, forks: Any):
     """On a pseudo-terminal the command colours its own words; every escape sequence there is a colour, none the forger's."""
     del folder
     answer(*LINES["privatize"])
     ours, theirs = pty.openpty()
-    environment = {**os.environ, "PYTHONPATH": SOURCE, "TERM": "xterm-256color"}
+    environment = {**os.environ, "TERM": "xterm-256color"}
     environment.pop("NO_COLOR", None)
-    line = [sys.executable, "-m", "labeldp", *LINES["inspect"]]
-    subprocess.run(line, stdout=theirs, stderr=theirs, stdin=theirs, env=environment, check=True)
+    program = "from labeldp.cli import main; main()"
+    forks.start(program, *LINES["inspect"], files=(theirs, theirs, theirs), environment=environment)
+    assert forks.wait() == 0
     os.close(theirs)
     screen = bytearray()
     try:
@@ -178,53 +179,74 @@ def test_a_real_terminal_gets_colours_of_ours_only(folder: Path):
 # -------------------------------------------------------------------------------------------------------- streams
 
 
-ANSWERS = {
-    "plan": (["plan", "--classes", "3"], 0),
-    "plan --json": (["plan", "--classes", "3", "--json"], 0),
-    "inspect nowhere": (["inspect", "nowhere"], 2),
-}
-PROGRAM = [sys.executable, "-m", "labeldp"]
+ANSWERS = [
+    (["plan", "--classes", "3"], 0),
+    (["plan", "--classes", "3", "--json"], 0),
+    (["inspect", "nowhere"], 2),
+]
+TEXTS = [["plan", "--classes", "3"], ["plan", "--classes", "3", "--json"], ["--help"]]
+
+#: Loads what the commands need, and forks for each: it becomes the command there, on the streams that Python itself began
+#: with, and ends as it ends. The codes go into a file.
+PROGRAM = """
+import json, os, sys
+import labeldp.cli.inspect, labeldp.cli.plan, labeldp.mechanisms, labeldp.release
+codes = []
+for words in json.loads(sys.argv[2]):
+    if os.fork() == 0:
+        break
+    codes.append(os.waitstatus_to_exitcode(os.wait()[1]))
+else:
+    handle = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT)
+    os.write(handle, json.dumps(codes).encode())
+    os._exit(0)
+sys.argv[1:] = words
+from labeldp.cli import main
+main()
+"""
 
 
-def in_shell(words: list[str], streams: str) -> subprocess.CompletedProcess[str]:
-    """Run the command with streams as a shell hands them over; returns its code, and what came out where it could."""
+def in_shell(lines: list[list[str]], streams: str, folder: Path) -> tuple[list[int], str, str]:
+    """Run commands one after the other with streams as a shell hands them over: their codes, and what came out."""
     environment = {**os.environ, "PYTHONPATH": SOURCE, "COLUMNS": "100"}
-    line = ["sh", "-c", f'exec "$@" {streams}', "sh", *PROGRAM, *words]
-    return subprocess.run(line, env=environment, capture_output=True, text=True, check=False)
+    command = [sys.executable, "-c", PROGRAM, str(folder / "codes"), json.dumps(lines)]
+    line = ["sh", "-c", f'exec "$@" {streams}', "sh", *command]
+    (folder / "codes").unlink(missing_ok=True)
+    done = subprocess.run(line, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads((folder / "codes").read_text()), done.stdout, done.stderr
 
 
-def without_reader(words: list[str], *, both: bool) -> tuple[int, str]:
-    """Run the command on a pipe whose reader has gone already: `| head -1` at its earliest."""
+def without_reader(lines: list[list[str]], *, both: bool, folder: Path) -> tuple[list[int], str]:
+    """Run commands on a pipe whose reader has gone already: `| head -1` at its earliest."""
     reader, writer = os.pipe()
     os.close(reader)
     environment = {**os.environ, "PYTHONPATH": SOURCE, "COLUMNS": "100"}
+    command = [sys.executable, "-c", PROGRAM, str(folder / "codes"), json.dumps(lines)]
     stderr = writer if both else subprocess.PIPE
-    done = subprocess.run([*PROGRAM, *words], env=environment, stdout=writer, stderr=stderr, text=True, check=False)
+    done = subprocess.run(command, env=environment, stdout=writer, stderr=stderr, text=True, check=False)
     os.close(writer)
-    return done.returncode, done.stderr or ""
+    assert done.returncode == 0, done.stderr
+    return json.loads((folder / "codes").read_text()), done.stderr or ""
 
 
-@pytest.mark.parametrize("name", ANSWERS)
-def test_closed_streams_and_early_readers_change_no_code(name: str):
-    words, code = ANSWERS[name]
-    whole = in_shell(words, "")
-    assert whole.returncode == code
-    for streams, heard in ((">&-", whole.stderr), (">&- 2>&- <&-", "")):
-        done = in_shell(words, streams)
-        assert (done.returncode, done.stdout, done.stderr) == (code, "", heard), streams
-    assert without_reader(words, both=False) == (code, whole.stderr)
-    assert without_reader(words, both=True) == (code, "")
+def test_closed_streams_and_early_readers_change_no_code(tmp_path: Path):
+    lines, codes = map(list, zip(*ANSWERS, strict=True))
+    found, text, said = in_shell(lines, "", tmp_path)
+    assert found == codes
+    assert "What an epsilon buys" in text
+    assert said.startswith("error: ")
+    for streams, heard in ((">&-", said), (">&- 2>&- <&-", "")):
+        assert in_shell(lines, streams, tmp_path) == (codes, "", heard), streams
+    assert without_reader(lines, both=False, folder=tmp_path) == (codes, said)
+    assert without_reader(lines, both=True, folder=tmp_path) == (codes, "")
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs the device of Linux that is always full")
-@pytest.mark.parametrize(
-    "words", [["plan", "--classes", "3"], ["plan", "--classes", "3", "--json"], ["--help"]], ids=" ".join
-)
-def test_a_full_disk_is_said_once(words: list[str]):
-    done = in_shell(words, ">/dev/full")
-    assert (done.returncode, done.stderr) == (2, "error: No space left on device: standard output\n")
-    both = in_shell(words, ">/dev/full 2>&1")
-    assert (both.returncode, both.stdout, both.stderr) == (2, "", "")
+def test_a_full_disk_is_said_once(tmp_path: Path):
+    complaint = "error: No space left on device: standard output\n"
+    assert in_shell(TEXTS, ">/dev/full", tmp_path) == ([2] * 3, "", complaint * 3)
+    assert in_shell(TEXTS, ">/dev/full 2>&1", tmp_path) == ([2] * 3, "", "")
 
 
 def test_a_file_that_is_opened_does_not_become_standard_output(tmp_path: Path):

@@ -17,8 +17,6 @@ import pytest
 
 from labeldp.cli.interrupts import can_be_interrupted
 
-SECONDS = 120
-
 BEGIN = """
 import os, signal, sys, time, weakref
 from labeldp.cli import interrupts
@@ -36,7 +34,7 @@ def wait():
 
 def run(program: str, *words: str) -> subprocess.CompletedProcess[str]:
     line = [sys.executable, "-c", BEGIN + program, *words]
-    return subprocess.run(line, capture_output=True, text=True, timeout=SECONDS, check=False)
+    return subprocess.run(line, capture_output=True, text=True, check=False)
 
 
 def test_an_import_is_not_broken_off() -> None:

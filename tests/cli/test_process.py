@@ -20,7 +20,7 @@ from labeldp.accounting import Ledger
 
 SOURCE = str(Path(labeldp.__file__).parent.parent)
 #: What `--help` may load of the house.
-LIGHT = ("cli", "errors", "plots", "report")
+LIGHT = ("cli", "display", "errors", "plots", "report")
 
 
 def command(*arguments):

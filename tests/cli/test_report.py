@@ -14,6 +14,7 @@ def released(run, folder):
     return folder
 
 
+@pytest.mark.filterwarnings("ignore::labeldp.errors.OptimisticScoreWarning")  # that is what the page then says
 def test_a_page_with_ledger_and_model(run, run_json, released):
     run("train release --drop id --to m.skops")
     facts = run_json("report release --to report.html --ledger l --model m.skops")
@@ -30,6 +31,12 @@ def test_a_page_with_ledger_and_model(run, run_json, released):
     assert "as charged" in text
     assert "it adds nothing to what the release cost" in text
     assert "Not private" not in text
+    # How good the model is, from the released labels alone; that it learned from them is said.
+    assert "What it bought" in text
+    assert "the model was trained on this very release" in text
+    (released / "e.json").write_text(run("evaluate m.skops --release release --json").stdout)
+    run("report release --to second.html --evaluation e.json")
+    assert "What it bought" in (released / "second.html").read_text(encoding="utf-8")
 
 
 def test_what_audit_writes_report_reads(run, released):
@@ -58,6 +65,7 @@ BAD = {
     "report relaese --to report.html": "Did you mean `release`",
     "report release --to people.parquet": "new file",
     "report release --to no/such/report.html": "existing folder",
+    "report release --to report.html --evaluation people.parquet": "labeldp evaluate",
     "report release --to report.html --ledger ll": "Did you mean `l`",
     "report release --to report.html --audit test.csv": "be a JSON file",
     "report release --to report.html --audit odd.json": "answer of an audit",

@@ -6,8 +6,7 @@ import json
 import os
 import pty
 import re
-import subprocess
-import sys
+import shlex
 from pathlib import Path
 
 import numpy as np
@@ -43,37 +42,36 @@ def survey(folder):
     return folder
 
 
-def type_at_terminal(line: str, *, answers: str = "", code: int = 0) -> str:
-    """Type a line at a terminal, as a user does, and return what was seen there."""
-    ours, theirs = pty.openpty()
-    environment = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join(sys.path),
-        "COLUMNS": "200",
-        "NO_COLOR": "1",
-        "TERM": "dumb",
-    }
-    process = subprocess.Popen(
-        ["bash", "-c", line.replace("labeldp ", f"{sys.executable} -m labeldp ", 1)],
-        stdin=theirs, stdout=theirs, stderr=theirs, env=environment,
-    )  # fmt: skip
-    os.close(theirs)
-    os.write(ours, answers.encode())
-    seen = b""
-    while True:
-        try:
-            block = os.read(ours, 2**16)
-        except OSError:  # the other side is gone
-            break
-        if not block:
-            break
-        seen += block
-    assert process.wait() == code, seen.decode()
-    os.close(ours)
-    return seen.decode().replace("\r\n", "\n")
+@pytest.fixture
+def type_at_terminal(forks):
+    """A function that types a line at a terminal, as a user does, and returns what was seen there."""
+
+    def typed(line: str, *, answers: str = "", code: int = 0) -> str:
+        ours, theirs = pty.openpty()
+        environment = {**os.environ, "COLUMNS": "200", "NO_COLOR": "1", "TERM": "dumb"}
+        name, *words = shlex.split(line)
+        assert name == "labeldp"
+        program = "from labeldp.cli import main; main()"
+        forks.start(program, *words, files=(theirs, theirs, theirs), environment=environment)
+        os.close(theirs)
+        os.write(ours, answers.encode())
+        seen = b""
+        while True:
+            try:
+                block = os.read(ours, 2**16)
+            except OSError:  # the other side is gone
+                break
+            if not block:
+                break
+            seen += block
+        assert forks.wait() == code, seen.decode()
+        os.close(ours)
+        return seen.decode().replace("\r\n", "\n")
+
+    return typed
 
 
-def test_the_readme_s_six_commands(survey):
+def test_the_readme_s_six_commands(survey, type_at_terminal):
     """Typed as README has them, by someone who reads nothing else."""
     found = re.search(r"semicolon CSV.*?```sh\n(.*?)```", README.read_text(), re.DOTALL)
     assert found is not None
@@ -116,7 +114,7 @@ def test_they_are_tidied_and_the_manifest_says_so(run, run_json, survey):
     assert shown["accuracy"] > 0.5
 
 
-def test_a_person_is_asked_and_may_stop(survey):
+def test_a_person_is_asked_and_may_stop(survey, type_at_terminal):
     line = "labeldp privatize survey.csv -l ill -e 1 --to out"
     assert "stopped before anything was spent" in type_at_terminal(line, answers="n\n", code=2)
     assert not (survey / "out").exists()
@@ -130,7 +128,7 @@ def test_contradicting_merges_are_refused(run, survey):
     assert "two words" in run(f"{PRIVATIZE} --merge yes", code=2).stderr
 
 
-def test_classes_with_commas(run_json, run, folder):
+def test_classes_with_commas(run_json, run, folder, type_at_terminal):
     values = ["high, very", "low"] * 20
     pq.write_table(pa.table({"age": range(40), "level": values}), "commas.parquet")
     (folder / "classes.txt").write_text("low\nhigh, very\n")
@@ -188,7 +186,7 @@ def test_a_large_epsilon_is_confirmed_in_every_command(refused, line):
     assert "--accept-large-epsilon" in refused(line)
 
 
-def test_a_large_epsilon_that_is_meant(run, folder):
+def test_a_large_epsilon_that_is_meant(run, folder, type_at_terminal):
     run("privatize people.parquet -l income -e 21 --to out --accept-large-epsilon")
     said = type_at_terminal("labeldp privatize people.parquet -l income -e 21 --to other", answers="n\n", code=2)
     assert "hides next to nothing" in said

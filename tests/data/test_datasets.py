@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import gzip
+import io
 import re
 import runpy
 import sys
+import tarfile
 import zipfile
 
 import numpy as np
@@ -14,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import labeldp.data
-from labeldp.data import Dataset, load, names
+from labeldp.data import Dataset, load, names, pictures
 from labeldp.data.dataset import MOST_CATEGORIES, choose_test_rows, encode_tables, expect, find_files, read_idx
 from labeldp.data.loaders import SHAPES, clinc150
 from labeldp.errors import LabelDPError
@@ -103,6 +105,76 @@ def test_idx_images(name, shared_data):
     assert dataset.image_shape == (28, 28)
     # Both sets have 1,000 of each class in the test part, or nearly so (MNIST's rarest digit, 5, has 892).
     assert np.bincount(dataset.y_test, minlength=10).min() >= 892
+
+
+def write_idx(path, array):
+    """An idx file of bytes, packed: the canonical format of MNIST and its kin."""
+    head = bytes([0, 0, 8, array.ndim]) + np.array(array.shape, ">i4").tobytes()
+    path.write_bytes(gzip.compress(head + array.astype(np.uint8).tobytes()))
+
+
+def test_kmnist_is_read_from_its_four_files(tmp_path, monkeypatch):
+    monkeypatch.setitem(pictures.ROWS, "idx", (6, 3))
+    rng, folder = np.random.default_rng(0), tmp_path / "kmnist"
+    folder.mkdir()
+    images, labels = rng.integers(0, 256, (9, 28, 28)), np.arange(9)
+    for part, rows in (("train", slice(0, 6)), ("t10k", slice(6, 9))):
+        write_idx(folder / f"{part}-images-idx3-ubyte.gz", images[rows])
+        write_idx(folder / f"{part}-labels-idx1-ubyte.gz", labels[rows])
+    dataset = load("kmnist", directory=tmp_path)
+    assert dataset.classes == ("o", "ki", "su", "tsu", "na", "ha", "ma", "ya", "re", "wo")
+    assert dataset.y_test.tolist() == [6, 7, 8]
+    assert np.allclose(dataset.X_train.reshape(6, 28, 28) * 255, images[:6])
+
+
+def make_cifar100(rows):
+    """Pictures and the bytes of the three files of the binary version: coarse class, fine class, planes of R, G, B."""
+    rng = np.random.default_rng(0)
+    images, fine = rng.integers(0, 256, (sum(rows), 32, 32, 3), np.uint8), np.arange(sum(rows)) % 100
+    parts, start = [], 0
+    for count in rows:
+        one = slice(start, start + count)
+        planes = images[one].transpose(0, 3, 1, 2).reshape(count, -1)
+        parts.append(np.column_stack([fine[one] // 5, fine[one], planes]).astype(np.uint8).tobytes())
+        start += count
+    names = "\n".join(f"thing_{i}" for i in range(100)) + "\n"
+    return (
+        images,
+        fine,
+        dict(zip(("train.bin", "test.bin", "fine_label_names.txt"), (*parts, names.encode()), strict=True)),
+    )
+
+
+@pytest.mark.parametrize("packed", [True, False])
+def test_cifar100_is_read_from_its_binary_version(packed, tmp_path, monkeypatch):
+    monkeypatch.setitem(pictures.ROWS, "cifar", (5, 2))
+    folder = tmp_path / "cifar100"
+    folder.mkdir()
+    images, fine, files = make_cifar100((5, 2))
+    if packed:
+        with tarfile.open(folder / "cifar-100-binary.tar.gz", "w:gz") as archive:
+            for name, content in {**files, "coarse_label_names.txt": b"x\n"}.items():
+                member = tarfile.TarInfo(f"cifar-100-binary/{name}")
+                member.size = len(content)
+                archive.addfile(member, io.BytesIO(content))
+    else:
+        for name, content in files.items():
+            (folder / name).write_bytes(content)
+    dataset = load("cifar100", directory=tmp_path)
+    assert (dataset.n_classes, dataset.classes[99], dataset.image_shape) == (100, "thing_99", (32, 32, 3))
+    assert dataset.y_train.tolist() + dataset.y_test.tolist() == fine.tolist()
+    assert np.allclose(dataset.X_test.reshape(2, 32, 32, 3) * 255, images[5:])
+    # The files of the true set have more rows: these are a part of it, and are refused as such.
+    monkeypatch.undo()
+    with pytest.raises(LabelDPError, match=r"must have bytes (in train\.bin|of 50,000 pictures):"):
+        load("cifar100", directory=tmp_path)
+
+
+def test_the_pickled_version_of_cifar100_is_not_looked_for(tmp_path):
+    (tmp_path / "cifar100").mkdir()
+    (tmp_path / "cifar100" / "cifar-100-python.tar.gz").write_bytes(b"a pickle inside")
+    with pytest.raises(LabelDPError, match=r"cifar100/cifar-100-binary\.tar\.gz, got no such file"):
+        load("cifar100", directory=tmp_path)
 
 
 @pytest.mark.data
@@ -255,6 +327,8 @@ def test_wrong_idx_file_is_told_apart(content, message, tmp_path):
         ("california-housing", "california-housing/housing.csv.gz"),
         ("motor-claims", "motor-claims/beMTPL97.csv.gz"),
         ("cifar10", "cifar10/cifar10.npz"),
+        ("kmnist", "kmnist/train-images-idx3-ubyte.gz"),
+        ("cifar100", "cifar100/cifar-100-binary.tar.gz"),
         ("movielens-1m", "movielens-1m/ratings.dat"),
         ("yeast", "multilabel/yeast.npz"),
     ],

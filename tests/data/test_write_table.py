@@ -5,8 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import stat
-import subprocess
-import sys
 
 import numpy as np
 import pyarrow as pa
@@ -131,11 +129,9 @@ except LabelDPError as error:
 """
 
 
-def test_no_room_is_a_clear_error_and_leaves_nothing(tmp_path):
+def test_no_room_is_a_clear_error_and_leaves_nothing(tmp_path, forks):
     # A real limit of the kernel on the size of a file, in a process of its own: the write fails as on a full disk.
-    command = [sys.executable, "-c", FILL, str(tmp_path / "out.parquet")]
-    path = os.pathsep.join(sys.path)
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | {"PYTHONPATH": path})
+    done = forks.run(FILL, tmp_path / "out.parquet")
     assert done.returncode == 0, done.stderr
     assert "must have room on its disk, got File too large. Free some space" in done.stdout
     assert left_in(tmp_path) == []

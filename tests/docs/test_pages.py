@@ -20,28 +20,19 @@ import pytest
 from typer.main import get_command
 
 from labeldp.cli import app
+from scripts.notebooks import split_page
 
 COMMAND = get_command(app)
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGES = sorted(
     path for path in DOCS.rglob("*.md") if re.search(r"^```(python|console)$", path.read_text(), re.MULTILINE)
 )
-FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SAME = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
 def blocks(text: str) -> list[tuple[str, str, str | None, int]]:
     """(language, code, expected output or None, line) of each block that runs."""
-    found = list(FENCE.finditer(text))
-    answer = []
-    for number, match in enumerate(found):
-        if match[1] not in {"python", "console"}:
-            continue
-        follower = found[number + 1] if number + 1 < len(found) else None
-        follows = follower is not None and follower[1] == "text" and not text[match.end() : follower.start()].strip()
-        expected = follower[2] if follower is not None and follows else None
-        answer.append((match[1], match[2], expected, text.count("\n", 0, match.start()) + 1))
-    return answer
+    return [tuple(part) for part in split_page(text) if part.kind in {"python", "console"}]
 
 
 def run_python(code: str, names: dict[str, object], where: str) -> str:
@@ -62,14 +53,15 @@ def run_console(code: str, folder: Path) -> str:
     return "".join(run_labeldp(line) if LABELDP.match(line) else run_shell(line, folder) for line in lines)
 
 
-#: A call of the command alone, perhaps expected to fail, perhaps with an output sent elsewhere: no pipe, no second command,
-#: nothing that the shell fills in.
-LABELDP = re.compile(r"^(! )?labeldp [^|;&$#]*$")
+#: A call of the command alone, perhaps expected to fail, perhaps with an output sent elsewhere or a comment: no pipe, no
+#: second command, and nothing that the shell fills in but the words of a file.
+WORDS = re.compile(r"\$\(cat (\S+)\)")
+LABELDP = re.compile(rf"^(! )?labeldp ([^|;&$#]|{WORDS.pattern})*(#.*)?$")
 
 
 def run_labeldp(line: str) -> str:
     """Run one command line in this process, and return what it printed unless that was sent to a file."""
-    words = shlex.split(line)
+    words = shlex.split(WORDS.sub(lambda found: Path(found[1]).read_text(), line), comments=True)
     fails = words[0] == "!"
     words, sent = words[1 + fails :], {}
     for mark in (">", "2>"):

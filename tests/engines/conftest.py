@@ -73,18 +73,24 @@ def need_dask() -> None:
 
 
 @pytest.fixture(scope="session")
-def own_cluster(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Any]]:
-    """A function that starts a scheduler and workers as processes; all of them end with the session."""
+def clusters(repository: Path) -> Any:
+    """The module of real clusters, which the benchmarks kill too."""
     need_dask()
     spec = importlib.util.spec_from_file_location("own_cluster", repository / "benchmarks" / "own_cluster.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="session")
+def own_cluster(clusters: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Any]]:
+    """A function that starts a scheduler and workers as processes; all of them end with the session."""
     started: list[Any] = []
 
     def start(**options: Any) -> Any:
-        started.append(module.OwnCluster(tmp_path_factory.mktemp("cluster"), **options))
+        started.append(clusters.OwnCluster(tmp_path_factory.mktemp("cluster"), **options))
         return started[-1]
 
     yield start
@@ -102,24 +108,23 @@ def cluster(own_cluster: Callable[..., Any]) -> Any:
 def client(cluster: Any) -> Iterator[Any]:
     from distributed import Client
 
-    with Client(cluster.address, timeout="60s", security=cluster.security, set_as_default=False) as opened:
+    with Client(cluster.address, timeout="600s", security=cluster.security, set_as_default=False) as opened:
         yield opened
 
 
 @pytest.fixture(scope="session")
-def inside() -> Iterator[Any]:
+def inside(clusters: Any) -> Iterator[Any]:
     """A client of a cluster inside this process, with messages over TLS: as good as processes where none is killed."""
-    need_dask()
     from distributed import Client, LocalCluster
     from distributed.security import Security
 
     where = {"processes": False, "protocol": "tls", "n_workers": 2, "threads_per_worker": 1}
     where["security"] = Security.temporary()
-    # Any free port for the scheduler's pages: other tests may be running on this machine.
-    with (
-        LocalCluster(**where, dashboard_address="127.0.0.1:0") as cluster,
-        Client(cluster, set_as_default=False) as opened,
-    ):
+    with clusters.configure(clusters.QUIET):  # it lives as long as the tests
+        # Any free port for the scheduler's pages: other tests may be running on this machine.
+        cluster = LocalCluster(**where, dashboard_address="127.0.0.1:0")
+        client = Client(cluster, set_as_default=False)
+    with cluster, client as opened:
         yield opened
 
 

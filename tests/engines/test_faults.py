@@ -10,8 +10,6 @@ import os
 import re
 import resource
 import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -95,7 +93,7 @@ class TestKills:
         assert not list(parts.parent.glob(".*partial*"))
 
     def test_the_scheduler_killed(self, parts: Path, own_cluster: Any, contents: Contents) -> None:
-        mine = own_cluster(workers=1)
+        mine = own_cluster(workers=1, nanny=False)  # no worker is killed here
 
         def kill(done: int, total: int) -> None:
             if 3 * done > total and mine.scheduler.poll() is None:
@@ -148,15 +146,10 @@ privatize_table(root / "in", label="label", to=root / "out", epsilon=1.0, ledger
 
 
 class TestResume:
-    def test_after_the_coordinator_was_killed(self, parts: Path, repository: Path) -> None:
+    def test_after_the_coordinator_was_killed(self, parts: Path, forks: Any) -> None:
         root = parts.parent
-        done = subprocess.run(
-            [sys.executable, "-c", CHILD, str(root), PHRASE],
-            env={**os.environ, "PYTHONPATH": str(repository / "src")},
-            check=False,
-            timeout=170,
-        )
-        assert done.returncode == -signal.SIGKILL
+        done = forks.run(CHILD, root, PHRASE)
+        assert done.returncode == -signal.SIGKILL, done.stderr
         (place,) = root.glob(".out.partial-*")
         before = {path.name: path.read_bytes() for path in (place / "release" / "labels").iterdir()}
         assert 10 < len(before) < FILES

@@ -8,10 +8,8 @@ at random moments.
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -86,17 +84,12 @@ print(json.dumps({"total": total, "kills": found}))
 
 
 @pytest.fixture(scope="module")
-def killed(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[tuple[int, str]]]:
+def killed(forks: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[tuple[int, str]]]:
     """The folder of all victims, and the state that each kill left, in the order of the steps."""
     root = tmp_path_factory.mktemp("killed")
     pq.write_table(pa.table({"label": np.arange(ROWS) % 3}), root / "table.parquet")
-    done = subprocess.run(
-        [sys.executable, "-c", PARENT, str(root), str(KILLS)],
-        env={**os.environ, "PYTHONPATH": str(repository / "src")},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = forks.run(PARENT, root, KILLS)
+    assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     assert told["total"] > 2 * KILLS  # there are more steps than are killed at
     states = []

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -57,17 +54,12 @@ LabelPrivateClassifier(
 """
 
 
-def test_killed_in_stage_two_and_resumed(problem, tmp_path, door):
+def test_killed_in_stage_two_and_resumed(problem, tmp_path, door, forks):
     """The process is killed in fit 3, the EM round of stage 2 (1 distils). The run that goes on draws stage 3 only."""
     np.save(tmp_path / "X.npy", problem.X)
     np.save(tmp_path / "y.npy", problem.y)
-    # One thread as here: the order of a sum, and so its last bit, is the number of threads'.
-    one = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-    environment = {**os.environ, **one, "PYTHONPATH": os.pathsep.join(sys.path)}
-    killed = subprocess.run(
-        [sys.executable, "-c", RUN, str(tmp_path)], env=environment, capture_output=True, check=False
-    )
-    assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
+    killed = forks.run(RUN, tmp_path)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
     # 600 measured for the histogram; stages of 240 and 180 were drawn when it died.
     assert (tmp_path / "door.txt").read_text().split("\n")[:-1] == ["measured 600", "drawn 240", "drawn 180"]
     settings = {"epsilon": 1.0, "stages": (0.4, 0.3, 0.3), "prior": ClusterPrior(n_clusters=6), "random_state": 4}

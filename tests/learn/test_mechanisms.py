@@ -24,6 +24,7 @@ from labeldp.channel import MatrixChannel
 from labeldp.errors import LabelDPError, PrivacyError
 from labeldp.guarantee import SEEDED, Guarantee, Trust, did_not_see
 from labeldp.learn import LabelPrivateClassifier
+from labeldp.learn.saved import load_model, save_model
 from labeldp.mechanisms import MeanInformation, Mechanism
 
 
@@ -171,3 +172,35 @@ def test_outputs_that_are_not_labels_are_not_taken_for_labels(problem):
     release = LabelPrivateClassifier(mechanism=Pairs(1.0), random_state=0).fit(problem.X, problem.y).release_
     with pytest.raises(LabelDPError, match="correction='none'"):
         LabelPrivateClassifier(GaussianNB(), correction="none").fit_release(problem.X, release)
+
+
+@pytest.mark.parametrize(
+    ("settings", "spent"),
+    [
+        ({"mechanism": Pairs(0.5)}, 0.5),
+        ({"mechanism": Pairs(0.5), "epsilon": 2.0}, 2.0),
+        ({"mechanism": RRWithPrior(3.0), "prior": ClusterPrior(n_clusters=2, epsilon=0.5)}, 3.0),
+        ({}, 1.0),
+    ],
+    ids=["the mechanism's own", "what is said beside it", "with a prior that costs", "no mechanism"],
+)
+def test_a_mechanism_brings_its_budget(problem, settings, spent):
+    X, y = problem.X, problem.y
+    model = LabelPrivateClassifier(**settings, classes=[0, 1, 2], random_state=0).fit(X, y)
+    assert model.guarantee_.epsilon() == pytest.approx(spent, rel=1e-12)  # sums of parts round
+    assert model.guarantee_.epsilon() <= spent
+    assert model.release_.channel.epsilon <= spent
+    assert f"epsilon={spent!r}" in model.release_.mechanism
+
+
+def test_a_budget_stays_with_a_saved_model(problem, tmp_path):
+    X, y = problem.X, problem.y
+    model = LabelPrivateClassifier(mechanism=Pairs(0.5), classes=[0, 1, 2], random_state=0).fit(X, y)
+    save_model(model, tmp_path / "model.skops")
+    assert load_model(tmp_path / "model.skops").epsilon == 0.5
+
+
+def test_a_mechanism_without_a_pure_epsilon_brings_none(problem):
+    X, y = problem.X, problem.y
+    with pytest.raises(LabelDPError, match="`epsilon` must be given"):
+        LabelPrivateClassifier(mechanism=RandomizedResponse(np.inf)).fit(X, y)

@@ -6,6 +6,7 @@ import itertools
 import math
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,13 +19,29 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import labeldp
-from labeldp import LabelPrivateClassifier, LabelPrivateRegressor, Ledger, Persons, PrivacyError, Unit
-from labeldp.learn import PATE, MultiLabelPATE, PrivateGLM, PrivateSearchCV, SufficientStatistics
+from labeldp import (
+    LabelPrivateClassifier,
+    LabelPrivateRegressor,
+    Ledger,
+    Persons,
+    PrivacyError,
+    RandomizedResponse,
+    SensitiveLabels,
+    Unit,
+    privatize,
+)
+from labeldp.accounting import AccountName, protect_rows
+from labeldp.errors import AccountError, LabelDPError
+from labeldp.learn import PATE, MultiLabelPATE, PrivateGLM, PrivateSearchCV, SufficientStatistics, evaluate
 from labeldp.learn.convex.moments import ClassMoments, NumberMoments
 from labeldp.learn.convex.persons import count_directions, estimate_error, share_influence
+from labeldp.learn.evaluation import count_persons
+from labeldp.learn.metrics import Scores
 from labeldp.learn.pate.teachers import deal_rows
 from labeldp.learn.ratings import LabelPrivateRatings
+from labeldp.learn.score_counts import Cells
 from labeldp.priors import ClusterPrior, Prior, PriorTable
+from labeldp.release.budget import open_account
 
 CLASSES = (0, 1, 2)
 
@@ -370,3 +387,56 @@ def test_ratings_say_what_they_promise_a_user():
     assert model.guarantee_.unit is Unit.LABEL
     assert model.user_guarantee_.unit is Unit.PERSON
     assert 3.0 <= model.user_guarantee_.epsilon() < 3.0 + 1e-12  # six ratings of one user, at parts of .5, rounded up
+
+
+@pytest.mark.parametrize(("n_classes", "reach"), [(2, 1), (3, 2)])
+def test_a_private_report_has_noise_for_all_rows_of_a_person_that_count(n_classes, reach):
+    """By enumeration: all labels of one person replaced move the counts of the report by no more than the noise is for."""
+    rng = np.random.default_rng(2)
+    owners = np.repeat(np.arange(60), 1 + np.arange(60) % 4)
+    chances = rng.dirichlet(np.ones(n_classes), len(owners))
+    y = rng.integers(0, n_classes, len(owners))
+    asked = {"classes": list(range(n_classes)), "epsilon": 1.0, "persons": owners}
+    found = evaluate(chances, None, y, **asked, rng=0)
+    assert found.guarantee.unit is Unit.PERSON
+    assert found.guarantee.epsilon() == 1.0
+    counted = count_persons(owners, len(owners), n_classes=n_classes, epsilon=1.0)
+    assert found.n_rows == len(counted.persons)
+    assert found.noise == f"discrete Laplace, rate {1 / (counted.most * reach):.6g}"
+    rows = np.arange(len(owners)) if counted.rows is None else counted.rows
+    scores = Scores(chances[rows], classes=tuple(range(n_classes)), detailed=True)
+    query = Cells.choose(scores, epsilon=1.0, most=counted.most).query
+    mine = np.flatnonzero(owners[rows] == 59)  # of those with most rows
+    before, worst = query.exact(y[rows], n_classes=n_classes), 0
+    for labels in itertools.product(range(n_classes), repeat=len(mine)):
+        other = y[rows].copy()
+        other[mine] = labels
+        worst = max(worst, int(np.abs(query.exact(other, n_classes=n_classes) - before).sum()))
+    assert 0 < worst <= counted.most * reach
+
+
+def test_a_private_report_without_noise_is_that_of_the_rows_that_count():
+    rng = np.random.default_rng(5)
+    owners, y, guess = np.repeat(np.arange(40), 3), rng.integers(0, 2, 120), rng.random(120)
+    open_report = evaluate(guess, None, y, classes=[0, 1], labels_are_public=True)
+    found = evaluate(guess, None, y, classes=[0, 1], epsilon=math.inf, persons=owners)
+    assert found.n_rows == 120
+    assert found.accuracy.value == pytest.approx(open_report.accuracy.value)
+    amounts = evaluate(guess, None, guess / 2, bounds=(0, 1), epsilon=1.0, persons=owners, rng=0)
+    assert amounts.guarantee.unit is Unit.PERSON
+    for wrong in ({"labels_are_public": True}, {}):
+        labels = y if wrong else privatize(y, RandomizedResponse(1.0, n_classes=2))
+        with pytest.raises(LabelDPError, match="come with labels that are protected"):
+            evaluate(guess, None, labels, persons=owners, classes=[0, 1], **wrong)
+
+
+def test_labels_whose_rows_a_ledger_knows_by_columns_are_charged_to_persons(tmp_path):
+    """Whoever looked the rows up before did not know whose they are: the charge does."""
+    ledger = Ledger(tmp_path / "spent.sqlite")
+    name = open_account(ledger, "stays", lambda key: protect_rows([pa.table({"x": np.arange(9)})], key, label="ill"))
+    labels = SensitiveLabels(np.arange(9) % 2, n_classes=2, name=name)
+    privatize(labels, RandomizedResponse(1.0, n_classes=2), persons=np.arange(9) % 3, ledger=ledger)
+    assert {rows.kind for rows in ledger.known_rows("stays")} == {"ids", "columns"}
+    again = SensitiveLabels([0, 1], n_classes=2, name=AccountName("her other rows"))
+    with pytest.raises(AccountError, match="stays"):
+        privatize(again, RandomizedResponse(1.0, n_classes=2), persons=[2, 77], ledger=ledger)

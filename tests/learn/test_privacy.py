@@ -43,7 +43,7 @@ def test_the_count_catches_a_loop_that_draws_twice(problem, door, monkeypatch):
         privatize(labels, mechanism, prior=prior, rng=rng.child("first opinion"))
         return privatize(labels, mechanism, prior=prior, rng=rng)
 
-    monkeypatch.setattr("labeldp.learn.stages.privatize", draw_twice)
+    monkeypatch.setattr("labeldp.learn.draws.privatize", draw_twice)
     LabelPrivateClassifier(random_state=0).fit(problem.X, problem.y)
     assert sum(door.drawn) == 2 * len(problem.y)
 
@@ -55,7 +55,7 @@ def test_rows_of_the_stages_are_disjoint_and_all_rows(problem, monkeypatch):
         seen.extend(labels.row_ids.tolist())
         return privatize(labels, mechanism, prior=prior, rng=rng)
 
-    monkeypatch.setattr("labeldp.learn.stages.privatize", watch)
+    monkeypatch.setattr("labeldp.learn.draws.privatize", watch)
     labels = SensitiveLabels(problem.y, n_classes=3, row_ids=np.arange(len(problem.y)))
     LabelPrivateClassifier(stages=3, random_state=0).fit(problem.X, labels)
     assert sorted(seen) == list(range(len(problem.y)))

@@ -48,26 +48,24 @@ def test_the_rule_without_a_curator(epsilon, n, classes, shares, trust):
 
 
 @pytest.mark.parametrize(("n", "classes"), FIRST)
-@pytest.mark.parametrize(("times", "alone"), [(0.5, True), (2.99, True), (3.01, False), (7.99, False)])
-def test_the_rule_with_a_curator(n, classes, times, alone):
+@pytest.mark.parametrize("times", [0.5, 7.99])
+def test_the_rule_with_a_curator(n, classes, times):
     first = FIRST[n, classes]
-    epsilon = times * first
+    epsilon = min(times * first, 2.99)  # answers say much by themselves from 3 on
     for estimator in (None, RandomForestClassifier()):
         plan = recipe(epsilon, n_examples=n, n_classes=classes, trust="curator", estimator=estimator)
-        assert plan.shares == (() if alone else (1.0,))
+        assert plan.shares == ()
         assert isinstance(plan.prior, ClusterPrior)
-        spent = plan.prior.cost(epsilon, n_examples=n, n_classes=classes)
-        assert spent == epsilon if alone else spent == pytest.approx(first, rel=1e-3)  # the digits of FIRST
+        assert plan.prior.cost(epsilon, n_examples=n, n_classes=classes) == epsilon
     # With more to spend answers alone teach as much.
     sizes = {"n_examples": n, "n_classes": classes}
-    assert recipe(8.01 * first, **sizes, trust="curator") == recipe(8.01 * first, **sizes, trust="no one")
+    more = min(8.01 * first, 3.01)
+    assert recipe(more, **sizes, trust="curator") == recipe(more, **sizes, trust="no one")
 
 
-@pytest.mark.parametrize(
-    ("epsilon", "shares", "counted"), [(2.99, (), True), (3.01, (1.0,), True), (8.01, (0.25, 0.75), False)]
-)
+@pytest.mark.parametrize(("epsilon", "shares", "counted"), [(2.99, (), True), (3.01, (0.25, 0.75), False)])
 def test_few_rows_are_answered_once_answers_say_much_by_themselves(epsilon, shares, counted):
-    """With 2,000 rows of ten classes a histogram would be worth its budget up to epsilon 9."""
+    """With 2,000 rows of ten classes a histogram would be worth its budget up to epsilon 24."""
     plan = recipe(epsilon, n_examples=2_000, n_classes=10, trust="curator")
     assert plan.shares == shares
     assert isinstance(plan.prior, ClusterPrior) == counted
@@ -162,8 +160,11 @@ def test_bad_settings_are_refused_before_anything_is_charged(problem, tmp_path, 
 
 @pytest.mark.parametrize(("epsilon", "alone"), [(0.2, True), (1.0, False)])
 def test_auto_with_a_curator_learns_and_says_what_it_came_to(problem_of, door, epsilon, alone):
+    """Counts alone are "auto"; counts and answers are there for who asks for a stage."""
     data = problem_of(6000, seed=3)
-    model = LabelPrivateClassifier(epsilon=epsilon, trust="curator", random_state=0).fit(data.X, data.y)
+    model = LabelPrivateClassifier(epsilon=epsilon, trust="curator", stages="auto" if alone else 1, random_state=0).fit(
+        data.X, data.y
+    )
     assert model.score(data.X, data.y) > 0.9  # seeded; a linear model on all true labels has 0.96
     assert model.guarantee_.epsilon() <= math.nextafter(epsilon, math.inf)  # the sum of two parts, rounded up
     assert model.guarantee_.trust == Trust.CURATOR

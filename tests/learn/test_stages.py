@@ -12,7 +12,7 @@ from labeldp import RRWithPrior
 from labeldp.channel import CandidateChannel, SetChannel
 from labeldp.learn import LabelPrivateClassifier, SoftmaxRegression
 from labeldp.learn import stages as stage_loop
-from labeldp.learn.stages import assign_stages, stage_shares
+from labeldp.learn.settings import assign_stages, stage_shares
 from labeldp.random import NoiseKey
 
 

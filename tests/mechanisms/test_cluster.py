@@ -20,7 +20,7 @@ from labeldp.channel import Channel, FiniteChannel
 from labeldp.errors import BudgetError, LabelDPError, PrivacyError
 from labeldp.guarantee import Guarantee, Trust
 from labeldp.mechanisms import ClusterRR, MeasuringMechanism, RandomizedResponse, RRTopK
-from labeldp.mechanisms.cluster import bound_cluster_bias, bound_cluster_risk, raise_to_floor
+from labeldp.mechanisms.cluster import bound_cluster_bias, bound_cluster_risk, prescribe_cluster, raise_to_floor
 from labeldp.release import SensitiveLabels
 from labeldp.testing import check_mechanism
 
@@ -465,3 +465,22 @@ def test_theorem_2_has_its_terms():
     assert bound_cluster_bias(**large) < bound_cluster_risk(1000, dimension=10.0, correction=0.0, **large).residual
     with pytest.raises(LabelDPError, match="`redraw` must be in"):
         bound_cluster_risk(1000, **at, redraw=1.0, correction=0.0)
+
+
+@pytest.mark.parametrize(("n_classes", "phi", "times"), [(2, 0.1, 2), (10, 0.04, 3), (10, 0.7, 3)])
+def test_corollary_2_spends_two_or_three_times_its_epsilon(n_classes, phi, times):
+    """ClusterRR at the plan's total has exactly the corollary's sigma and lambda; the printed claim is one epsilon."""
+    plan = prescribe_cluster(0.4, heterogeneity=phi, n_classes=n_classes)
+    assert plan.epsilon == pytest.approx(times * 0.4)
+    assert plan.floor == min(phi, 1 / n_classes)
+    mechanism = ClusterRR(plan.epsilon, tau=plan.floor, split=plan.split)
+    counts = 1 if n_classes == 2 else 2
+    assert counts / mechanism.histogram_epsilon == pytest.approx(plan.noise)
+    assert 1 / (1 + math.expm1(mechanism.response_epsilon) * plan.floor) == pytest.approx(plan.redraw)
+    bound = bound_cluster_risk(
+        10**4, n_classes=n_classes, dimension=5.0, heterogeneity=phi, least_size=10**4, noise=plan.noise, floor=plan.floor,
+        redraw=plan.redraw, correction=0.0,
+    )  # fmt: skip
+    assert bound.residual == pytest.approx(
+        n_classes * plan.redraw * (phi + n_classes * plan.noise / 10**4 + n_classes * plan.floor)
+    )

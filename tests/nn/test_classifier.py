@@ -12,6 +12,7 @@ import pytest
 import torch
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+import labeldp.nn
 from labeldp.errors import LabelDPError, MissingExtraError
 from labeldp.learn import LabelPrivateClassifier
 from labeldp.nn import NetClassifier, cpu_preset
@@ -228,6 +229,8 @@ def test_modules_that_do_not_fit_are_refused(blobs):
         NetClassifier(torch.nn.Linear(6, 3)).fit(X, y)
     with pytest.raises(LabelDPError, match="Did you mean `resnet18`"):
         NetClassifier("resnet-18").fit(X, y)
+    with pytest.raises(LabelDPError, match="on a CPU use 'fast-cnn', or say `epochs`"):
+        NetClassifier("resnet18").fit(np.zeros((4, 8, 8), np.float32), [0, 1, 0, 1])
     with pytest.raises(LabelDPError, match="a name, a torch module or a callable"):
         NetClassifier(3).fit(X, y)
     without = NetClassifier(torch.nn.BatchNorm1d(3), epochs=1).fit(X[:, :3], y)
@@ -296,6 +299,15 @@ def test_without_torch_the_package_names_its_extra(monkeypatch):
     monkeypatch.delitem(sys.modules, "labeldp.nn")
     with pytest.raises(MissingExtraError, match=r"pip install 'labeldp\[torch\]'"):
         importlib.import_module("labeldp.nn")
+
+
+def test_what_is_gone_says_what_to_use():
+    """`from labeldp.nn import BYOL`, as an old script has it, is answered with more than that it cannot be."""
+    for name, instead in {"BYOL": "PatchFeatures", "ModuleFeatures": "Embeddings"}.items():
+        with pytest.raises(ImportError, match=instead):
+            exec(f"from labeldp.nn import {name}")
+    with pytest.raises(AttributeError, match="Did you mean `NetClassifier`"):
+        _ = labeldp.nn.NetClasifier
 
 
 def test_every_named_network_has_a_cpu_preset():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -9,8 +11,11 @@ from sklearn.base import clone
 
 from labeldp.errors import LabelDPError
 from labeldp.learn import LabelPrivateClassifier, load_model, recipe, save_model
-from labeldp.nn import NetClassifier, Training, cpu_preset, load_network, save_network
+from labeldp.nn import Augment, NetClassifier, Training, cpu_preset, load_network, save_network
 from labeldp.nn.fast_cnn import FastCNN, Muon, count_operations, make_orthogonal, plan_epochs, shrink_images
+from labeldp.nn.inputs import ArrayInputs, Scale
+from labeldp.nn.models import build
+from labeldp.nn.training import Evidence, Task, start_run, take_step
 from labeldp.priors import UniformPrior
 
 QUICK = {"hidden": 16, "epochs": 3, "batch_size": 20}
@@ -249,16 +254,30 @@ class KilledError(Exception):
     """Stands for a signal that cannot be caught."""
 
 
-@pytest.mark.parametrize("pretrain", [0, 3])
-def test_a_killed_run_ends_with_the_same_bits(stripes, tmp_path, pretrain):
+#: Sides of 10, 11 and 12 pixels, for two passes of four, one and one.
+GROWING = ((0.84, 0.5), (0.92, 0.25), (1.0, 0.25))
+
+
+@pytest.mark.parametrize(
+    ("pretrain", "epochs", "killed", "goes_on"),
+    [
+        (0, 4, 8, (7, 24)),  # six steps a pass: goes on in the second, on the smallest images
+        (0, 4, 15, (13, 24)),  # as they grow
+        (0, 4, 20, (19, 24)),  # at their own size
+        (3, 8, 8, (7, 12)),  # in the second of two passes of pretraining
+        (3, 4, 15, (7, 24)),  # after one pass of it
+    ],
+)
+def test_a_killed_run_ends_with_the_same_bits(stripes, tmp_path, pretrain, epochs, killed, goes_on):
     X, y = stripes
-    settings = {**QUICK, "epochs": 4, "augment": "shift,flip", "ema": 0.5, "pretrain": pretrain}
+    preset = replace(cpu_preset("fast-cnn"), sizes=GROWING)
+    settings = {**QUICK, "epochs": epochs, "augment": "shift,flip", "ema": 0.5, "pretrain": pretrain, "preset": preset}
     whole = NetClassifier("fast-cnn", **settings).fit(X, y)
     calls = []
 
     def kill(done, total, _loss):
         calls.append((done, total))
-        if len(calls) == 15:  # six steps a pass; one pass of pretraining
+        if len(calls) == killed:
             raise KilledError
 
     with pytest.raises(KilledError):
@@ -267,11 +286,38 @@ def test_a_killed_run_ends_with_the_same_bits(stripes, tmp_path, pretrain):
     again = NetClassifier(
         "fast-cnn", **settings, checkpoint=tmp_path, progress=lambda done, total, _loss: told.append((done, total))
     ).fit(X, y)
-    assert told[0] == ((7, 24) if pretrain else (13, 24))  # from the end of the last whole pass
+    assert told[0] == goes_on  # from the end of the last whole pass
     assert identical(whole, again)
     assert whole.history_ == again.history_
     if pretrain:
         assert not identical(whole, NetClassifier("fast-cnn", **{**settings, "pretrain": 0}).fit(X, y))
+
+
+@pytest.mark.parametrize("name", ["fast-cnn", "small-cnn"])
+def test_a_step_makes_nothing_beside_its_device(stripes, name):
+    """On "meta", which holds no numbers and like a GPU refuses tensors of the CPU, a step is what it is elsewhere."""
+
+    class Blind(Evidence):
+        """Evidence whose loss has a value: "meta" has none to look at."""
+
+        def loss(self, logits, rows, *, keep=1.0):
+            value, gradient = super().loss(logits, rows, keep=keep)
+            assert value.device.type == gradient.device.type == "meta"
+            return torch.zeros(()), gradient
+
+    X, _ = stripes
+    training = replace(cpu_preset(name), augment=Augment(crop=0.1, flip=True, cutout=0.2), mixup=1.0, ema=0.9)
+    inputs = ArrayInputs.of(X[:, None], scale=Scale.measure(X[:, None]), device="meta")
+    network = build(name, n_classes=2, sample_shape=(1, 12, 12), hidden=16).to("meta")
+    task = Task(
+        inputs=inputs, evidence=Blind(kind="forward", values=torch.ones(len(X), 2), n_classes=2), training=training
+    )
+    run = start_run(network, training)
+    for part in (0.1, 0.99):
+        take_step(run, task, torch.arange(20), keep=0.7, part=part, number=0)
+    assert {weight.device.type for weight in run.result.state_dict().values()} == {"meta"}
+    with pytest.raises(RuntimeError, match="meta"):  # the twin: a network that was left behind
+        take_step(start_run(build(name, n_classes=2, sample_shape=(1, 12, 12)), training), task, torch.arange(20), keep=1.0, part=0.1, number=0)  # fmt: skip
 
 
 def test_a_warm_start_goes_on_from_its_weights(stripes):

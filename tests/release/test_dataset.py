@@ -82,7 +82,10 @@ def test_a_batch_is_its_rows(release, X):
         assert (said == likelihood[row].astype(np.float32)).all()
         assert (data[row][1] == said).all()
     assert len(data) == N
-    assert repr(data) == "<ReleasedItems: 60 examples with the likelihood of what was released, 4 classes>"
+    assert (
+        repr(data)
+        == "<ReleasedItems: SEEDED, NOT PRIVATE; 60 examples with the likelihood of what was released, 4 classes>"
+    )
     with pytest.raises(IndexError):
         data[N]
 
@@ -255,3 +258,13 @@ def test_what_counts_as_a_dataset(X, labels, release):
     assert is_dataset(Items(Pairs(X, labels), owner="test"))
     assert is_dataset(release.dataset(X))
     assert not any(is_dataset(other) for other in (X, X.tolist(), "text", {"a": 1}, scipy.sparse.csr_matrix(X), None))
+
+
+def test_the_warning_of_a_seeded_release_goes_along(X, labels, release):
+    data = release.dataset(X)
+    assert data.seeded
+    assert "SEEDED, NOT PRIVATE" in repr(data)
+    assert data.guarantee == release.guarantee
+    private = privatize(SensitiveLabels(labels, classes=range(K)), InformativeResponse(1.0)).dataset(X)
+    assert not private.seeded
+    assert "SEEDED" not in repr(private)

@@ -66,7 +66,6 @@ def measured(what: str, n: int, repository: Path) -> int:
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
     )
     assert done.returncode == 0, done.stderr
     extra, peak = (int(number) for number in done.stdout.split())

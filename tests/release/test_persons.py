@@ -45,6 +45,7 @@ from labeldp.release.persons import (
     compare_ways,
     gather_rows,
     information_of,
+    pick_rows,
     plan_answers,
 )
 from labeldp.release.vectors import VectorQuery, measure_vector
@@ -524,3 +525,43 @@ def test_choosing_rows_keeps_each_person():
     persons = Persons.of(np.arange(100) % 7)
     rows = choose_rows(persons, 3)
     assert np.bincount(persons.codes[rows]).tolist() == [3] * 7
+
+
+NEAR = np.random.default_rng(5).integers(0, 40, 150)
+
+
+@pytest.mark.parametrize("first", [0, 7, 9218111209480312321 - 60])  # the last: a row whose public word is zero
+@pytest.mark.parametrize(
+    "ids",
+    [
+        NEAR,
+        NEAR - 20,
+        NEAR * 10**9,  # sorted together with their rows
+        np.where(
+            NEAR % 2, NEAR + np.iinfo(np.int64).min, np.iinfo(np.int64).max - NEAR
+        ),  # too far apart for that: numbered first
+        NEAR.astype(str),
+        NEAR.astype(float),
+        [3],
+    ],
+    ids=["near", "below zero", "far", "whole range", "text", "floats", "one row"],
+)
+def test_one_pass_over_the_ids_picks_the_rows_that_the_search_among_all_picks(ids, first):
+    """`pick_rows` keeps a word of each person; the oracle keeps all rows, scores and words, and sorts."""
+    persons = Persons.of(ids)
+    oracle = np.sort(gather_rows(persons, most=None, first=first).keep(1).rows - first)
+    assert pick_rows(persons, first=first).tolist() == oracle.tolist()
+    plain = np.asarray(ids)
+    seen = dict.fromkeys(plain.tolist())
+    assert persons.codes.tolist() == [list(seen).index(one) for one in plain.tolist()]
+    assert persons.ids.to_pylist() == list(seen)
+    assert persons.take(slice(0, 9)).ids.to_pylist() == list(dict.fromkeys(plain.tolist()[:9]))
+
+
+def test_ids_that_are_changed_later_do_not_change_who_owns_what():
+    ids = np.array([1, 1, 2])
+    persons = Persons.of(ids)
+    part = persons.take(slice(0, 2))
+    ids[:] = 5
+    assert persons.n_persons == 2
+    assert part.n_persons == 1

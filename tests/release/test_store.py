@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -181,16 +179,10 @@ print(events[:-2], [event for event, _ in events[-2:]])
 """
 
 
-def test_loading_runs_nothing(tmp_path: Path, repository: Path) -> None:
+def test_loading_runs_nothing(tmp_path: Path, forks: Any) -> None:
     """Python's audit hooks see every exec, import and unpickling; a second load has none. `eval` shows they listen."""
     privatize(["a", "b"] * 2, RR(1.0), rng=1).save(tmp_path / "out")
-    done = subprocess.run(
-        [sys.executable, "-c", LOADING, str(tmp_path / "out")],
-        env={"PYTHONPATH": str(repository / "src"), "PATH": ""},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = forks.run(LOADING, tmp_path / "out")
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "[] ['compile', 'exec']"
 

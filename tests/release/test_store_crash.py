@@ -5,8 +5,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -136,15 +134,8 @@ for at in range(1, 30):
 """
 
 
-def test_a_killed_process_leaves_a_whole_release_or_none(tmp_path: Path, repository: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", CHILD, str(tmp_path)],
-        env={"PYTHONPATH": str(repository / "src"), "PATH": ""},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
+def test_a_killed_process_leaves_a_whole_release_or_none(tmp_path: Path, forks: Any) -> None:
+    done = forks.run(CHILD, tmp_path)
     assert done.returncode == 0, done.stderr
     lines = [line.split() for line in done.stdout.splitlines()]
     # mkdir, two Parquet files written and flushed, the manifest and the directory flushed, rename, the parent flushed

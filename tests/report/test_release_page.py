@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import numpy as np
@@ -9,8 +10,10 @@ import pytest
 
 import labeldp
 from labeldp.accounting import Ledger
-from labeldp.errors import ReleaseError
+from labeldp.display import percent
+from labeldp.errors import LabelDPError, ReleaseError
 from labeldp.guarantee import Guarantee
+from labeldp.learn import evaluate
 from labeldp.priors import ClusterPrior
 from labeldp.report import Lines, Table
 from labeldp.report.release_page import inference_section, release_page
@@ -145,6 +148,70 @@ def test_a_model_is_shown_with_what_it_cost(saved):
     assert "not defined" in text
     other = words(release_page(place, model_facts={**facts, "created": "earlier"}))
     assert "its own cost adds" in other
+
+
+def evaluated(n=3000, classes=("a", "<b>")):
+    """Labels of which 90 % are what the score says, released at epsilon 2, and the evaluation of the score."""
+    rng = np.random.default_rng(0)
+    chances = rng.choice([0.1, 0.9], n)
+    truth = (rng.random(n) < chances).astype(int)
+    labels = labeldp.SensitiveLabels(np.array(classes)[truth], classes=list(classes))
+    release = labeldp.privatize(labels, labeldp.RandomizedResponse(2.0), rng=3)
+    return release, evaluate(chances, None, release)
+
+
+def test_it_says_what_the_release_bought_with_intervals(tmp_path):
+    release, found = evaluated()
+    release.save(tmp_path / "release")
+    page = release_page(tmp_path / "release", evaluation=json.loads(found.to_json()))
+    text = words(page)
+    low, high = found.accuracy.interval
+    for said in (
+        f"Accuracy is {percent(found.accuracy.value)} ({percent(low)} to {percent(high)}, with confidence 95%, for these rows)",
+        f"beside {percent(found.majority.value)} of always naming the commonest class, on 3,000 rows with released labels",
+        "nothing more was spent",
+        "Confusion: rows by true label",
+        f"AUC {found.auc.value:.4f}",
+        "Calibration: what the model said, and what came true",
+    ):
+        assert said in text, said
+    assert "<b>" not in page
+    # Nine of ten predictions are right; the release at epsilon 2 tells that to within a few points.
+    assert abs(found.accuracy.value - 0.9) < 0.05
+    # A figure that cannot be told has its reason, and facts of another shape are left out, not guessed.
+    facts = {
+        **found.facts(),
+        "auc": {"value": None, "reason": "too few rows"},
+        "calibration": [{"odd": 1}],
+        "confusion": [[1]],
+    }
+    other = words(release_page(tmp_path / "release", evaluation=facts))
+    assert "AUC not known too few rows" in other
+    assert "what came true" not in other
+    with pytest.raises(LabelDPError, match="labeldp evaluate"):
+        release_page(tmp_path / "release", evaluation={"passed": True})
+    untold = words(release_page(tmp_path / "release", evaluation="Its features are not there."))
+    assert "cannot be told from this release: Its features are not there." in untold
+
+
+def test_assumptions_and_persons_are_said(tmp_path):
+    labels = labeldp.SensitiveLabels(np.arange(60) % 3, n_classes=3)
+    persons = labeldp.privatize(labels, labeldp.RandomizedResponse(1.0), persons=np.arange(60) // 3)
+    persons.save(tmp_path / "persons")
+    text = words(release_page(tmp_path / "persons"))
+    assert "What the promise stands on" in text
+    assert "Assumes the assignment of rows to persons did not see these labels" in text
+    assert "decide between two versions of all labels of one person" in text
+    assert "20 of 60 rows" in text
+    labeldp.privatize(labels, labeldp.RandomizedResponse(1.0)).save(tmp_path / "plain")
+    assert "names no assumption" in words(release_page(tmp_path / "plain"))
+
+
+def test_one_number_is_rounded_one_way(saved):
+    """The bound of a belief is 73.2 in words, in the table, and in the numbers of the drawing; 73.1 and 73.11 are nowhere."""
+    text = words(release_page(saved()))
+    assert text.count("73.2") >= 4
+    assert not re.search(r"73\.1", text)
 
 
 def test_a_damaged_release_has_no_page(saved):

@@ -37,6 +37,19 @@ def discrete_laplace(rate, reach=400):
     return z, law / law.sum()
 
 
+def discrete_exponential(rate, reach=400):
+    z = np.arange(reach + 1)
+    law = np.exp(-rate * z)
+    return z, law / law.sum()
+
+
+def discrete_noise(noise, scale, reach=400):
+    """The law of one draw of this noise and scale."""
+    if noise == "gaussian":
+        return discrete_gaussian(scale**2, reach)
+    return {"laplace": discrete_laplace, "exponential": discrete_exponential}[noise](1 / scale, reach)
+
+
 def discrete_gaussian(variance, reach=400):
     z = np.arange(-reach, reach + 1)
     law = np.exp(-(z**2) / (2 * variance))
@@ -123,6 +136,13 @@ def fixed(h, *, k, regularizer, scale, reach, law, offset, refine):
         for items, p in law_of_sets.items():
             outcomes[proposed, leading is not None, items] = chance * p
     return outcomes
+
+
+def near_and_far(plan, k, n):
+    """The default regularizer of a fixed k: scale times the logarithm of two distributions over the ranks, added."""
+    away = np.abs(np.arange(1, n + 1) - k)
+    near, far = np.exp(-away * plan.sure_gap / (k * plan.scale)), 1 / (1 + away)
+    return plan.scale * np.log(near / near.sum() + far / far.sum())
 
 
 def limited(h, *, k, k_bar, scale, reach, offset):

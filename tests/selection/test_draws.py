@@ -22,15 +22,17 @@ from labeldp.selection import (
     limited_domain,
     noisy_max,
     propose_test_release,
+    releasable_gap,
     stable_plan,
     stable_top_k,
     top_k_exponential,
     top_stable,
 )
-from labeldp.selection.base import gaussian_offset, laplace_offset
+from labeldp.selection.base import RELATIONS, gaussian_offset, laplace_offset
 from labeldp.selection.exponential import bottom_offset, draw_by_peeling, draw_one_shot, limited_domain_scale
 from labeldp.selection.maximum import choose_rank
 from labeldp.selection.race import laplace_rate
+from labeldp.selection.stable import _least_sigma as stable_sigma
 from labeldp.selection.stable import sparse_offset
 
 CHANCE = 1e-6
@@ -88,13 +90,13 @@ def test_one_shot_on_a_thousand_candidates_draws_each_once():
         assert np.unique(draw(BitStream(KEY), counts, 1000, scale=1.0)).size == 1000
 
 
-@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
+@pytest.mark.parametrize("noise", ["laplace", "exponential", "gaussian"])
 def test_noisy_max_with_discrete_noise(exact, noise):
     h = [3, 2, 2, 0]
-    budget = {"epsilon": 2.0, "delta": 0.0 if noise == "laplace" else 1e-2}
+    budget = {"epsilon": 2.0, "delta": 1e-2 if noise == "gaussian" else 0.0}
     found = [noisy_max(h, neighbours="replace", noise=noise, rng=KEY.child(i), **budget) for i in range(RUNS)]
-    if noise == "laplace":
-        z = exact.discrete_laplace(1.0)  # scale g / epsilon = 1
+    if noise != "gaussian":
+        z = exact.discrete_noise(noise, 1.0)  # scale g / epsilon = 1
     else:
         width_over_sigma_squared = 2 * np.diff(found[0].guarantee.loss.rdp(np.array([1e5, 1e5 + 1])))[0]
         z = exact.discrete_gaussian(2**2 / width_over_sigma_squared)
@@ -122,10 +124,11 @@ def test_stable_top_k_adaptive(exact, neighbours):
     assert misfit(found, stable_law(exact, twin, h)) < CHANCE
 
 
-@pytest.mark.parametrize("k", [1, 3])
-def test_stable_top_k_fixed(exact, k):
-    h, weight = [9, 8, 3, 3, 0], 0.5
+@pytest.mark.parametrize(("k", "weight"), [(1, 0.5), (3, 0.5), (2, None)])
+def test_stable_top_k_fixed(exact, k, weight):
+    h = [9, 8, 3, 3, 0]
     plan = stable_plan(epsilon=4.0, delta=0.1, neighbours="add_remove", k=k)
+    own = exact.near_and_far(plan, k, 4) if weight is None else -weight * np.abs(np.arange(1, 5) - k)
     found = []
     for i in range(RUNS):
         one = plan.select(h, regularizer=weight, rng=KEY.child("fixed", k, i))
@@ -134,7 +137,7 @@ def test_stable_top_k_fixed(exact, k):
         found.append((one.proposed, one.passed, frozenset(one.items.tolist())))
     settings = {
         "k": k,
-        "regularizer": -weight * np.abs(np.arange(1, 5) - k),
+        "regularizer": own,
         "reach": 1,
         "law": exact.discrete_gaussian(plan.sigma**2),
         "offset": gaussian_offset(plan.sigma, plan.test_delta),
@@ -217,6 +220,65 @@ def test_a_clear_gap_is_found_and_passes_ten_thousand_times():
     runs = [plan.select(h, rng=KEY.child("clear", i)) for i in range(10_000)]
     failures = sum(not (one.passed and one.items.tolist() == list(range(7))) for one in runs)
     assert failures <= 10
+
+
+@pytest.mark.parametrize("neighbours", ["add_remove", "replace"])
+@pytest.mark.parametrize("k", [3, 50, 1500])
+def test_a_fixed_k_finds_near_ranks_as_before_and_far_ones_too(exact, neighbours, k):
+    """A rank has at least half of what the near and the far prior alone would give it, before gaps are looked at.
+
+    The near one was the default before, with no rank beyond 2 k.
+    """
+    n = 14_999
+    plan = stable_plan(epsilon=0.15, delta=1e-6, neighbours=neighbours, k=k)
+    away = np.abs(np.arange(1, n + 1) - k)
+    both = exact.softmax(exact.near_and_far(plan, k, n) / plan.scale)
+    near = np.where(away <= k, exact.softmax(-away * plan.sure_gap / (k * plan.scale)), 0.0)
+    far = (1 / (1 + away)) / (1 / (1 + away)).sum()
+    for one in (near, far):
+        assert (both >= one / 2 * (1 - 1e-9)).all()  # sums of 15,000 floats: relative errors below 1e-11
+    rank, gap = 4 * k - 1, math.exp(700 / plan.scale)
+    chance = both[rank] * gap / (both[rank] * gap + 1 - both[rank])
+    assert near[rank] == 0
+    assert chance > {"add_remove": 0.6, "replace": 0.0}[neighbours]
+
+
+@pytest.mark.parametrize(("stocked", "k"), [(200, 50), (50, 50), (100, 50), (400, 50), (40, 3)])
+def test_leading_items_are_found_wherever_they_end(stocked, k):
+    """So many items at 700 among 15,000: any k of them are right.
+
+    By the law above a run misses the rank with probability 0.025 at most (of 400), so that more than 6 of 20 runs are wrong
+    with probability 5e-7 at most. The twin looks no further than 2 k, as the default did: with 200 items and k = 50 all of
+    its runs are wrong.
+    """
+    counts = Histogram.of(np.where(np.arange(15_000) < stocked, 700, 0))
+    budget = {"epsilon": 0.15, "delta": 1e-6, "neighbours": "add_remove"}
+
+    def count_right(**limit):
+        runs = [stable_top_k(counts, k=k, rng=KEY.child(stocked, k, i), **limit, **budget) for i in range(20)]
+        return sum(one.items.size == k and bool((one.items < stocked).all()) for one in runs)
+
+    assert count_right() >= 14
+    if stocked > 2 * k and k > 10:
+        assert count_right(k_max=2 * k) == 0
+
+
+@pytest.mark.parametrize("noise", ["gaussian", "laplace"])
+@pytest.mark.parametrize("neighbours", ["add_remove", "replace"])
+def test_theorem_20_a_releasable_gap_is_let_out(exact, neighbours, noise):
+    """The exact chance to pass is at least 1 - failure at the gap, and less half of one noise below it."""
+    epsilon, delta, failure, reach = 1.0, 1e-4, 0.01, RELATIONS[neighbours].reach
+    gap = releasable_gap(epsilon=epsilon, delta=delta, neighbours=neighbours, noise=noise, failure=failure)
+    if noise == "laplace":
+        rate = float(laplace_rate(reach / epsilon))
+        z, offset = exact.discrete_laplace(rate), laplace_offset(rate, delta)
+    else:
+        sigma = stable_sigma("t", RELATIONS[neighbours], epsilon=epsilon, delta=delta, test_delta=delta / 2)
+        z, offset = exact.discrete_gaussian(sigma**2), gaussian_offset(sigma, delta / 2)
+    assert exact.passing(gap, reach, z, offset) >= 1 - failure
+    assert exact.passing(gap - 2 * reach, reach, z, offset) < 1 - failure
+    paper = 1 + (math.log(1 / delta) + math.log(1 / failure)) / epsilon
+    assert noise == "gaussian" or neighbours == "replace" or gap <= paper + 1
 
 
 def test_at_the_sure_gap_the_test_passes_with_its_probability(exact):

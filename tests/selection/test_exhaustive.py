@@ -119,14 +119,14 @@ def test_every_guarantee_names_its_relation_and_its_trust(neighbours):
 
 @BOTH
 @pytest.mark.parametrize("m", [2, 3, 4, 5])
-@pytest.mark.parametrize("noise", ["gumbel", "laplace", "gaussian"])
+@pytest.mark.parametrize("noise", ["gumbel", "exponential", "laplace", "gaussian"])
 def test_large_gap(exact, neighbours, m, noise):
     relation, scale = RELATIONS[neighbours], 1.5
     promise = noisy_max_guarantee(noise, reach_of_gaps(relation, m - 1), scale=scale, relation=relation)
     prior = 0.5 * np.arange(m - 1)  # a regularizer must not matter
 
     # Beyond 80 the noise has less than 1e-23 of its mass.
-    z = exact.discrete_laplace(1 / scale, 80) if noise == "laplace" else exact.discrete_gaussian(scale**2, 80)
+    z = None if noise == "gumbel" else exact.discrete_noise(noise, scale, 80)
 
     @cache
     def law_of_gaps(scores):
@@ -142,7 +142,7 @@ def test_large_gap(exact, neighbours, m, noise):
 
 
 @BOTH
-@pytest.mark.parametrize("noise", ["gumbel", "laplace", "gaussian"])
+@pytest.mark.parametrize("noise", ["gumbel", "exponential", "laplace", "gaussian"])
 def test_noisy_max_of_counts(exact, neighbours, noise):
     relation, scale, m = RELATIONS[neighbours], 1.5, 4
     promise = noisy_max_guarantee(noise, reach_of_counts(relation, m), scale=scale, relation=relation)
@@ -150,12 +150,25 @@ def test_noisy_max_of_counts(exact, neighbours, noise):
     def law(h):
         if noise == "gumbel":
             return dict(enumerate(exact.softmax(np.array(h) / scale)))
-        z = exact.discrete_laplace(1 / scale, 80) if noise == "laplace" else exact.discrete_gaussian(scale**2, 80)
-        return dict(enumerate(exact.noisy_argmax(h, z)))
+        return dict(enumerate(exact.noisy_argmax(h, exact.discrete_noise(noise, scale, 80))))
 
     laws = Laws(law, neighbours, m)
     assert_curve(laws, promise)
     assert_profile(laws, promise, (0.0, 0.3, 1.0))
+
+
+@BOTH
+def test_exponential_noise_spends_its_epsilon_and_not_the_range_of_gumbel(exact, neighbours):
+    """Its exact worst ratio reaches w / b, and its divergence at order 2 is above what bounded range would promise."""
+    relation, scale, m = RELATIONS[neighbours], 1.5, 3
+    laws = Laws(
+        lambda h: dict(enumerate(exact.noisy_argmax(h, exact.discrete_noise("exponential", scale, 80)))), neighbours, m
+    )
+    promise = noisy_max_guarantee("exponential", reach_of_counts(relation, m), scale=scale, relation=relation)
+    assert promise.epsilon(0.0) * 0.99 < laws.worst_ratio() <= promise.epsilon(0.0) + SUMMED
+    claimed = noisy_max_guarantee("gumbel", reach_of_counts(relation, m), scale=scale, relation=relation)
+    with pytest.raises(AssertionError):
+        assert_curve(laws, claimed)
 
 
 @BOTH
@@ -242,7 +255,7 @@ def test_stable_top_k_fixed(exact, neighbours, k, epsilon, delta):
         return exact.fixed(
             h,
             k=k,
-            regularizer=-0.3 * np.abs(np.arange(1, m) - k),
+            regularizer=exact.near_and_far(plan, k, m - 1) if k == 2 else -0.3 * np.abs(np.arange(1, m) - k),
             scale=plan.scale,
             reach=plan.relation.reach,
             law=z,

@@ -162,7 +162,7 @@ def test_the_caller_s_decimal_context_does_not_matter():
         assert draw_order(Given([0, 2**63, 9, 6, 5, 4]), counts, k=1, scale=1.0).tolist() == [0]
 
 
-@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
+@pytest.mark.parametrize("noise", ["laplace", "exponential", "gaussian"])
 def test_discrete_noise_and_a_public_real_are_added_without_rounding(noise):
     """A score that moves by one moves exactly so, whatever is added to it: floats would round 0.1 + 2^52 away.
 
@@ -176,7 +176,7 @@ def test_discrete_noise_and_a_public_real_are_added_without_rounding(noise):
 
 def test_a_forbidden_place_never_wins_and_equals_go_to_the_first():
     counts = np.array([9, 0, 0])
-    for noise in ("gumbel", "laplace", "gaussian"):
+    for noise in ("gumbel", "exponential", "laplace", "gaussian"):
         extra = np.array([-np.inf, 0.0, 0.0])
         won = {
             draw_winner(BitStream(KEY.child(noise, i)), counts, noise=noise, scale=1.0, extra=extra) for i in range(40)

@@ -39,9 +39,29 @@ def study(tmp_path, monkeypatch):
 
 def test_embeddings_are_computed_once_and_kept(study):
     assert study.images.X.shape == (600, 3)
-    assert sum(study.asked) == 800 + 2 * 2  # and the first rows of each part again, which are compared
+    assert sum(study.asked) == 800
     assert study.images.seconds > 0
     assert study.facts()["feature_cpu_seconds"] == round(study.images.seconds, 1)
+    again = encoder.Encoder(kept=Kept(study.kept.path.with_name("other.jsonl")))  # a run after one that was killed
+    assert (again.images.X == study.images.X).all()
+    assert sum(study.asked) == 800 + 2 * 2  # the first rows of each part again, which are compared
+    assert again.images.seconds > study.images.seconds  # those of both
+
+
+def test_a_page_of_a_part_needs_neither_pictures_nor_encoder(study, monkeypatch):
+    kept = Kept(study.kept.path)
+    kept.get("processor seconds of the features", lambda: 1000.0)
+    cells = {"table": "cifar10", "trust": "no one", "note": "{seconds:.0f} s", "details": {"seconds": 70.0}}
+    for case in encoder.list_cases():
+        if case.epsilon <= 1.0 and case.setting == "auto, no one":
+            one = {**cells, "setting": case.setting, "epsilon": case.epsilon, "value": 80.0, "paper": None}
+            kept.get(f"{case.name}, seed 0", lambda one=one: [one])
+    monkeypatch.delattr(encoder, "load")
+    part = encoder.Encoder(kept=Kept(study.kept.path)).join_measured()
+    assert len(part.rows) == 3
+    assert "auto, no one epsilon=0.1 delta=0 (seeds 1, 2)" in part.facts["not_measured"]
+    assert part.facts["feature_cpu_seconds"] == 1000.0
+    assert any("80.00" in text for text in part.findings)
 
 
 def test_the_cases_of_one_epsilon(study, monkeypatch):

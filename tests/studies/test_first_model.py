@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -18,13 +19,15 @@ pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceW
 def test_findings_are_read_off_the_rows():
     gains = dict(zip((t.setting for t in subject.TREATMENTS), (92.0, 79.0, 89.0, 80.0, 89.5, 91.0, 90.0), strict=True))
     rows = [
-        StudyRow(table="mnist", setting=name, epsilon=1.0, trust="no one", values=(value, value))
+        StudyRow(table="mnist", setting=name, epsilon=epsilon, trust=trust, values=(value, value))
         for name, value in gains.items()
+        for trust in ["a curator" if name.startswith("cluster prior") else "no one"]
+        for epsilon in [math.inf if name == "no privacy" else 1.0]
     ]
     said = subject.FirstModel().findings(rows)
-    assert "cluster prior, plain 91.0% (sd 0.00, +12.0 points, trusts no one)" in said[0]
     assert "two stages, forward 89.5% (sd 0.00, +10.5 points" in said[0]
-    assert "83% (mnist) of the best gain" in said[1]  # 10 of 12 points
+    assert "Another promise, trusts a curator, pure: cluster prior, plain 91.0% (sd 0.00)" in said[0]
+    assert "95% (mnist) of the best gain that trusts no one" in said[1]  # 10 of 10.5 points
 
 
 @pytest.mark.data

@@ -50,6 +50,7 @@ def test_the_words_follow_the_rows():
 
     study = images.MNIST()
     study.images = make_images(20)
+    study.known = study.facts()
     rows = [row("LP-1ST", 80.0), row("LP-2ST", 82.0), row("auto, curator", 90.0, "a curator")]
     said = " ".join(study.findings(rows))
     assert "auto, curator 90.50" in said
@@ -60,3 +61,35 @@ def test_the_paper_s_numbers_stand_beside_their_cases():
     case = images.Case(setting="LP-2ST", epsilon=1.0)
     assert images.printed_value("fashion-mnist", case) == 83.26  # Ghazi et al. 2021, supplement, Table 4
     assert images.printed_value("fashion-mnist", images.Case(setting="LP-2ST", epsilon=0.1)) is None
+
+
+def row(setting: str, value: float, trust: str, note: str = "", paper: float | None = None) -> StudyRow:
+    return StudyRow(table="t", setting=setting, epsilon=1.0, trust=trust, values=(value,), note=note, paper=paper)
+
+
+def test_a_curator_is_not_set_beside_the_paper_s_local_promise():
+    """Once "+5.59 against LP-2ST" was a curator with delta beside local pure DP."""
+    rows = [
+        row("LP-2ST", 53.0, "no one", paper=63.67),
+        row("auto, no one", 67.95, "no one"),
+        row("statistics, three stages", 69.26, "a curator", "delta 1e-05; 3 CPU s"),
+    ]
+    study = images.CIFAR10()
+    study.known = {"feature_cpu_seconds": 1.0}
+    (said,) = [text for text in study.findings(rows) if "against the paper" in text]
+    assert "+4.28 at 1 (auto, no one 67.95, paper 63.67)" in said
+    assert "+5.59" not in said
+    assert "69.26 at 1 (statistics, three stages, trusts a curator, delta 1e-05)" in said
+
+
+def test_cifar100_has_the_paper_s_epsilons_and_a_hundred_classes():
+    from studies import more_images
+
+    study = more_images.CIFAR100()
+    study.images = make_images(20)
+    assert sorted({case.epsilon for case in study.cases()}) == [3.0, 4.0, 5.0, 6.0, 8.0, math.inf]
+    case = images.Case(setting="LP-1ST", epsilon=8.0)
+    assert study.find_printed(case) == 73.59
+    for setting in ("LP-1ST", "LP-2ST", "auto, no one"):
+        model = study.make_model(images.Case(setting=setting, epsilon=8.0), 0)
+        assert len(model.get_params(deep=False)["classes"]) == 100

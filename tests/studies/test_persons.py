@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from labeldp import Guarantee
@@ -49,13 +50,18 @@ def test_one_small_case(shared_data):
     study = subject.Persons(quick=True, directory=shared_data("diabetes-readmission").parent)
     part = study.stays.draw("three classes", 0)
     assert part.persons.n_persons == subject.QUICK_PATIENTS
+    looked = np.concatenate(
+        [np.random.default_rng(s).permutation(study.stays.persons.n_persons)[:16_000] for s in range(3)]
+    )
+    assert not np.isin(study.stays.fresh, looked).any()  # the draws of the study as it was when defaults were chosen
     told = study.run_case(subject.Case(part="information", what="three classes", epsilon=1.0), 0)
     one, shares, group, bound = (found.value for found in told)
     assert bound > one > shares > group > 0
 
 
 def test_committed_results_say_what_was_asked(repository: Path):
-    """The default is far ahead of group privacy, and of one row by chance where there is a curator, in AUC and in log loss."""
+    """On patients that no default was chosen on, the default is far ahead of group privacy in AUC, and a curator's sums of it are not
+    behind those of one row by chance in log loss. In AUC the two are level: one cell of six is behind, by less than seeds differ."""
     result = read_result(repository / "studies" / "results" / "persons" / "result.json")
     learned = [one for one in result.rows if subject.INFORMATION not in one.table]
     assert min(len(one.values) for one in learned) >= 3
@@ -68,7 +74,9 @@ def test_committed_results_say_what_was_asked(repository: Path):
 
         for kind in (subject.ANSWERS, subject.SUMS):
             assert mean(kind, subject.DEFAULT, subject.AUC) > mean(kind, subject.GROUP, subject.AUC) + 3
-        assert mean(subject.SUMS, subject.DEFAULT, subject.AUC) > mean(subject.SUMS, subject.CHANCE, subject.AUC)
+        loss = [mean(subject.SUMS, name, subject.LOG_LOSS) for name in (subject.DEFAULT, subject.CHANCE)]
+        assert loss[0] <= loss[1]
+        assert mean(subject.SUMS, subject.DEFAULT, subject.AUC) > mean(subject.SUMS, subject.CHANCE, subject.AUC) - 0.3
         table = f"{target}: {subject.INFORMATION}"
         names = (f"{subject.DEFAULT}, one answer a person", subject.SHARES, subject.GROUP)
         nats = [subject.find_row(result.rows, table, f"{name}, epsilon {epsilon:g}") for name in names]

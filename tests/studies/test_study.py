@@ -11,6 +11,7 @@ from typing import ClassVar
 
 import pytest
 
+import labeldp
 from labeldp.errors import LabelDPError
 from studies import Measurement, Study, StudyResult, StudyRow, read_result
 from studies.study import Kept
@@ -80,7 +81,8 @@ def test_seeds_of_a_case_become_one_row_per_measurement():
     assert result.rows[0].note == "1.0 s, chose s0, s1, s2"  # a mean of numbers, a list of words
     assert result.findings == ("4 rows",)
     assert result.facts["seeds"] == [0, 1, 2]
-    assert result.facts["command"] == "python -m studies toy"
+    assert result.facts["command"] == "python -m studies toy --seeds 3"
+    assert Toy().run().facts["command"] == "python -m studies toy"
 
 
 def test_threads_change_no_row(monkeypatch: pytest.MonkeyPatch):
@@ -116,12 +118,78 @@ def test_parts_are_joined_by_a_whole_run_and_their_processor_time_adds_up(tmp_pa
     assert part.measure_part("b", seeds=2) == 1
     assert part.calls == [("b", 0)]
     line = json.loads(path.read_text())
-    path.write_text(json.dumps({**line, "seconds": 70.0}) + "\n")  # as if the part had taken long
+    path.write_text(json.dumps({**line, "spent": 70.0}) + "\n")  # as if the part had taken long
     whole = Toy(kept=Kept(path))
     result = whole.run(seeds=2)
     assert whole.calls == [("a", 0), ("a", 1)]
     assert result.rows == Toy().run(seeds=2).rows
-    assert result.facts["cpu_seconds"] >= whole.kept.seconds >= 70.0
+    assert whole.kept.seconds >= 70.0
+    assert result.facts["cpu_seconds"] >= round(whole.kept.seconds, 1)
+    assert result.facts["processes"] == 2
+    assert "wall_seconds" not in result.facts  # of one of them it would say nothing
+
+
+def test_a_page_of_a_part_says_what_is_missing_and_measures_nothing(tmp_path: Path):
+    path = tmp_path / "partial.jsonl"
+    with pytest.raises(LabelDPError, match="Measure something first"):
+        Toy(kept=Kept(path)).join_measured()
+    stopped = Toy(stop_at=3, kept=Kept(path))
+    with pytest.raises(KeyboardInterrupt):
+        stopped.run(seeds=3)
+    reader = Toy(kept=Kept(path))
+    part = reader.join_measured(seeds=3)
+    assert reader.calls == []
+    assert [(row.setting, row.values) for row in part.rows] == [("a", (0.0, 10.0))] * 2
+    assert part.is_partial
+    assert part.facts["not_measured"] == ["a (seed 2)", "b (seed 0)"]
+    assert part.findings[0].startswith("A part of the study: 2 runs have been measured")
+    assert "a (seed 2); b (seed 0)" in part.findings[0]
+    assert part.findings[1:] == ("2 rows",)
+    assert part.facts["command"] == "python -m studies toy --seeds 3 --measured"
+    assert path.exists()
+    fewer = Toy(kept=Kept(path)).join_measured(seeds=1)
+    assert fewer.facts["not_measured"] == ["b (seed 0)"]
+    again = Toy(kept=Kept(path))
+    rows = again.run(seeds=3).rows
+    assert again.calls == [("a", 2), ("b", 0)]
+    whole = Toy(kept=Kept(path)).join_measured(seeds=3)
+    assert (whole.is_partial, whole.rows, whole.findings) == (False, rows, ("4 rows",))
+
+
+def test_words_and_plots_that_need_all_rows_wait_for_them():
+    class Whole(Toy):
+        def findings(self, rows: Sequence[StudyRow]) -> tuple[str, ...]:
+            return (f"b has {next(row for row in rows if row.setting == 'b').mean}",)
+
+        def plots(self, rows: Sequence[StudyRow]) -> tuple[()]:
+            _ = rows[2]  # needs three
+            return ()
+
+    row = StudyRow(table="one", setting="a", epsilon=1.0, trust="no one", values=(1.0,))
+    assert "not measured yet" in Whole().describe_part([row])[0]
+    assert Whole().draw_part([row]) == ()
+
+
+def test_seconds_of_lines_of_every_age_add_up(tmp_path: Path):
+    """Once a line had the seconds of its process until then; now it has its own. One that was measured twice counts once."""
+    path = tmp_path / "partial.jsonl"
+    lines = [
+        {"name": "a", "part": "p", "seconds": 10.0},
+        {"name": "b", "part": "q", "seconds": 100.0},  # side by side
+        {"name": "c", "part": "p", "seconds": 14.0},
+        {"name": "d", "part": "r", "spent": 7.0},
+        {"name": "d", "part": "s", "spent": 8.0},
+        {"name": "e"},  # older still: nothing is known
+    ]
+    version = labeldp.__version__
+    path.write_text("".join(json.dumps({"version": version, "measured": 1, **line}) + "\n" for line in lines))
+    kept = Kept(path)
+    assert (kept.seconds, kept.parts) == (122.0, 4)
+    kept.add_seconds(50.0)  # of a process that was killed
+    kept.get("f", lambda: 1)
+    assert kept.measure_since() < 10.0
+    assert 172.0 <= kept.seconds < 182.0  # nothing here takes ten seconds of a processor
+    assert Kept(path).seconds == pytest.approx(kept.seconds, abs=0.01)  # lines have hundredths
 
 
 def test_arrays_are_made_once(tmp_path: Path):

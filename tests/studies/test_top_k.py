@@ -12,6 +12,7 @@ from labeldp.random import NoiseKey
 from labeldp.selection import Histogram
 from studies import StudyRow, read_result
 from studies import top_k as subject
+from studies.counts import LAST_FILM
 
 
 def case(
@@ -56,15 +57,17 @@ def test_filled_up_has_k_different_items():
 def test_a_person_counts_once_for_a_film_and_only_the_first_users_count():
     users, films = np.array([1, 1, 2, 3, 3]), np.array([7, 7, 7, 7, 9])
     counts = subject.count_films(users, films, 2).counts
-    assert counts.size == subject.LAST_FILM
+    assert counts.size == LAST_FILM
     assert (int(counts[6]), int(counts.sum())) == (2, 2)
 
 
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Made-up people, states and bins, small enough to run whole."""
     rng = np.random.default_rng(0)
-    films = np.minimum(rng.geometric(0.02, 20_000), subject.LAST_FILM)
+    films = np.minimum(rng.geometric(0.02, 20_000), LAST_FILM)
     monkeypatch.setattr(subject, "read_film_pairs", lambda _: (rng.integers(1, 2_500, 20_000), films))
+    made_up = (lambda _: (Histogram.of(np.arange(400)[::-1]), 2_000), "made-up people and things")
+    monkeypatch.setattr(subject, "COUNTS", {"things, Table 1": made_up})
     totals = np.cumsum(rng.poisson(np.linspace(1, 400, 30), (40, 30)), axis=0)
     days = tuple(str(np.datetime64(subject.FIRST_DAY) + day) for day in range(40))
     series = StateCases(days=days, states=tuple(f"s{i:02}" for i in range(30)), totals=totals)
@@ -86,11 +89,33 @@ def test_a_small_run_has_every_table_and_plot(monkeypatch: pytest.MonkeyPatch):
     result = study.run(seeds=1, progress=lambda share, _: told.append(share))
     assert told == sorted(told)
     assert told[-1] == 1.0
-    films = {f"{subject.FILMS}, {relation}" for relation in subject.RELATIONS}
+    films = {
+        f"{name}, {relation}{end}"
+        for name in (subject.FILMS, "things, Table 1")
+        for relation in subject.RELATIONS
+        for end in ("", subject.NEEDS)
+    }
     bins = {f"{subject.BINS}, {relation}" for relation in subject.RELATIONS}
     assert set(result.tables()) == films | bins | {subject.FEWER, subject.TOTALS, subject.NEW}
     assert len(study.plots(result.rows)) == 7
-    assert all(0 <= row.mean <= 100 for row in result.rows)
+    assert all(0 <= row.mean <= 100 for row in result.rows if not row.table.endswith(subject.NEEDS))
+    assert any(text.startswith("When StableTopK is ahead") for text in result.findings)
+
+
+def test_needs_are_the_distance_to_the_line_and_to_the_test():
+    """900 users at rank 2 and none after: Limited Domain's line is far below, and the gap at 2 is steep."""
+    question = subject.Question(
+        table="t", histograms=(Histogram.of(np.array([900, 900, *[0] * 98])),), k=2, delta=1e-6, label="k = 2"
+    )
+    line, steep = subject.Needs(question=question, epsilon=1.0, neighbours="add_remove").measure()
+    assert 500 < line.value < 900
+    assert steep.value == 900 - (1 + subject.gaussian_offset(plan_sigma(), 5e-7))
+    flat = subject.Question(table="t", histograms=(Histogram.of(np.full(100, 40)),), k=2, delta=1e-6, label="k = 2")
+    assert all(one.value < 0 for one in subject.Needs(question=flat, epsilon=1.0, neighbours="replace").measure())
+
+
+def plan_sigma() -> float:
+    return subject.stable_plan(epsilon=1.0, delta=1e-6, neighbours="add_remove", k=2).sigma
 
 
 def rows_of(ours: tuple[float, ...], theirs: tuple[float, ...]) -> list[StudyRow]:
@@ -111,7 +136,10 @@ def test_committed_result_has_the_papers_order_where_the_study_says_so(repositor
     # Issue 5: the order of methods in Table 1 and Figure 1(b) holds, or the study says where not and why.
     result = read_result(repository / "studies" / "results" / "top-k" / "result.json")
     assert result.facts["quick"] is False
-    assert all(row.n_seeds == subject.TopK.default_seeds for row in result.rows)
+    drawn = [row for row in result.rows if not row.table.endswith(subject.NEEDS)]
+    assert all(row.n_seeds == subject.TopK.default_seeds for row in drawn)
+    # Five sets, and where Limited Domain has all it needs nothing is far behind it.
+    assert len(subject.list_count_tables(result.rows)) == 5
 
     def behind(table: str, other: subject.Method) -> int:
         return len(subject.compare_methods(result.rows, table, subject.STABLE.name, other.name).behind)

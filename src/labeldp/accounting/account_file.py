@@ -30,12 +30,14 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from labeldp.accounting.accounts import (
     COLUMNS,
+    IDS,
     NO_ROWS,
     Choice,
     KnownRows,
@@ -72,9 +74,14 @@ class AccountTables:
             return None
         try:
             ((secret,),) = found
-            return RowKey(secret)
+            return RowKey(secret, self._find_person_columns())
         except (TypeError, ValueError) as error:
             raise self._tampered("a key that labeldp did not make") from error
+
+    def _find_person_columns(self) -> tuple[str, ...]:
+        """Return the names of columns of persons' ids, in whichever accounts."""
+        query = "SELECT DISTINCT columns FROM row_set JOIN sketch ON sketch.number = row_set.sketch WHERE kind = ?"
+        return tuple(sorted({name for (text,) in self._ask(query, IDS) for name in parse_json(text)}))
 
     def keep_key(self, key: RowKey) -> None:
         """Write the key of a ledger that has none."""
@@ -89,9 +96,13 @@ class AccountTables:
     def find_overlaps(self, rows: ProtectedRows) -> tuple[Overlap, ...]:
         """Return the accounts that have some of these rows, each once: this very table first, then by their share."""
         best: dict[str, Overlap] = {}
-        for sketch in rows.sketches:
+        asked = [("", sketch) for sketch in rows.sketches] + list(rows.owners.items())
+        for column, sketch in asked:
             for known in self._find_candidates(sketch):
+                if column and column not in known.person_columns:
+                    continue
                 found = compare_rows(sketch, known)
+                found = replace(found, persons=column, equal=False) if found is not None and column else found
                 before = best.get(known.label_set)
                 if found is not None and (before is None or _rank(found) < _rank(before)):
                     best[known.label_set] = found

@@ -44,6 +44,10 @@ the total there is one for each column by itself. Two tables of as many rows are
 labels of either, are among those of the other, and all of them have equal totals. This also finds a whole copy from which
 columns were dropped, but no part of one.
 
+**Persons.** Where all labels of a person are protected together, an account is known by her id, hashed apart from ids of rows, and
+by the name of the column of ids. A table that has a column of that name is compared by it also where nobody said that it
+has persons: any id in common, and the table's release is her account's business (`ProtectedRows.owners`).
+
 `choose_account` is the rule; `labeldp.accounting.account_file` keeps sketches, and `Ledger` applies both.
 """
 
@@ -54,7 +58,7 @@ import hashlib
 import math
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -77,15 +81,20 @@ MISSING, WHOLE, FRACTION, TEXT, MOMENT, LARGE, CLOCK, SPAN = range(8)
 #: The units of Arrow's times, in nanoseconds.
 NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 IDS, COLUMNS = "ids", "columns"
+#: What the hash of a person's id has in the place of a column's name.
+PERSON = "person"
 
 
 class RowKey:
-    """The secret under which one ledger hashes rows. It pickles, since workers hash rows too; it shows nothing."""
+    """The secret under which one ledger hashes rows. It pickles, since workers hash rows too; it shows nothing.
 
-    __slots__ = ("_secret",)
+    `person_columns` are names of columns that say whose row it is, in some account of the ledger.
+    """
 
-    def __init__(self, secret: bytes) -> None:
-        self._secret = bytes(secret)
+    __slots__ = ("_secret", "person_columns")
+
+    def __init__(self, secret: bytes, person_columns: tuple[str, ...] = ()) -> None:
+        self._secret, self.person_columns = bytes(secret), person_columns
         if len(self._secret) != KEY_BYTES:
             got = Described(f"{len(self._secret)} bytes")
             raise invalid("RowKey", "secret", f"have {KEY_BYTES} bytes", got=got)
@@ -115,7 +124,7 @@ class RowKey:
         return "<RowKey: secret>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return RowKey, (self._secret,)
+        return RowKey, (self._secret, self.person_columns)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -203,11 +212,17 @@ class RowSketch:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ProtectedRows:
-    """The rows whose labels are protected, as the ledger with this key knows them: by columns, by ids, or by both."""
+    """The rows whose labels are protected, as the ledger with this key knows them: by columns, by ids, or by both.
+
+    `of_persons` says that the ids are those of the rows' owners, whose other rows are theirs too. `owners` are sketches of columns
+    that say whose row it is in other accounts, by their names, where nobody said so of these rows.
+    """
 
     key: str
     columns: RowSketch | None = None
     ids: RowSketch | None = None
+    of_persons: bool = False
+    owners: Mapping[str, RowSketch] = field(default_factory=dict)
 
     @property
     def sketches(self) -> tuple[RowSketch, ...]:
@@ -228,7 +243,16 @@ class ProtectedRows:
         """Return the rows of two parts of one table."""
         columns = None if self.columns is None or other.columns is None else self.columns.joined(other.columns)
         ids = None if self.ids is None or other.ids is None else self.ids.joined(other.ids)
-        return ProtectedRows(key=self.key, columns=columns, ids=ids)
+        owners = {name: one.joined(other.owners[name]) for name, one in self.owners.items() if name in other.owners}
+        return replace(self, columns=columns, ids=ids, of_persons=self.of_persons and other.of_persons, owners=owners)
+
+    def with_persons(self, ids: Any, key: RowKey, *, column: str = "") -> ProtectedRows:
+        """Return the same rows, known by the ids of their owners, each once, in the place of ids of their own.
+
+        `column` is where a table has them.
+        """
+        found = protect_ids(ids, key, label=self.label, persons=True, column=column).ids
+        return replace(self, ids=found, of_persons=True, owners={})
 
 
 class AccountName(str):
@@ -285,27 +309,41 @@ def protect_rows(
     named = ",".join(labels)
     columns = RowCounter(key, COLUMNS, label=named)
     ids = None if row_ids is None else RowCounter(key, IDS, label=named)
+    owners: dict[str, RowCounter] = {}
     for batch in batches:
         table = batch.combine_chunks() if hasattr(batch, "combine_chunks") else batch
         found = {name: table.column(name) for name in table.schema.names if name not in labels}
         columns.add(found, n_rows=table.num_rows)
+        for name in found.keys() & set(key.person_columns):
+            counter = owners.setdefault(name, RowCounter(key, IDS, label=named))
+            counter.add({PERSON: found[name]}, n_rows=table.num_rows)
         if ids is not None and row_ids is not None:
             ids.add({"": found[row_ids]}, n_rows=table.num_rows)
-    return ProtectedRows(key=key.digest, columns=columns.finish(), ids=None if ids is None else ids.finish())
+    return ProtectedRows(
+        key=key.digest,
+        columns=columns.finish(),
+        ids=None if ids is None else ids.finish(),
+        owners={name: counter.finish() for name, counter in owners.items()},
+    )
 
 
-def protect_ids(row_ids: Any, key: RowKey, *, label: str = "", persons: bool = False) -> ProtectedRows:
+def protect_ids(
+    row_ids: Any, key: RowKey, *, label: str = "", persons: bool = False, column: str = ""
+) -> ProtectedRows:
     """Return what a ledger remembers of rows by a column of ids: integers or text.
 
     With `persons` the ids are those of persons, each once, whose labels are protected together whatever their rows are; the
-    person 7 and the row 7 are two things.
+    person 7 and the row 7 are two things. `column` is where a table has them.
     """
     import pyarrow as pa
 
-    column = row_ids if isinstance(row_ids, (pa.Array, pa.ChunkedArray)) else pa.array(row_ids)
+    values = row_ids if isinstance(row_ids, (pa.Array, pa.ChunkedArray)) else pa.array(row_ids)
     counter = RowCounter(key, IDS, label=label)
-    counter.add({"person" if persons else "": column}, n_rows=len(column))
-    return ProtectedRows(key=key.digest, ids=counter.finish())
+    counter.add({PERSON if persons else "": values}, n_rows=len(values))
+    found = counter.finish()
+    if column:
+        found = replace(found, rows=replace(found.rows, columns={column: found.rows.total}))
+    return ProtectedRows(key=key.digest, ids=found, of_persons=persons)
 
 
 class RowCounter:
@@ -493,6 +531,11 @@ class KnownRows:
         return tuple(dict.fromkeys(one.label for one in self.sets))
 
     @property
+    def person_columns(self) -> tuple[str, ...]:
+        """The columns of persons' ids, where it is known by them."""
+        return tuple(dict.fromkeys(name for one in self.sets for name in one.columns)) if self.kind == IDS else ()
+
+    @property
     def n_rows(self) -> int:
         """Rows of all tables together, at least: those of the largest, or as many as the sample speaks for."""
         size = len(self.sample)
@@ -523,13 +566,15 @@ class KnownRows:
 class Overlap:
     """An account that has some of the rows: what share of the smaller of the two, and whether it has this very table.
 
-    `labels` are the label columns of what it has; `share` is an estimate where tables are larger than a sample.
+    `labels` are the label columns of what it has; `share` is an estimate where tables are larger than a sample. `persons` is the
+    column by which the account knows persons with rows here, where that was not said of these rows.
     """
 
     label_set: str
     share: float
     equal: bool
     labels: tuple[str, ...]
+    persons: str = ""
 
     def is_about(self, label: str) -> bool:
         """Whether it is about this label column, as far as both have a name."""
@@ -630,6 +675,17 @@ def choose_account(
 
 def _refuse_overlap(name: str, overlaps: Sequence[Overlap], *, label: str) -> LabelDPError:
     there = overlaps[0].label_set
+    owned = next((one for one in overlaps if one.persons), None)
+    if owned is not None:
+        fix = (
+            f"There all labels of a person are protected together: name the column here too, persons={owned.persons!r} "
+            f"(--person {owned.persons}); or, if these are other people, say so with a name of their own, such as {name!r}. "
+            "Nothing was charged."
+        )
+        return AccountError(
+            f"Ledger: `label_set` must be given for {name!r}, since account {owned.label_set!r} knows persons of its column "
+            f"{owned.persons!r}. {fix}"
+        )
     what = "" if all(one.is_about(label) for one in overlaps) else f" (with {overlaps[0].labels[0]!r} as the label)"
     fix = (
         f"Charge them there with label_set={there!r} (--label-set), or, if these are other labels, say so with a name of "
@@ -641,7 +697,11 @@ def _refuse_overlap(name: str, overlaps: Sequence[Overlap], *, label: str) -> La
 def _describe(overlaps: Sequence[Overlap]) -> str:
     """Return which accounts have which share of the rows, the largest shares first."""
     ordered = sorted(overlaps, key=lambda one: -one.share)
-    shown = [f"account {one.label_set!r} has {_percent(one.share)} of its rows" for one in ordered[:3]]
+    shown = [
+        f"account {one.label_set!r} has {_percent(one.share)} of its "
+        + (f"persons (column {one.persons!r}, which was not named here)" if one.persons else "rows")
+        for one in ordered[:3]
+    ]
     more = f" and {len(ordered) - 3} more have some" if len(ordered) > 3 else ""
     return ", ".join(shown) + more
 

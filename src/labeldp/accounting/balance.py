@@ -1,6 +1,6 @@
 """What one label set has spent and may spend, as one short value: so that a charge need not read all charges before it.
 
->>> from labeldp.guarantee import Guarantee
+>>> from labeldp.guarantee import SHOWN_DELTA, Guarantee, format_up
 >>> balance = Balance(limit=(2.0, 0.0)).add(Guarantee.pure(0.5)).add(Guarantee.pure(0.5)).add(Guarantee.pure(0.25))
 >>> balance.releases, balance.spent.epsilon(), balance.left
 (3, 1.25, 0.75)
@@ -38,10 +38,11 @@ import json
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from decimal import ROUND_FLOOR, Context, Decimal
 from typing import Any
 
 from labeldp.errors import LabelDPError, invalid
-from labeldp.guarantee import Guarantee
+from labeldp.guarantee import SHOWN_DELTA, Guarantee, format_up
 from labeldp.loss import Then, compact
 from labeldp.loss.base import from_number, to_number
 from labeldp.loss.compose import split_finite
@@ -75,6 +76,17 @@ class Balance:
         if self.limit is None or math.isinf(self.limit[0]):
             return math.inf
         return self.limit[0] if self.spent is None else max(0.0, self.limit[0] - self.spent.epsilon(self.limit[1]))
+
+    def in_words(self) -> tuple[str, str, str, str, str, str]:
+        """Return releases, spent (rounded up), budget, left (rounded down), what is hidden and who is trusted, as text."""
+        left = "no limit" if math.isinf(self.left) else format_down(self.left)
+        if self.spent is None:
+            return f"{self.releases:,}", "0", say_budget(self.limit), left, "", ""
+        pure = math.isfinite(self.spent.epsilon())
+        delta = (0.0 if pure else SHOWN_DELTA) if self.limit is None else self.limit[1]
+        used = format_up(self.spent.epsilon(delta)) + (f" at delta {delta:g}" if delta else "")
+        about, trusts = self.spent.unit.sentence, self.spent.trust.words
+        return f"{self.releases:,}", used, say_budget(self.limit), left, about, trusts
 
     def add(self, guarantee: Guarantee) -> Balance:
         """Return the balance after one more release, of the same unit."""
@@ -154,3 +166,25 @@ def sum_up_all(guarantees: Iterable[Guarantee]) -> Balance:
 def digest_text(text: str) -> str:
     """Return the SHA-256 by which a row of the ledger names a balance."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def say_budget(limit: tuple[float, float] | None) -> str:
+    """Return a budget in words.
+
+    >>> say_budget((2.0, 1e-5)), say_budget(None)
+    ('2 at delta 1e-05', 'none was set')
+    """
+    if limit is None:
+        return "none was set"
+    return f"{limit[0]:g}" + (f" at delta {limit[1]:g}" if limit[1] else "")
+
+
+def format_down(value: float) -> str:
+    """Return a number in six digits, rounded down from the shortest decimal that names it: what is left is not overstated.
+
+    >>> format_down(0.29999999), format_down(0.3), format_down(math.inf)
+    ('0.299999', '0.3', 'inf')
+    """
+    if math.isinf(value):
+        return "inf"
+    return f"{float(Context(prec=6, rounding=ROUND_FLOOR).create_decimal(Decimal(repr(float(value))))):.6g}"

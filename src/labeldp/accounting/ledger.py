@@ -39,14 +39,13 @@ import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from decimal import ROUND_FLOOR, Context, Decimal
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from labeldp.accounting.account_file import AccountTables, list_overlaps
 from labeldp.accounting.accounts import IDS, AccountName, Choice, KnownRows, ProtectedRows, RowKey, protect_ids
-from labeldp.accounting.balance import Balance, digest_text
+from labeldp.accounting.balance import Balance, digest_text, format_down, say_budget
 from labeldp.accounting.ledger_file import (
     NAMED_VERSION,
     PLAIN_VERSION,
@@ -59,6 +58,7 @@ from labeldp.accounting.ledger_file import (
     read_bindings,
     tampering_error,
 )
+from labeldp.display import MOST_LINES, card
 from labeldp.errors import AccountError, BudgetError, Described, LabelDPError, PrivacyError, invalid
 from labeldp.guarantee import Guarantee, Unit, format_up
 from labeldp.loss.base import from_number, to_number
@@ -129,6 +129,35 @@ class Ledger:
 
     def __repr__(self) -> str:
         return f"Ledger({str(self.path)!r})"
+
+    def _repr_html_(self) -> str:
+        """Return a card for a notebook: what each label set has spent and has left. The chain of all rows is checked first."""
+        title = f"Ledger {self.path.name}"
+        try:
+            names, entries = self.label_sets(), self.entries()
+            with self._open() as table:
+                default = find_budget(table, None)
+                shown = [
+                    (name, find_account(table, name).limited_to(find_budget(table, name)))
+                    for name in names[:MOST_LINES]
+                ]
+        except LabelDPError as error:
+            return card(title, rows=[("says", str(error))], warning="This ledger cannot be trusted as it is.")
+        seeded = sum(entry.seeded for entry in entries)
+        warning = f"Not private: {seeded:,} of its releases had seeded noise, which the seed takes away."
+        return card(
+            title,
+            rows=[
+                ("releases", f"{len(entries):,} of {len(names):,} label sets; those of one set add up"),
+                ("default budget", say_budget(default)),
+                ("chain", "intact: every row names the hash of the row before" if entries else "no row yet"),
+            ],
+            warning=warning if seeded else "",
+            columns=("label set", "releases", "epsilon spent", "budget", "epsilon left", "hides", "trusts"),
+            table=[(name, *balance.in_words()) for name, balance in shown],
+            numeric=(1, 2, 3, 4),
+            left_out=max(0, len(names) - MOST_LINES),
+        )
 
     def charge(
         self,
@@ -318,7 +347,8 @@ class Ledger:
                 rows = find_rows(key)
                 found |= {one.label_set for one in accounts.find_overlaps(rows) if one.is_about(rows.label)}
             if key is not None and {IDS} in kinds.values():
-                held = [one for ids in columns[1:] for one in accounts.find_overlaps(protect_ids(ids, key))]
+                tried = [protect_ids(ids, key, persons=mine) for ids in columns[1:] for mine in (False, True)]
+                held = [one for rows in tried for one in accounts.find_overlaps(rows)]
                 found |= {one.label_set for one in held if one.share >= MOST_IDS and kinds[one.label_set] == {IDS}}
         return tuple(
             entry
@@ -464,17 +494,6 @@ def over_budget_error(
     if math.isinf(asked) and delta == 0 and math.isfinite(guarantee.epsilon(1e-5)):
         fix = "This guarantee is not pure: it needs a budget with delta > 0 (set_budget)."
     return invalid("Ledger.charge", "guarantee", must, got=Described(got), fix=fix, kind=BudgetError)
-
-
-def format_down(value: float) -> str:
-    """Return a number in six digits, rounded down: what is left is never overstated.
-
-    >>> format_down(0.29999999), format_down(math.inf)
-    ('0.299999', 'inf')
-    """
-    if math.isinf(value):
-        return "inf"
-    return f"{float(Context(prec=6, rounding=ROUND_FLOOR).create_decimal(Decimal(value))):.6g}"
 
 
 class EntryNumber(int):

@@ -24,7 +24,16 @@ import numpy as np
 import numpy.typing as npt
 
 from labeldp.arrays import Float64s, Int64s
-from labeldp.audit.results import Check, Progress, bound_check, check_confidence, claimed_epsilon, lower_limit
+from labeldp.audit.results import (
+    Check,
+    Progress,
+    audit_card,
+    bound_check,
+    check_confidence,
+    claimed_epsilon,
+    lower_limit,
+    say_bound,
+)
 from labeldp.errors import Described, invalid
 from labeldp.guarantee import Guarantee, Unit
 from labeldp.release.persons import Persons
@@ -66,6 +75,11 @@ class CanaryAudit:
             f"{self.right:,} of {self.guesses:,} guesses right, {self.n_canaries:,} canaries"
         )
         return bound_check("canaries", self.lower_bound, self.claimed, detail=detail)
+
+    def _repr_html_(self) -> str:
+        """Return a card for a notebook."""
+        rows = [("lower bound", say_bound(self.lower_bound, self.confidence))]
+        return audit_card("Audit by canaries", [self.check()], rows=rows)
 
 
 def canary_audit(

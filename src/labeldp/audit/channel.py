@@ -68,10 +68,12 @@ from labeldp.arrays import Floats, Int64s
 from labeldp.audit.results import (
     Check,
     Progress,
+    audit_card,
     bound_check,
     check_confidence,
     claimed_epsilon,
     lower_limit,
+    say_bound,
     upper_limit,
 )
 from labeldp.channel import SetAnswers
@@ -153,6 +155,11 @@ class ChannelAudit:
                 f"; not seen: noise that repeats after more than {self.rows:,} rows, a switch on an input not tried"
             )
         return bound_check("channel", self.lower_bound, self.claimed, detail=detail)
+
+    def _repr_html_(self) -> str:
+        """Return a card for a notebook."""
+        rows = [("lower bound", say_bound(self.lower_bound, self.confidence))]
+        return audit_card("Audit of a channel", [self.check()], rows=rows)
 
 
 def channel_audit(

@@ -35,7 +35,8 @@ import numpy.typing as npt
 
 from labeldp.arrays import Floats
 from labeldp.audit.channel import Run
-from labeldp.audit.results import Check, check_confidence, claimed_epsilon, lower_limit, upper_limit
+from labeldp.audit.results import Check, audit_card, check_confidence, claimed_epsilon, lower_limit, upper_limit
+from labeldp.display import percent
 from labeldp.errors import Described, invalid
 from labeldp.guarantee import advantage_bound
 from labeldp.release import Release
@@ -79,6 +80,10 @@ class LabelInference:
             f"advantage {self.advantage:.4f} ({low:.4f} to {high:.4f}), {allowed}"
         )
         return Check(name="label inference", passed=not self.exceeded, detail=detail)
+
+    def _repr_html_(self) -> str:
+        """Return a card for a notebook."""
+        return audit_card("Label inference attack", [self.check()], rows=[("confidence", percent(self.confidence))])
 
 
 def label_inference(
@@ -199,6 +204,10 @@ class AccuracyAudit:
         """Return the audit as one check."""
         detail = f"accuracy <= {self.upper_bound:.4f}, {self.claimed:.4f} claimed; {self.n_draws:,} draws"
         return Check(name="accuracy", passed=not self.rejected, detail=detail)
+
+    def _repr_html_(self) -> str:
+        """Return a card for a notebook."""
+        return audit_card("Audit of accuracy", [self.check()], rows=[("confidence", percent(self.confidence))])
 
 
 def accuracy_audit(

@@ -16,19 +16,22 @@ Reference: Clopper & Pearson 1934.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from labeldp.arrays import Floats
+from labeldp.display import card, percent
 from labeldp.errors import invalid
 from labeldp.guarantee import Guarantee, Unit
 from labeldp.validate import check_epsilon, check_real
 
 #: Where a guarantee is read when it must be found by trial; a step of 0.05 is as fine as an audit can see.
 GRID = np.arange(1, 801) * 0.05
+#: What an audit's answer is worth, whatever it is.
+WORTH = "a failed check is evidence against the claim; a passed one promises nothing"
 #: Told (done, total) while an audit works.
 Progress = Callable[[int, int], None]
 
@@ -72,6 +75,33 @@ class Audit:
             "measures": dict(self.measures),
             "passed": self.passed,
         }
+
+    def _repr_html_(self) -> str:
+        """Return a card for a notebook: what was claimed, the bound, and every check."""
+        rows = [(f"claimed {name.replace('_', ' ')}", str(value)) for name, value in self.claims.items()]
+        if self.lower_bound is not None:
+            rows.append(("lower bound", say_bound(self.lower_bound, self.confidence)))
+        return audit_card("Audit", self.checks, rows=rows)
+
+
+def audit_card(title: str, checks: Sequence[Check], *, rows: Iterable[tuple[str, str]] = ()) -> str:
+    """Return the card of any audit: failed checks first, and what a passed one is worth."""
+    failed = sum(not check.passed for check in checks)
+    said = "Every check passed." if checks else "Nothing was checked."
+    verdict = f"FAILED: {failed:,} of {len(checks):,} checks." if failed else said
+    ordered = sorted(checks, key=lambda check: check.passed)
+    return card(
+        title,
+        rows=[*([] if failed else [("found", verdict)]), ("worth", WORTH), *rows],
+        warning=verdict if failed else "",
+        columns=("check", "result", "what it rests on"),
+        table=[(check.name, "passed" if check.passed else "FAILED", check.detail) for check in ordered],
+    )
+
+
+def say_bound(bound: float, confidence: float) -> str:
+    """Return a lower bound on epsilon in words."""
+    return f"epsilon is {bound:.4g} or more, with confidence {percent(confidence)}"
 
 
 def check_confidence(owner: str, confidence: Any) -> float:

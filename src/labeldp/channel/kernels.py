@@ -50,6 +50,8 @@ TABLE = 1024
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX_ONE = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_TWO = np.uint64(0x94D049BB133111EB)
+#: Their inverses modulo 2^64.
+_UNMIX_ONE, _UNMIX_TWO = (np.uint64(pow(int(word), -1, 1 << 64)) for word in (_MIX_ONE, _MIX_TWO))
 _LOW = np.uint64(0xFFFFFFFF)
 _S27, _S30, _S31, _S32 = np.uint64(27), np.uint64(30), np.uint64(31), np.uint64(32)
 _ONE, _ZERO = np.uint64(1), np.uint64(0)
@@ -70,6 +72,17 @@ def mix_word(state: Any, counter: Any) -> Any:
 def row_state(seed: Any, place: Any) -> Any:
     """Return the state of the row at a position; `mix_word` makes words of it that have nothing to do with its neighbours'."""
     return seed + np.uint64(place) * _MIX_TWO
+
+
+@numba.njit
+def find_place(seed: Any, word: Any) -> Any:
+    """Return the position whose first public word it is: `mix_word(row_state(seed, place), 0)` is a bijection of 64 bits."""
+    z = word ^ (word >> _S31) ^ (word >> np.uint64(62))
+    z *= _UNMIX_TWO
+    z = z ^ (z >> _S27) ^ (z >> np.uint64(54))
+    z *= _UNMIX_ONE
+    z = z ^ (z >> _S30) ^ (z >> np.uint64(60))
+    return (z - _GOLDEN - seed) * _UNMIX_TWO
 
 
 def plan_choices(n_classes: int) -> np.ndarray[Any, np.dtype[np.bool_]]:

@@ -17,6 +17,7 @@ from labeldp.cli.screen import (
     Budget,
     LabelSet,
     LedgerFile,
+    Person,
     Seed,
     answer,
     entry_facts,
@@ -75,6 +76,7 @@ def evaluate(
     ledger: LedgerFile = None,
     budget: Budget = None,
     label_set: LabelSet = None,
+    person: Person = None,
     seed: Seed = None,
     rules: LabelRules = LabelRules(),
     consent: Consent = Consent(),
@@ -90,9 +92,14 @@ def evaluate(
     so. With --ledger the declaration is checked: labels that the ledger accounts for, by their name or by their rows, are
     refused. From labels that were released already (--release) the report costs nothing, and is noisier.
 
+    With --person, --epsilon is for all labels of one person together: at most so many rows of each count as make the
+    estimated error least, and the report says how many.
+
     [bold]Examples[/bold]
 
       labeldp evaluate model.skops test.csv --label income --epsilon 0.5 --ledger spent.sqlite
+
+      labeldp evaluate model.skops stays.parquet -l readmitted -e 1 --person patient_nbr --ledger spent.sqlite
 
       labeldp evaluate model.skops test.parquet -l income --public-labels --plot report.svg
 
@@ -103,6 +110,9 @@ def evaluate(
     _check_source(public_labels, epsilon, release)
     if epsilon is None and budget is not None:
         raise LabelDPError("evaluate: only --epsilon spends. Leave --budget out.")
+    if epsilon is None and person is not None:
+        fix = "Public labels are scored row by row, and released ones have the unit of their release."
+        raise invalid("evaluate", "--person", "be given with --epsilon only", got=person, fix=fix)
     consent.check_epsilon(epsilon)
     if plot is not None:
         from labeldp.release.saving import check_new
@@ -116,6 +126,7 @@ def evaluate(
             fitted = _load_model(model)
             source = rules.apply(_open_for(fitted, place, reading), column)
             features, labels = _read_labelled(fitted, model, source, column)
+            owners = None if person is None else _read_persons(source, person, column)
             name = name_label_set(label_set, place, column)
             if epsilon is None:
                 _refuse_accounted(read_ledger(ledger, owner="evaluate"), reading.open(place), column, name)
@@ -124,8 +135,9 @@ def evaluate(
             else:
                 book = open_ledger(ledger, budget)
                 # Columns as the file has them, and not as the model wants them: so `privatize` reads them too.
-                name = open_whole_table(name, reading.open(place), [column], book)
-                found = _report(fitted, features, labels, epsilon=epsilon, label_set=name, ledger=book, rng=seed)
+                name = open_whole_table(name, reading.open(place), [column], book, persons=owners, person=person)
+                paying = {"epsilon": epsilon, "label_set": name, "ledger": book, "rng": seed, "persons": owners}
+                found = _report(fitted, features, labels, **paying)
     if seed is not None:
         warn_seeded()
     facts = {"model": str(model), "table": None if table is None else str(table), **_list_facts(found)}
@@ -189,6 +201,18 @@ def _read_labelled(fitted: Any, model: Path, source: Any, label: str) -> tuple[A
         raise invalid(label, "label", "have no missing values", got=Described(f"{missing:,} missing"), fix=fix)
     whole = read_columns(source, [*wanted, label])
     return whole.select(wanted), decode_column(whole[label])
+
+
+def _read_persons(source: Any, person: str, label: str) -> Any:
+    """Return who owns the rows."""
+    from labeldp.learn.tables import read_columns
+    from labeldp.release import Persons
+
+    source.require(person)
+    if person == label:
+        fix = "It is what is to be hidden: name the column that says whose row it is."
+        raise invalid("evaluate", "--person", "not be the label column", got=person, fix=fix)
+    return Persons.of(read_columns(source, [person])[person], owner="evaluate")
 
 
 def _from_release(

@@ -8,23 +8,42 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from labeldp.cli.screen import AsJson, answer, entry_facts, entry_text, facts_table, require_path, styled
-from labeldp.report.words import percent, promise_facts, promise_rows
+from labeldp.report.words import percent, promise_document, promise_rows
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 #: Classes shown one by one.
 MOST_SHOWN = 20
+#: What is said of a model that was saved without a guarantee.
+NO_PROMISE = "none: the file says nothing about the labels that the model learned from"
+
+
+def _show_schema(asked: bool) -> None:
+    if asked:
+        import json
+
+        from labeldp.report.words import guarantee_schema
+
+        print(json.dumps(guarantee_schema(), indent=2), flush=True)
+        raise typer.Exit
 
 
 def inspect(
     release: Annotated[Path, typer.Argument(help="A release directory, or a model from `labeldp train`.")],
     *,
     as_json: AsJson = False,
+    schema: Annotated[  # noqa: ARG001 - its callback answers and leaves
+        bool,
+        typer.Option(
+            "--schema", callback=_show_schema, is_eager=True, help="Show the JSON schema of a guarantee and leave."
+        ),
+    ] = False,
 ) -> None:
     """Show what a release promises and how its labels were randomized, after checking every checksum.
 
-    Of a model: what it learned from, how it prepares the columns of a table, and what was promised.
+    Of a model: what it learned from, how it prepares the columns of a table, and what was promised. With --json, `guarantee` is
+    an object of a published format, for programs that check models; it is null for a model that promises nothing.
 
     [bold]Examples[/bold]
 
@@ -33,6 +52,10 @@ def inspect(
       labeldp inspect release --json
 
       labeldp inspect model.skops
+
+      labeldp inspect model.skops --json
+
+      labeldp inspect --schema
     """
     if release.is_file():
         _inspect_model(release, as_json=as_json)
@@ -50,10 +73,9 @@ def _inspect_model(path: Path, *, as_json: bool) -> None:
     from labeldp.learn.saved import load_model
 
     model = load_model(path)
-    facts = {"model": str(path), **model.facts_}
-    promise = getattr(model, "guarantee_", None)
-    if promise is not None:
-        facts["guarantee"] = promise_facts(promise)
+    promise = _find_promise(model)
+    told = None if promise is None else promise_document(promise)
+    facts = {"model": str(path), **model.facts_, "guarantee": told}
 
     def show(console: Console) -> None:
         features = facts.get("features")
@@ -63,12 +85,33 @@ def _inspect_model(path: Path, *, as_json: bool) -> None:
             ("label", facts.get("label")),
             ("features", None if features is None else ", ".join(features)),
             *(("columns", line) for line in facts.get("preparation", ())),
-            *(() if promise is None else promise_rows(promise)),
+            *([("promise", NO_PROMISE)] if promise is None else promise_rows(promise)),
         ]
         console.print(styled((facts["model"], "bold")), soft_wrap=True)
         console.print(facts_table(rows))
 
     answer(facts, as_json=as_json, show=show)
+
+
+def _find_promise(model: Any) -> Any:
+    """Return the guarantee of a loaded model, or None if it has none.
+
+    A learner of labeldp has its own, alone or as the last step of a pipeline. Of a model that was saved without the learner
+    around it (ratings), the file keeps the promise beside it.
+    """
+    from labeldp.errors import LabelDPError, ReleaseError
+    from labeldp.guarantee import Guarantee
+    from labeldp.learn.saved import learner_of
+
+    learner = learner_of(model)
+    if hasattr(learner, "guarantee_"):
+        return learner.guarantee_
+    if "guarantee" not in model.facts_:
+        return None
+    try:
+        return Guarantee.from_json(model.facts_["guarantee"])
+    except LabelDPError as error:
+        raise ReleaseError(f"inspect: the model's guarantee is none: {error} Do not use this file.") from error
 
 
 def _facts(directory: Path, release: Any) -> dict[str, Any]:
@@ -87,7 +130,7 @@ def _facts(directory: Path, release: Any) -> dict[str, Any]:
         "mechanism": release.mechanism,
         "seeded": release.seeded,
         "private": not release.seeded,
-        "guarantee": promise_facts(release.guarantee),
+        "guarantee": promise_document(release.guarantee),
         "channel_epsilon": release.channel.epsilon,
         **_rate_facts(release),
         "stages": _count_stages(release),

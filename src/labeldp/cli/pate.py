@@ -23,6 +23,7 @@ from labeldp.cli.screen import (
     LedgerFile,
     Missing,
     MissingLabels,
+    Person,
     Seed,
     answer,
     entry_facts,
@@ -130,6 +131,7 @@ def pate(
     classes: Classes = None,
     rules: LabelRules = LabelRules(),
     missing: MissingLabels = Missing.error,
+    person: Person = None,
     ledger: LedgerFile = None,
     budget: Budget = None,
     budget_delta: BudgetDelta = 0.0,
@@ -150,6 +152,8 @@ def pate(
       labeldp pate people.parquet --label income --public census.parquet --teachers 200 -e 2 --to student.skops
 
       labeldp pate clinic.csv -l ill --public rows.csv -e 1 -d 1e-6 --to student.skops --checkpoint votes
+
+      labeldp pate stays.parquet -l readmitted --person patient_nbr --public rows.parquet -e 2 --to student.skops
 
       labeldp pate films.parquet -l drama -l comedy -l war --public new.parquet -e 4 --to student.skops
 
@@ -174,7 +178,15 @@ def pate(
         listed = rules.classes(classes, source.schema.field(label[0]).type)
     name, book = name_label_set(label_set, table, ",".join(label)), open_ledger(ledger, budget, delta=budget_delta)
     data = read_tables(
-        source, asked, label=label, drop=split_names(drop), classes=listed, missing=missing.value, name=name, book=book
+        source,
+        asked,
+        label=label,
+        drop=split_names(drop),
+        classes=listed,
+        missing=missing.value,
+        name=name,
+        book=book,
+        person=person,
     )
     settings: dict[str, Any] = {
         "n_teachers": teachers,
@@ -245,7 +257,7 @@ def _fit(data: VoteData, settings: dict[str, Any], *, estimator: str) -> Any:
         learner: Any = MultiLabelPATE(several, student=several, **settings)
     else:
         learner = PATE(one, student=one, **settings)
-    return Pipeline([("table", encoder), ("pate", learner.fit(X, data.targets, X_public))])
+    return Pipeline([("table", encoder), ("pate", learner.fit(X, data.targets, X_public, persons=data.persons))])
 
 
 def _write_answers(model: Any, data: VoteData, labels: list[str], path: Path) -> None:
@@ -317,6 +329,7 @@ class VoteData:
     targets: Any
     dropped: int
     name: str
+    persons: Any = None
 
     @property
     def rows(self) -> int:
@@ -339,33 +352,47 @@ def read_tables(
     missing: str,
     name: str,
     book: Any,
+    person: str | None = None,
 ) -> VoteData:
     """Return features and targets of the private table, and the public rows of the same features.
 
-    `drop` names columns that are not features, `missing` says what to do with rows without a label. The public table
-    must have every feature.
+    `drop` names columns that are not features, `missing` says what to do with rows without a label, and `person` is the column
+    that says whose row it is. The public table must have every feature.
     """
     from labeldp.learn.tables import feature_columns, read_columns, read_labelled
+    from labeldp.release import Persons
 
     source.require(*label)
     if len(label) == 1:
         read = read_labelled(
-            source, label=label[0], leave_out=drop, classes=classes, missing=missing, label_set=name, ledger=book
+            source,
+            label=label[0],
+            leave_out=drop,
+            classes=classes,
+            missing=missing,
+            persons=person,
+            label_set=name,
+            ledger=book,
         )
-        private, targets, dropped = read.features, read.labels, read.dropped
+        private, targets, dropped, owners = read.features, read.labels, read.dropped, read.persons
         name = str(read.labels.name)
     else:
-        columns = feature_columns(source, label=None, leave_out=[*drop, *label])
-        whole = read_columns(source, [*columns, *label])
+        if person in label:
+            fix = "It is what is to be hidden: name the column that says whose row it is."
+            raise invalid("pate", "--person", "not be a label column", got=person, fix=fix)
+        ids = [] if person is None else [person]
+        columns = feature_columns(source, label=None, leave_out=[*drop, *label, *ids])
+        whole = read_columns(source, [*columns, *label, *ids])
         private, targets, dropped = whole.select(columns), _read_indicators(source, whole, label), 0
-        name = open_whole_table(name, source, label, book)
+        owners = None if person is None else Persons.of(whole[person], owner="pate")
+        name = open_whole_table(name, source, label, book, persons=owners, person=person)
     if not private.column_names:
         raise invalid("pate", "table", "have features", got=Described("labels only"))
     public.require(*private.column_names)
     rows = read_columns(public, private.column_names)
     if rows.num_rows == 0:
         raise invalid("pate", "--public", "have rows", got=Described("none"), fix="Teachers vote on public rows.")
-    return VoteData(private=private, public=rows, targets=targets, dropped=dropped, name=name)
+    return VoteData(private=private, public=rows, targets=targets, dropped=dropped, name=name, persons=owners)
 
 
 def _read_indicators(source: Any, table: Any, labels: list[str]) -> Any:

@@ -39,6 +39,7 @@ from labeldp.cli.screen import (
     Missing,
     MissingLabels,
     PassphraseFile,
+    Person,
     RowIds,
     Scheduler,
     Seed,
@@ -223,15 +224,7 @@ def privatize(
     ] = None,
     missing: MissingLabels = Missing.error,
     row_ids: RowIds = None,
-    person: Annotated[
-        str | None,
-        typer.Option(
-            "--person",
-            help="A public column that says whose row it is: epsilon is then what a person spends on all her labels, and rows "
-            "of hers that are not asked have no answer.",
-            metavar="COLUMN",
-        ),
-    ] = None,
+    person: Person = None,
     ledger: LedgerFile = None,
     budget: Budget = None,
     label_set: LabelSet = None,

@@ -481,6 +481,14 @@ Classes = Annotated[
 RowIds = Annotated[
     str | None, typer.Option("--row-ids", help="A column of public row ids, which must differ.", metavar="COLUMN")
 ]
+Person = Annotated[
+    str | None,
+    typer.Option(
+        "--person",
+        help="A public column that says whose row it is: epsilon is then what a person spends on all her labels.",
+        metavar="COLUMN",
+    ),
+]
 Seed = Annotated[int | None, typer.Option("--seed", help="Reproducible noise: NOT PRIVATE, for experiments only.")]
 
 
@@ -610,10 +618,20 @@ def name_label_set(label_set: str | None, table: Any, label: str) -> str:
     return label_set if label_set is not None else AccountName(f"{table.name}:{label}")
 
 
-def open_whole_table(name: str, source: Any, labels: list[str], book: Any) -> str:
-    """Return the account that pays for a table of which every row has a label; without a ledger the name as it is."""
+def open_whole_table(
+    name: str, source: Any, labels: list[str], book: Any, *, persons: Any = None, person: str | None = None
+) -> str:
+    """Return the account that pays for a table of which every row has a label; without a ledger the name as it is.
+
+    `persons` (`labeldp.release.Persons`) own the rows, by the column `person`, where all labels of a person are protected together.
+    """
     from labeldp.accounting import protect_rows
     from labeldp.release.budget import open_account
 
     columns = [one for one in source.names if one not in labels] or labels
-    return open_account(book, name, lambda key: protect_rows(source.batches(columns=columns), key, label=labels))
+
+    def find_rows(key: Any) -> Any:
+        found = protect_rows(source.batches(columns=columns), key, label=labels)
+        return found if persons is None else found.with_persons(persons.ids, key, column=person or "")
+
+    return open_account(book, name, find_rows)

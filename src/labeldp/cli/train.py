@@ -20,6 +20,7 @@ from labeldp.cli.screen import (
     LedgerFile,
     Missing,
     MissingLabels,
+    Person,
     RowIds,
     Seed,
     answer,
@@ -171,6 +172,7 @@ def train(
     numbers: NumberRules = NumberRules(),
     missing: MissingLabels = Missing.error,
     row_ids: RowIds = None,
+    person: Person = None,
     ledger: LedgerFile = None,
     budget: Budget = None,
     label_set: LabelSet = None,
@@ -189,6 +191,9 @@ def train(
     A release of numbers trains a regressor with squared loss: ridge regression, whose penalty is chosen on the released
     numbers, or --estimator forest or boosting. From a table, labels that are numbers have --bounds or --counts.
 
+    With --person the unit is the person: epsilon is for all labels of one together, some of her rows have no answer, and the
+    column of ids is no feature. A release that was made with --person says which column that is; it is left out too.
+
     --search trains every candidate on released labels of two thirds of the rows, three times, and scores it by how likely
     it makes the released labels of the third. That reads the one release and costs nothing more; the model carries the
     guarantee of the whole search. Alone it tries l2 1e-4 to 0.1 (softmax), C 0.01 to 10 (logistic), min_samples_leaf 5 to
@@ -202,6 +207,8 @@ def train(
       labeldp train people.parquet --label income --epsilon 1 --to model.skops
 
       labeldp train people.csv -l income -e 1 --stages 2 --to model.skops --ledger spent.sqlite --budget 2
+
+      labeldp train stays.parquet -l readmitted -e 1 --person patient_nbr --to model.skops
 
       labeldp train people.csv -l income -e 0.2 --trust curator --save-release release --to model.skops
 
@@ -243,6 +250,7 @@ def train(
                 epsilon=epsilon,
                 ledger=ledger,
                 save_release=save_release,
+                person=person,
                 bounds=numbers.bounds,
                 counts=numbers.counts,
             )
@@ -255,6 +263,7 @@ def train(
                 classes=choice.classes,
                 missing=choice.missing,
                 row_ids=row_ids,
+                person=person,
                 drop=tuple(split_names(drop)),
                 label_set=label_set,
                 ledger=open_ledger(ledger, budget),
@@ -323,6 +332,7 @@ class _Owner:
     classes: list[Any] | None
     missing: str
     row_ids: str | None
+    person: str | None
     drop: tuple[str, ...]
     label_set: str | None
     ledger: Any
@@ -384,12 +394,16 @@ def _from_release(
     from labeldp.learn.tables import TableRows, feature_columns, read_columns, table_classifier, table_regressor
 
     source, release = open_released_table(directory)
-    columns = feature_columns(source, label=None, leave_out=drop)
+    ids = release.person_column
+    if ids is not None and ids not in drop:
+        note(f"{ids!r} says whose row it is, and is left out of the features.")
+    columns = feature_columns(source, label=None, leave_out=[*drop, *([] if ids is None else [ids])])
     make: Any = table_regressor if release.channel.outputs_are_numbers else table_classifier
     size = _batch_rows(source, shape["estimator"], searching=search is not None)
     features = read_columns(source, columns) if size is None else TableRows(source, columns, batch_rows=size)
     model = make(**shape, epsilon=release.guarantee.epsilon(), columns=columns)
     used = {"source": str(directory), "label": release.label_column, "rows": len(release), "features": columns}
+    used |= {} if ids is None else {"person": ids}
     if search is None:
         return model.fit_release(features, release), used
     found = search.around(model).fit_release(features, release)
@@ -421,6 +435,7 @@ def _from_table(
         classes=owner.classes,
         missing=owner.missing,
         row_ids=owner.row_ids,
+        persons=owner.person,
         label_set=name_label_set(owner.label_set, source.path, owner.label),
         ledger=owner.ledger,
         batch_rows=None if counts else _batch_rows(source, shape["estimator"], searching=search is not None),
@@ -436,7 +451,7 @@ def _from_table(
     paid = {"random_state": seed, "ledger": owner.ledger}
     learner = model.set_params(**paid) if search is None else search.around(model, epsilon=owner.epsilon, **paid)
     try:
-        learner.fit(labelled.features, labelled.labels)
+        learner.fit(labelled.features, labelled.labels, persons=labelled.persons)
     finally:
         # A search that fails or is stopped after the draw leaves the release that was paid for.
         if keep is not None and hasattr(learner, "release_"):
@@ -446,6 +461,8 @@ def _from_table(
     chosen = {} if search is None else {"search": _describe_search(learner)}
     model = learner if search is None else learner.best_estimator_
     used = {"source": str(source.path), "label": owner.label, "rows": len(labelled.labels), "features": columns}
+    if labelled.persons is not None:
+        used |= {"person": owner.person, "persons": labelled.persons.n_persons, "answered": len(learner.release_)}
     return model, {**used, "dropped": labelled.dropped, "release": None if keep is None else str(keep), **chosen}
 
 
@@ -514,6 +531,10 @@ def _show(console: Console, model: Any, facts: dict[str, Any]) -> None:
     rows: list[tuple[str, Any]] = [
         ("learned from", f"{facts['rows']:,} rows, {len(facts['features'])} features of {facts['source']}"),
         ("left out", f"{dropped:,} rows without a label" if dropped else None),
+        (
+            "persons",
+            f"{facts['persons']:,} by {facts['person']}: {facts['answered']:,} answers" if "persons" in facts else None,
+        ),
         ("label", f"{facts['label']} ({_describe_kind(model)})"),
         *promise_rows(model.guarantee_),
     ]

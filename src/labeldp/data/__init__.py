@@ -8,7 +8,7 @@
 >>> X_train.shape[0] == len(dataset.y_train)
 True
 
-Where to read on. `dataset`: what a data set is. `loaders`: the data sets by name. `tables`: text, Parquet and Arrow, read in
+Where to read on. `dataset`: what a data set is. `loaders`: the data sets by name, `pictures` those of pictures. `tables`: text, Parquet and Arrow, read in
 batches; `text` and `sniffing` say how text is read, `places` where tables are, and `writing` writes them, whole. `label_column`:
 whether a column can be released, and whether row ids differ.
 

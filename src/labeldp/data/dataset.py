@@ -37,6 +37,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import tarfile
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -251,7 +252,17 @@ def _encode_one_hot(train: Any, test: Any) -> Matrices:
 VARIABLE = "LABELDP_DATA"
 
 #: What a file that is cut short, of another kind or of another data set makes its reader raise.
-DAMAGE = (OSError, EOFError, zlib.error, zipfile.BadZipFile, ValueError, KeyError, IndexError, UnicodeDecodeError)
+DAMAGE = (
+    OSError,
+    EOFError,
+    zlib.error,
+    zipfile.BadZipFile,
+    tarfile.TarError,
+    ValueError,
+    KeyError,
+    IndexError,
+    UnicodeDecodeError,
+)
 
 
 def find_files(name: str, files: tuple[str, ...], *, directory: str | os.PathLike[str] | None) -> list[Path]:

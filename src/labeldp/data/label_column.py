@@ -187,7 +187,7 @@ def check_label(
 def _check_value_type(source: TableSource, label: str) -> Any:
     """Return the type of the values of a column, which must not be lists or structures."""
     dtype = source.schema.field(label).type
-    inner = dtype.value_type if pa.types.is_dictionary(dtype) else dtype
+    inner = value_type(dtype)
     if pa.types.is_nested(inner):
         fix = "Give each label a column of its own."
         raise invalid(label, "label", "be a column of single values", got=Described(str(dtype)), fix=fix)
@@ -206,7 +206,7 @@ def _add_counts(counts: Counter[Any], first: dict[Any, int], values: Any, *, pos
             break
     # `value_counts` lists values as they first occur, and so does the encoding: one sort finds where.
     if new:
-        plain = values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
+        plain = decode_dictionary(values)
         encoded = plain.dictionary_encode()
         places = np.unique(encoded.indices.to_numpy(), return_index=True)[1]
         at = dict(zip(encoded.dictionary.to_pylist(), positions[places].tolist(), strict=True))
@@ -330,15 +330,20 @@ def check_row_ids(source: TableSource, column: str) -> None:
 
 def _check_type(source: TableSource, column: str) -> None:
     """Refuse ids that are neither whole numbers nor text."""
-    dtype = _strip_dictionary(source.schema.field(column).type)
+    dtype = value_type(source.schema.field(column).type)
     if not (pa.types.is_integer(dtype) or pa.types.is_string(dtype) or pa.types.is_large_string(dtype)):
         fix = "Cast it first; rounding would make different ids equal."
         raise invalid(column, "row ids", "be whole numbers or text", got=Described(str(dtype)), fix=fix)
 
 
-def _strip_dictionary(dtype: Any) -> Any:
-    """Return the type of the values behind a dictionary encoding."""
+def value_type(dtype: Any) -> Any:
+    """Return the type of a column's values, also where they are stored as a dictionary."""
     return dtype.value_type if pa.types.is_dictionary(dtype) else dtype
+
+
+def decode_dictionary(column: Any) -> Any:
+    """Return a column of values, also where it is stored as places in a dictionary."""
+    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
 
 
 def _read_keys(source: TableSource, column: str) -> Iterator[tuple[Any, Int64s]]:
@@ -354,7 +359,7 @@ def _read_keys(source: TableSource, column: str) -> Iterator[tuple[Any, Int64s]]
 
 def _make_keys(ids: Any) -> Int64s:
     """Return a 64-bit key for each id: the number itself, or a hash of the text."""
-    ids = ids.dictionary_decode() if pa.types.is_dictionary(ids.type) else ids
+    ids = decode_dictionary(ids)
     if pa.types.is_integer(ids.type):
         # uint64 wraps around into int64 one to one, so equality is kept.
         keys: Int64s = ids.to_numpy(zero_copy_only=False).astype(np.int64)

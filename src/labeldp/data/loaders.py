@@ -5,8 +5,8 @@ Traceback (most recent call last):
 ...
 labeldp.errors.LabelDPError: load: `name` must be a known data set, got 'adlut'. Did you mean `adult`?
 
-*Pictures* with a class each: digits (bundled with scikit-learn), MNIST, Fashion-MNIST, CIFAR-10. *Tables* about people,
-with text and numbers side by side: Adult (bundled), credit default, diabetes readmission. *Multi-label* sets: text tags,
+*Pictures* with a class each (`labeldp.data.pictures`): digits (bundled with scikit-learn), MNIST, Fashion-MNIST, KMNIST,
+CIFAR-10, CIFAR-100. *Tables* about people, with text and numbers side by side: Adult (bundled), credit default, diabetes readmission. *Multi-label* sets: text tags,
 genes, scenes, moods. *Texts*: CLINC150. *Ratings*: MovieLens 1M. *Numbers*: house values of California, motor claims of
 Belgium. *Counts*: COVID-19 cases by state and day.
 
@@ -45,7 +45,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
-from labeldp.arrays import Floats, Int64s
+from labeldp.arrays import Int64s
 from labeldp.data.dataset import (
     Dataset,
     choose_test_rows,
@@ -53,13 +53,11 @@ from labeldp.data.dataset import (
     explain_damage,
     find_files,
     read_bytes,
-    read_idx,
     read_npz,
 )
+from labeldp.data.pictures import Directory, cifar10, cifar100, digits, fashion_mnist, kmnist, mnist
 from labeldp.errors import Described, invalid, nearest
 
-#: The folder that has a folder per data set; None for the one that LABELDP_DATA names.
-Directory = str | os.PathLike[str] | None
 #: These two come with the package and with scikit-learn; all others are read from the user's folder.
 BUNDLED = ("adult", "digits")
 
@@ -82,143 +80,6 @@ def names(*, bundled: bool = False) -> tuple[str, ...]:
     ('adult', 'digits')
     """
     return BUNDLED if bundled else tuple(sorted(_LOADERS))
-
-
-DIGITS = tuple("0123456789")
-CLOTHES = (
-    "T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot",
-)  # fmt: skip
-THINGS = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
-IDX_FILES = (
-    "train-images-idx3-ubyte.gz",
-    "train-labels-idx1-ubyte.gz",
-    "t10k-images-idx3-ubyte.gz",
-    "t10k-labels-idx1-ubyte.gz",
-)
-CIFAR_KEYS = ("train_images", "train_labels", "test_images", "test_labels")
-
-
-def digits(_directory: Directory = None) -> Dataset:
-    """Load 1,797 handwritten digits of 8 x 8 pixels; a fifth of the positions, by hash, is the test part.
-
-    >>> digits()
-    Dataset('digits', 1,424 train + 373 test rows, 64 features, 10 classes of `digit`)
-    """
-    from sklearn.datasets import load_digits
-
-    X, y = load_digits(return_X_y=True)
-    test = choose_test_rows(np.arange(len(y)), share=0.2)
-    rows = flatten(X, largest=16)
-    return Dataset(
-        name="digits",
-        X_train=rows[~test],
-        y_train=y[~test].astype(np.int64),
-        X_test=rows[test],
-        y_test=y[test].astype(np.int64),
-        classes=DIGITS,
-        feature_names=name_pixels((8, 8)),
-        label_name="digit",
-        sensitive_label="which digit was written (a stand-in: nothing about a person)",
-        licence="CC BY 4.0; bundled with scikit-learn",
-        citation=(
-            "Alpaydin, E. and Kaynak, C. (1998). Optical Recognition of Handwritten Digits. UCI Machine Learning "
-            "Repository, https://doi.org/10.24432/C50P49 (its test part, as scikit-learn bundles it)."
-        ),
-        image_shape=(8, 8),
-    )
-
-
-def mnist(directory: Directory = None) -> Dataset:
-    """Load MNIST: 60,000 + 10,000 handwritten digits of 28 x 28 pixels."""
-    return _load_idx_images(
-        "mnist",
-        directory,
-        classes=DIGITS,
-        label_name="digit",
-        sensitive_label="which digit was written (a stand-in: nothing about a person)",
-        licence="not stated with the files",
-        citation="LeCun, Y., Cortes, C. and Burges, C. J. C. The MNIST database of handwritten digits.",
-    )
-
-
-def fashion_mnist(directory: Directory = None) -> Dataset:
-    """Load Fashion-MNIST: 60,000 + 10,000 pictures of clothes, 28 x 28 pixels."""
-    return _load_idx_images(
-        "fashion-mnist",
-        directory,
-        classes=CLOTHES,
-        label_name="article",
-        sensitive_label="which article of clothing is shown (a stand-in: nothing about a person)",
-        licence="MIT",
-        citation=(
-            "Xiao, H., Rasul, K. and Vollgraf, R. (2017). Fashion-MNIST: a novel image dataset for benchmarking "
-            "machine learning algorithms. arXiv:1708.07747."
-        ),
-    )
-
-
-def _load_idx_images(
-    name: str,
-    directory: Directory,
-    *,
-    classes: tuple[str, ...],
-    label_name: str,
-    sensitive_label: str,
-    licence: str,
-    citation: str,
-) -> Dataset:
-    """Read the four canonical idx files of a set in the shape of MNIST."""
-    paths = find_files(name, IDX_FILES, directory=directory)
-    shapes: list[tuple[int, ...]] = [(60_000, 28, 28), (60_000,), (10_000, 28, 28), (10_000,)]
-    X_train, y_train, X_test, y_test = (read_idx(p, shape=s) for p, s in zip(paths, shapes, strict=True))
-    return Dataset(
-        name=name,
-        X_train=flatten(X_train),
-        y_train=y_train.astype(np.int64),
-        X_test=flatten(X_test),
-        y_test=y_test.astype(np.int64),
-        classes=classes,
-        feature_names=name_pixels((28, 28)),
-        label_name=label_name,
-        sensitive_label=sensitive_label,
-        licence=licence,
-        citation=citation,
-        image_shape=(28, 28),
-    )
-
-
-def cifar10(directory: Directory = None) -> Dataset:
-    """Load CIFAR-10: 50,000 + 10,000 pictures of 32 x 32 x 3, from one npz file of four arrays."""
-    (path,) = find_files("cifar10", ("cifar10.npz",), directory=directory)
-    X_train, y_train, X_test, y_test = read_npz(path, CIFAR_KEYS)
-    for key, array, rows in (("train_images", X_train, 50_000), ("test_images", X_test, 10_000)):
-        expect(path, f"{key} of shape", want=(rows, 32, 32, 3), got=array.shape)
-    return Dataset(
-        name="cifar10",
-        X_train=flatten(X_train),
-        y_train=y_train.astype(np.int64),
-        X_test=flatten(X_test),
-        y_test=y_test.astype(np.int64),
-        classes=THINGS,
-        feature_names=name_pixels((32, 32, 3)),
-        label_name="object",
-        sensitive_label="which object is shown (a stand-in: nothing about a person)",
-        licence="not stated with the files",
-        citation="Krizhevsky, A. (2009). Learning multiple layers of features from tiny images. Technical report.",
-        image_shape=(32, 32, 3),
-    )
-
-
-def flatten(images: npt.NDArray[Any], *, largest: int = 255) -> Floats:
-    """Return pictures as rows, float32 in [0, 1]."""
-    rows = images.reshape(len(images), -1).astype(np.float32)
-    rows /= np.float32(largest)
-    return rows
-
-
-def name_pixels(shape: tuple[int, ...]) -> tuple[str, ...]:
-    """Return a name for each pixel, made of its indices."""
-    return tuple("pixel_" + "_".join(str(i) for i in index) for index in np.ndindex(*shape))
 
 
 CREDIT_COLUMNS = (
@@ -705,11 +566,13 @@ _LOADERS: dict[str, Callable[[Directory], Dataset]] = {
     "adult": adult,
     "california-housing": california_housing,
     "cifar10": cifar10,
+    "cifar100": cifar100,
     "clinc150": clinc150,
     "credit-default": credit_default,
     "diabetes-readmission": diabetes_readmission,
     "digits": digits,
     "fashion-mnist": fashion_mnist,
+    "kmnist": kmnist,
     "mnist": mnist,
     "motor-claims": motor_claims,
     "movielens-1m": movielens_1m,

@@ -28,8 +28,9 @@ import pyarrow as pa
 
 from labeldp.arrays import Float64s, Int64s
 from labeldp.channel import FiniteChannel, NumericChannel
+from labeldp.data.label_column import value_type
 from labeldp.engines.engine import Progress, prefetch
-from labeldp.engines.rows import Rows, regroup, table_changed, value_type
+from labeldp.engines.rows import Rows, regroup, table_changed
 from labeldp.guarantee import Guarantee
 from labeldp.mechanisms import Mechanism
 from labeldp.priors import Reader

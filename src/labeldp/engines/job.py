@@ -88,7 +88,8 @@ class Job:
 
     `promise` is what is charged to `budget`, and `words` name the mechanism and the prior for people. `respond` is called
     once, after the charge, and gives the response to all batches. `keep` says whether a job that fails can be resumed. `answers`
-    says which rows are answered, where a person has answers for some of hers only; it is part of what the job is.
+    says which rows are answered, where a person has answers for some of hers only; it is part of what the job is. `person_column`
+    is where their owners' ids stand.
     """
 
     rows: Rows
@@ -104,6 +105,7 @@ class Job:
     passphrase: str | None
     keep: bool
     answers: AnswerPlan | None = None
+    person_column: str | None = None
 
     def identity(self) -> str:
         """Return a digest of what is released and how; a resumed job must have the same."""
@@ -312,6 +314,7 @@ def _describe_release(job: Job, response: Response, ledger_entry: int | None) ->
         ledger_entry=ledger_entry,
         prior=response.prior,
         label_column=job.rows.label,
+        person_column=job.person_column,
         label_notes=() if job.rows.source.rewritten is None else tuple(job.rows.source.rewritten.words),
     )
 

@@ -98,14 +98,15 @@ def train_released(
         `labeldp.SoftmaxRegression`, which gets the channel's unbiased targets through sums over the whole table, and is the
         model that `fit_targets` gives in memory.
     directory, columns
-        A table's release, and which of its numeric columns are features (by default all).
+        A table's release, and which of its numeric columns are features (by default all but the ids of persons).
     epochs, batch_rows : int
         How often `partial_fit` goes over the table, and rows in memory at a time.
     engine, client, scheduler, workers, insecure
         As for `privatize_table`; `partial_fit` has an order and stays on this machine.
     """
     features, release = open_released_table(directory)
-    names = tuple(numeric_columns(features, but=()) if columns is None else columns)
+    ids = () if release.person_column is None else (release.person_column,)
+    names = tuple(numeric_columns(features, but=ids) if columns is None else columns)
     features.require(*names)
     if not names:
         raise invalid(OWNER, "columns", "name features", got=Described("none"), fix="The table has no numeric columns.")

@@ -89,8 +89,9 @@ class Embeddings(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     mean_, scale_ : float32 (d,)
         What was taken off each column, and what it was multiplied by.
 
-    Edge cases
-    ----------
+    Notes
+    -----
+    *Edge cases.*
     NaN and infinity are refused, in X and in what the encoder returns; messages name the row. One row has no spread: its
     columns are 0 after standardising.
     """

@@ -61,8 +61,9 @@ class TextFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
 
     X is a list or column of texts, or a table with one column. A missing text is an empty one.
 
-    Edge cases
-    ----------
+    Notes
+    -----
+    *Edge cases.*
     A text without a known word or piece is a row of zeros. Texts without any word that occurs `min_count` times are refused,
     and so is anything that is no text; messages name the row and never show it.
     """

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -217,6 +217,19 @@ class PatchFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
     def _n_features_out(self) -> int:
         """The number of features, for their names in scikit-learn."""
         return len(self.components_)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The state as plain values and arrays: a file of a model (`labeldp.learn.save_model`) names no class of filters."""
+        state: dict[str, Any] = {**super().__getstate__(), "progress": None}
+        if "banks_" in state:
+            state["banks_"] = [asdict(bank) for bank in state["banks_"]]
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        if "banks_" in state:
+            banks = tuple(bank if isinstance(bank, Bank) else Bank(**bank) for bank in state["banks_"])
+            state = {**state, "banks_": banks}
+        super().__setstate__(state)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

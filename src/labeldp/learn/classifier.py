@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator
 from sklearn.utils import get_tags
-from sklearn.utils.validation import _num_samples, check_is_fitted, validate_data
+from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from labeldp.arrays import Floats
 from labeldp.errors import Described, PrivacyError, invalid
@@ -35,30 +35,26 @@ from labeldp.learn.corrections import (
     check_rows,
     check_weighable,
     predict_classes,
+    remember_columns,
     split_pipeline,
     take_answered,
 )
+from labeldp.learn.draws import Owners, draw_labels, is_silent, read_prior, replay_release
 from labeldp.learn.recipe import NO_ONE, Recipe, recipe
-from labeldp.learn.softmax import SoftmaxRegression
-from labeldp.learn.stages import (
-    Owners,
+from labeldp.learn.settings import (
     Settings,
-    Training,
     are_sets,
-    assemble_release,
     assign_stages,
     check_response,
     check_settings,
+    choose_budget,
     default_response,
-    draw_labels,
-    is_silent,
-    read_prior,
-    replay_release,
     sample_channel,
     settle_settings,
     state_response,
-    train_in_stages,
 )
+from labeldp.learn.softmax import SoftmaxRegression
+from labeldp.learn.stages import Training, assemble_release, train_in_stages
 from labeldp.mechanisms import Mechanism
 from labeldp.priors import ArrayExamples, Prior, UniformPrior
 from labeldp.random import NoiseKey, as_key
@@ -68,13 +64,11 @@ from labeldp.release.labels import box_labels
 from labeldp.release.persons import ASSIGNMENT, Persons
 from labeldp.release.scores import ScoredClassifier
 from labeldp.release.stages import StageDoor
-from labeldp.validate import check_choice, check_epsilon, check_weights
+from labeldp.validate import check_choice, check_weights
 
 OWNER = "LabelPrivateClassifier"
 #: What a guarantee calls them.
 WEIGHTS = "sample weights"
-#: Up to so many classes, "auto" asks persons in one stage: two did not pay with three classes (study `persons`).
-FEW_CLASSES = 3
 #: How the row of a person is chosen that is asked.
 PERSON_ROWS = ("chance", "information")
 
@@ -90,8 +84,8 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
     ----------
     estimator : classifier with `predict_proba`, or a pipeline that ends in one; default SoftmaxRegression()
         Transformers of a pipeline are fitted on the features alone, which are not secret.
-    epsilon : float
-        The whole budget, for the prior and the labels together.
+    epsilon : float, optional
+        The whole budget, for the prior and the labels together. Left out, it is the mechanism's own, or 1 without one.
     trust : {"no one", "curator"}, optional
         Whom the owners of labels trust. "no one": every label could be randomized by its owner, and whatever would need
         more is refused. "curator": someone may count labels and release noisy counts, which teaches more where epsilon or rows are
@@ -107,8 +101,8 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
     mechanism : Mechanism, optional
         How each stage randomizes its labels; by default InformativeResponse, whose answers are sets of labels, or RRWithPrior
         where training takes labels as they are (correction "none", `filter_earlier`). Any mechanism of pure epsilon, yours
-        included: it is taken at what the prior leaves of `epsilon` (`Mechanism.with_epsilon`), so its own epsilon does not
-        matter. One without a prior (RandomizedResponse) gets none. A mechanism that counts labels itself (ClusterRR) is
+        included: it is taken at what the prior leaves of `epsilon` (`Mechanism.with_epsilon`), so its own epsilon matters only
+        where `epsilon` is left out. One without a prior (RandomizedResponse) gets none. A mechanism that counts labels itself (ClusterRR) is
         refused: use `privatize(y, mechanism, groups=...)` and `fit_release`. Without stages it has nothing to do.
     correction : {"auto", "forward", "crossfit", "posterior", "em", "unbiased", "none"}
         How training accounts for the noise. "auto" is em for an estimator that has `fit_likelihood`: forward first, then
@@ -130,7 +124,8 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
         Parameters of the estimator for the last fit: a wider network, more epochs.
     temperature : float, optional
         Below 1 sharpens a stage's model before it serves as prior. By default 1 for InformativeResponse, "em" and "crossfit";
-        else 0.6 at epsilon 1 and 0.5 from 2 on; and 2/3 for self-training without stages.
+        else 0.6 at epsilon 1 and 0.5 from 2 on; and 2/3 for self-training without stages. The rounds after the last stage have
+        their own: 2/3 for a network with mixup, whose beliefs are flatter than what it knows, and 1 for all others.
     filter_earlier : bool
         Drop labels of earlier stages that the newest model does not rank among its first k (the mean candidates of the
         new stage, rounded up). Free: it looks at released labels only.
@@ -162,8 +157,8 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
     correction_, distil_, rounds_, shares_, prior_ : what "auto" came to; the prior in words
     classes_, n_features_in_, feature_names_in_ : as always
 
-    Example
-    -------
+    Examples
+    --------
     >>> import numpy as np
     >>> X = np.repeat([[-1.0], [1.0]], 500, axis=0)
     >>> y = np.repeat(["no", "yes"], 500)
@@ -178,7 +173,7 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
         self,
         estimator: Any = None,
         *,
-        epsilon: float = 1.0,
+        epsilon: float | None = None,
         trust: str | None = None,
         stages: int | Sequence[float] | str = "auto",
         prior: Prior | str | None = "auto",
@@ -253,12 +248,18 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
         check_choice(OWNER, "person_rows", self.person_rows, PERSON_ROWS)
         informed = self.person_rows == PERSON_ROWS[1]
         owners = None if known is None else Owners(persons=known, weights=weights, informed=informed)
-        epsilon = check_epsilon(OWNER, self.epsilon)
-        sizes = {"n_examples": len(labels) if known is None else known.n_persons, "n_classes": labels.n_classes}
+        epsilon = choose_budget(OWNER, self.epsilon, self.mechanism)
         last = split_pipeline(SoftmaxRegression() if self.estimator is None else self.estimator)[1]
-        plan = recipe(epsilon, stages=self.stages, prior=self.prior, trust=self.trust, estimator=last, **sizes)
-        if known is not None and isinstance(self.stages, str) and labels.n_classes <= FEW_CLASSES and plan.shares:
-            plan = replace(plan, shares=(1.0,))
+        plan = recipe(
+            epsilon,
+            stages=self.stages,
+            prior=self.prior,
+            trust=self.trust,
+            estimator=last,
+            n_examples=len(labels) if known is None else known.n_persons,
+            n_classes=labels.n_classes,
+            of_persons=known is not None,
+        )
         given = () if weights is None else (WEIGHTS,)
         about = given if known is None else (*given, ASSIGNMENT)
         budget = Budget(owner=OWNER, labels=labels, ledger=self.ledger, seeded=key.seeded, given=about, persons=known)
@@ -414,7 +415,7 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
         if transformer is None:
             return check_rows(self, X, inner=settings.estimator, reset=True)
         # Rows that come in batches (`labeldp.learn.tables.TableRows`) show the names of their columns in a header.
-        validate_data(self, getattr(X, "header", X), skip_check_array=True, reset=True)
+        remember_columns(self, getattr(X, "header", X), reset=True)
         return transformer.fit_transform(X)
 
     @property
@@ -427,7 +428,7 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
         """Return new features as the last step wants them."""
         if self._transformer is None:
             return check_rows(self, X, inner=self.estimator_, reset=False)
-        validate_data(self, X, skip_check_array=True, reset=False)
+        remember_columns(self, X, reset=False)
         return self._transformer.transform(X)
 
     def _describe(self, persons: Persons | None) -> str:
@@ -436,7 +437,8 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
         whom = "" if self.trust is None else f", trust={self.trust!r}"
         asked = "" if self.person_rows == PERSON_ROWS[0] else f", rows by {self.person_rows}"
         whose = "" if persons is None else f" for each of {persons.n_persons:,} persons{asked}"
-        return f"{OWNER}(epsilon={self.epsilon!r}{whom}, stages={self.stages!r}, prior={self.prior!r}{how}){whose}"
+        epsilon = choose_budget(OWNER, self.epsilon, self.mechanism)
+        return f"{OWNER}(epsilon={epsilon!r}{whom}, stages={self.stages!r}, prior={self.prior!r}{how}){whose}"
 
     def predict_proba(self, X: Any) -> Floats:
         """Return class probabilities (n, K), in the order of `classes_`."""

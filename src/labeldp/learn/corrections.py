@@ -21,7 +21,7 @@ prefers, so that a model that repeats the prior, and exaggerates it, would win a
 channel says nothing (one candidate: T[y, o] = 1 for every y) adds a constant to forward; posteriors, EM and crossfit give it
 what is believed. Where a prior chose channels of labels, the likelihood alone therefore leaves out what the prior knew, and may
 leave nothing: "auto" then is crossfit for every estimator. Answers that are sets say something under any prior, so that
-it is em for those that take likelihoods (`labeldp.learn.stages.settle_settings`).
+it is em for those that take likelihoods (`labeldp.learn.settings.settle_settings`).
 
 References: Patrini et al., "Making Deep Neural Networks Robust to Label Noise" (2017), for forward; Natarajan et al.,
 "Learning with Noisy Labels" (2013), for unbiased.
@@ -333,6 +333,18 @@ def check_answered(owner: str, X: Any, release: Release) -> None:
     """Refuse features that have a row neither for each answer of a release nor for each row that it is about."""
     if _num_samples(X) not in (len(release), release.rows_in_all):
         release.answered(X, owner=owner)  # says what is wrong
+
+
+def remember_columns(learner: BaseEstimator, X: Any, *, reset: bool) -> None:
+    """Let the learner keep the number and the names of X's columns (`reset`), or refuse others; transformers look at the rest.
+
+    Images have none, nor has a dataset: an item of it may be a pair of an input and a label, whose length says nothing.
+    """
+    if not is_dataset(X) and getattr(X, "ndim", 2) <= 2:
+        validate_data(learner, X, skip_check_array=True, reset=reset)
+    elif reset:
+        for name in ("n_features_in_", "feature_names_in_"):
+            vars(learner).pop(name, None)
 
 
 def check_rows(learner: BaseEstimator, X: Any, *, inner: Any, reset: bool) -> Any:

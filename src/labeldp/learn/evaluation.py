@@ -44,6 +44,7 @@ References: Natarajan, Dhillon, Ravikumar & Tewari 2013 (unbiased losses); Efron
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -62,12 +63,13 @@ from labeldp.learn.corrections import take_rows
 from labeldp.learn.evaluated import Estimated, Evaluation, build_evaluation
 from labeldp.learn.metrics import OWNER, Scores
 from labeldp.learn.number_scores import evaluate_numbers, scores_numbers
-from labeldp.learn.score_counts import DRAW_SEED, Cells, count_draws, draw_normals
+from labeldp.learn.score_counts import DRAW_SEED, MOST_RATE, Cells, count_draws, draw_normals
 from labeldp.learn.scoring import can_invert, find_codes
 from labeldp.priors import model_probabilities
 from labeldp.release import Release, SensitiveLabels, measure
-from labeldp.release.labels import as_plain, count_missing
+from labeldp.release.labels import as_plain, check_classes_shared, count_missing
 from labeldp.release.measurement import check_measuring
+from labeldp.release.persons import Counted, count_rows
 from labeldp.release.scores import check_raw_labels
 
 #: From more classes than this on, noisy reports leave the confusion matrix and the cuts of each class out.
@@ -95,6 +97,7 @@ def evaluate(
     label_set: str = "labels",
     rng: Any = None,
     bounds: tuple[float, float] | None = None,
+    persons: Any = None,
 ) -> Any:
     """Return a report on a classifier: accuracy, AUC, log loss, Brier score, calibration, confusion, precision at k.
 
@@ -123,11 +126,15 @@ def evaluate(
         As for `labeldp.measure`; `label_set` names labels that are not boxed.
     bounds : (low, high), optional
         Says that labels are numbers, within these public bounds; by default those of the model, of the box or of the release.
+    persons : Persons, or a column of n ids, optional
+        With `epsilon`: who owns each row, publicly. Then epsilon is for all labels of one person together. At most so many rows
+        of each count as makes the estimated error least (`labeldp.release.persons.best_cap`), by public chance, and the report is
+        about those rows.
 
     Guarantee
     ---------
-    With `epsilon`: pure epsilon when one label is replaced, for everything in the report together; it is stated and charged
-    before anything is drawn, and whatever can be refused is refused before that. Public and released labels cost nothing.
+    With `epsilon`: pure epsilon when one label is replaced, or with `persons` all labels of one person, for everything in the
+    report together; it is stated and charged before anything is drawn, and whatever can be refused is refused before that. Public and released labels cost nothing.
 
     Edge cases
     ----------
@@ -136,6 +143,10 @@ def evaluate(
     occur, or too few rows of it to be told from noise, leaves its recall and AUC None, with the reason.
     """
     of_numbers = partial(evaluate_numbers, bounds=bounds, ledger=ledger, label_set=label_set, rng=rng)
+    if persons is not None and (epsilon is None or isinstance(labels, Release)):
+        got = Described("a release" if isinstance(labels, Release) else "public labels")
+        fix = "Only a report that spends has a unit: public labels have none, and released ones that of their release."
+        raise invalid(OWNER, "persons", "come with labels that are protected by epsilon", got=got, fix=fix)
     if isinstance(labels, Release):
         if labels_are_public or epsilon is not None or ledger is not None:
             got, fix = (
@@ -154,10 +165,11 @@ def evaluate(
         got = Described("both" if labels_are_public else "neither")
         raise invalid(OWNER, "labels", "have labels_are_public or epsilon", got=got, fix=fix)
     if scores_numbers(model, labels, bounds):
-        return of_numbers(model, X, labels, epsilon=epsilon, rows=None, notes=())
+        return of_numbers(model, X, labels, epsilon=epsilon, rows=None, notes=(), persons=persons)
     if epsilon is None:
         return _evaluate_exactly(model, X, labels, classes, ledger)
-    return _evaluate_protected(model, X, labels, classes, epsilon=epsilon, ledger=ledger, label_set=label_set, rng=rng)
+    paying = {"epsilon": epsilon, "ledger": ledger, "label_set": label_set, "rng": rng, "persons": persons}
+    return _evaluate_protected(model, X, labels, classes, **paying)
 
 
 # ------------------------------------------------------------------------------------------------------- public labels
@@ -232,6 +244,7 @@ def _evaluate_protected(
     ledger: Any,
     label_set: str,
     rng: Any,
+    persons: Any,
 ) -> Evaluation:
     """Box, choose cells without labels, measure once, and work out the rest from what was measured."""
     target, _ = check_measuring(epsilon, 0.0)
@@ -243,16 +256,34 @@ def _evaluate_protected(
     else:
         boxed = SensitiveLabels(labels, classes=_list_classes(model, classes), name=label_set)
     chances = _find_chances(model, X, boxed.classes, len(boxed))
+    counted = count_persons(persons, len(boxed), n_classes=boxed.n_classes, epsilon=target)
+    if counted.rows is not None:
+        check_classes_shared(
+            boxed, counted.everyone
+        )  # before rows are left out: a list that was read off speaks of all
+        boxed, chances = boxed.take(counted.rows), chances[counted.rows]
     scores = Scores(chances, classes=boxed.classes, detailed=boxed.n_classes <= MOST_DETAILED)
-    plan = Cells.choose(scores, epsilon=target)
-    measured = measure(boxed, plan.query, epsilon=target, rng=rng, ledger=ledger)
+    plan = Cells.choose(scores, epsilon=target, most=counted.most)
+    measured = measure(boxed, plan.query, epsilon=target, rng=rng, ledger=ledger, persons=counted.persons)
     return build_evaluation(
         scores,
         plan.estimate(scores, measured),
         source="protected labels",
         measured=measured,
         n_counts=plan.query.n_cells,
+        notes=counted.notes,
     )
+
+
+def count_persons(persons: Any, n_rows: int, *, n_classes: int, epsilon: float) -> Counted:
+    """Return which rows of persons count in a report: chosen for the least error of a share that is added up over its cells.
+
+    One label moves one count of two classes, and two of more; a sum over B cells has the noise of sqrt(B) of them, and B is as many
+    as the report would have if all rows counted (`labeldp.learn.score_counts`).
+    """
+    reach = 1.0 if n_classes == 2 else 2.0
+    cells = max(2.0, (n_rows * min(epsilon, MOST_RATE) / reach) ** 0.4)
+    return count_rows(persons, n_rows, reach=reach * math.sqrt(cells), epsilon=epsilon, owner=OWNER)
 
 
 # ----------------------------------------------------------------------------------------------------- released labels

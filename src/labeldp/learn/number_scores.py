@@ -62,6 +62,7 @@ from labeldp.release.grid import box_on_grid
 from labeldp.release.labels import as_plain
 from labeldp.release.measurement import check_measuring
 from labeldp.release.numbers import Asked, read_finite
+from labeldp.release.persons import count_rows
 from labeldp.release.scores import check_raw_labels
 
 #: Directions of a channel with less than this share of the largest singular value say more of noise than of labels.
@@ -203,6 +204,7 @@ def evaluate_numbers(
     ledger: Any,
     label_set: str,
     rng: Any,
+    persons: Any = None,
 ) -> NumberEvaluation:
     """Return the report on a regressor, or on an array of predictions; `evaluate` has checked which source it is."""
     if isinstance(labels, Release):
@@ -223,6 +225,7 @@ def evaluate_numbers(
             ledger=ledger,
             label_set=label_set,
             rng=rng,
+            persons=persons,
         )
     if ledger is not None:
         raise invalid(OWNER, "ledger", "be left out", got=ledger, fix="Public labels are not charged.")
@@ -399,16 +402,21 @@ def _from_protected(
     ledger: Any,
     label_set: str,
     rng: Any,
+    persons: Any,
 ) -> NumberEvaluation:
     """Measure once, at epsilon, and work out the rest."""
     target, _ = check_measuring(epsilon, 0.0)
     boxed = box_on_grid(OWNER, labels, n_rows=len(guess), bounds=bounds, label_set=label_set)
+    counted = count_rows(persons, len(guess), reach=4.0, epsilon=target, owner=OWNER)  # four sums of terms in [0, 1]
+    mine = boxed.labels
+    if counted.rows is not None:
+        mine, guess = mine.take(counted.rows), guess[counted.rows]
     low, width, n = bounds[0], bounds[1] - bounds[0], len(guess)
     bins = find_bins(guess)
     n_bins = int(bins.max()) + 1
     scaled = np.clip((guess - low) / width, 0.0, 1.0)
     query = NumberErrors(guess=scaled, bins=bins, n_bins=n_bins, steps=int(boxed.scores[-1]))
-    measured = measure(boxed.labels, query, epsilon=target, rng=rng, ledger=ledger)
+    measured = measure(mine, query, epsilon=target, rng=rng, ledger=ledger, persons=counted.persons)
     sums, noise = measured.value / PARTS, LAPLACE * measured.spread / PARTS
     sizes = np.bincount(bins, minlength=n_bins)
     mean = float(sums[:n_bins].sum()) / n
@@ -450,6 +458,7 @@ def _from_protected(
         ),
         method="sums with noise, measured once",
         assumptions=("labels outside of the bounds count as the nearest one",),
+        notes=counted.notes,
         guarantee=measured.guarantee,
         noise=measured.noise,
         seeded=measured.seeded,

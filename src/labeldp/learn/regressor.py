@@ -59,7 +59,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator, clone
 from sklearn.linear_model import RidgeCV
-from sklearn.utils.validation import _num_samples, check_is_fitted, validate_data
+from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from labeldp.arrays import Floats, Places
 from labeldp.channel import MeanEvidence, MeanTable, NormalLaws, NumericChannel, join_channels
@@ -70,12 +70,13 @@ from labeldp.learn.classifier import takes_rows_of
 from labeldp.learn.corrections import (
     check_answered,
     check_rows,
+    remember_columns,
     split_pipeline,
     take_answered,
     take_rows,
     takes_weights,
 )
-from labeldp.learn.stages import assign_stages, stage_shares
+from labeldp.learn.settings import assign_stages, choose_budget, stage_shares
 from labeldp.mechanisms import Mechanism, NumericMechanism, UnbiasedResponse
 from labeldp.random import NoiseKey, as_key
 from labeldp.release import Release, SensitiveLabels, privatize
@@ -84,7 +85,7 @@ from labeldp.release.labels import box_numbers
 from labeldp.release.persons import ASSIGNMENT, Persons, check_apart
 from labeldp.release.scores import ScoredRegressor
 from labeldp.release.stages import StageDoor, run_stages
-from labeldp.validate import check_choice, check_epsilon, check_probability_rows, check_weights
+from labeldp.validate import check_choice, check_probability_rows, check_weights
 
 OWNER = "LabelPrivateRegressor"
 #: What a guarantee calls them.
@@ -109,8 +110,8 @@ class LabelPrivateRegressor(ScoredRegressor, BaseEstimator):  # type: ignore[mis
     estimator : regressor, or a pipeline that ends in one; default ridge regression with a penalty chosen on the answers
         Transformers of a pipeline are fitted on the features alone, which are not secret. The regressor's loss should be
         squared error: others (absolute, quantile) are not unbiased on noisy labels.
-    epsilon : float
-        The whole budget.
+    epsilon : float, optional
+        The whole budget. Left out, it is the mechanism's own, or 1 without one.
     bounds : (low, high)
         Public bounds of the labels, known without them; needed unless y is boxed, or a mechanism has them.
     stages : int or sequence of shares
@@ -134,8 +135,9 @@ class LabelPrivateRegressor(ScoredRegressor, BaseEstimator):  # type: ignore[mis
     checkpoint : path or Checkpoint, optional
         A directory where every stage is kept before it is used, as for `LabelPrivateClassifier`.
 
-    Guarantee
-    ---------
+    Notes
+    -----
+    *Guarantee.*
     Pure epsilon when one label is replaced, and no one to trust: stages are disjoint, and a stage's beliefs are made of what was
     released before. It stands on bounds, prior, features and weights that did not see the labels.
 
@@ -146,8 +148,8 @@ class LabelPrivateRegressor(ScoredRegressor, BaseEstimator):  # type: ignore[mis
     estimator_, bounds_ : the regressor of the last fit; predictions are brought within the bounds
     n_features_in_, feature_names_in_ : as always
 
-    Example
-    -------
+    Examples
+    --------
     >>> X = np.linspace(0, 1, 4000)[:, None]
     >>> model = LabelPrivateRegressor(epsilon=2.0, bounds=(0, 100), random_state=0).fit(X, 20 + 60 * X[:, 0])
     >>> model.predict([[0.5]]).round(-1).tolist(), model.guarantee_.epsilon()
@@ -158,7 +160,7 @@ class LabelPrivateRegressor(ScoredRegressor, BaseEstimator):  # type: ignore[mis
         self,
         estimator: Any = None,
         *,
-        epsilon: float = 1.0,
+        epsilon: float | None = None,
         bounds: tuple[float, float] | None = None,
         stages: int | Sequence[float] = 1,
         correction: str = "unbiased",
@@ -208,7 +210,7 @@ class LabelPrivateRegressor(ScoredRegressor, BaseEstimator):  # type: ignore[mis
         )
         key = as_key(OWNER, self.random_state, name="random_state", pieces=self.checkpoint is not None)
         weights = _check_weights(sample_weight, len(labels))
-        response = _check_response(self.mechanism, check_epsilon(OWNER, self.epsilon), labels)
+        response = _check_response(self.mechanism, choose_budget(OWNER, self.epsilon, self.mechanism), labels)
         law = _check_prior(self.prior, response)
         shares = stage_shares(self.stages, response.epsilon, owner=OWNER)
         known = None if persons is None else Persons.of(persons, n_rows=len(labels), owner=OWNER)
@@ -302,7 +304,7 @@ class LabelPrivateRegressor(ScoredRegressor, BaseEstimator):  # type: ignore[mis
         if self._transformer is None:
             features = check_rows(self, X, inner=self.estimator_, reset=False)
         else:
-            validate_data(self, X, skip_check_array=True, reset=False)
+            remember_columns(self, X, reset=False)
             features = self._transformer.transform(X)
         return predict_within(self.estimator_, features, self.bounds_)
 
@@ -330,7 +332,7 @@ class LabelPrivateRegressor(ScoredRegressor, BaseEstimator):  # type: ignore[mis
         """Return the features as the last step wants them; transformers are fitted here and never see a label."""
         if transformer is None:
             return check_rows(self, X, inner=last, reset=True)
-        validate_data(self, X, skip_check_array=True, reset=True)
+        remember_columns(self, X, reset=True)
         return transformer.fit_transform(X)
 
     def _open_journal(  # noqa: PLR0917  # one caller, above

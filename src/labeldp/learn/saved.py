@@ -78,6 +78,7 @@ SCHEMA = "schema.json"
 PUBLIC = frozenset(
     {
         "labeldp.features.Embeddings",
+        "labeldp.features.PatchFeatures",
         "labeldp.features.TextFeatures",
         "labeldp.learn.BoosterClassifier",
         "labeldp.learn.LPNormalSGD",
@@ -318,7 +319,7 @@ def _refuse_types(place: Path, types: list[str]) -> LabelDPError:
 # ------------------------------------------------------------------------------------------------ what is stored
 
 
-def _learner(model: Any) -> Any:
+def learner_of(model: Any) -> Any:
     """Return what learned from labels: the model itself, or the last step of a pipeline."""
     return model[-1] if isinstance(model, Pipeline) else model
 
@@ -342,6 +343,8 @@ def _strip(model: Any) -> Any:
     for name in dropped:
         if name in settings:
             setattr(light, name, None)
+    if settings.get("mechanism") is not None and settings.get("epsilon", 0.0) is None:
+        light.epsilon = model.guarantee_.epsilon()  # it was the mechanism's, which stays behind
     for name in TEMPLATES:
         if settings.get(name) is not None:
             setattr(light, name, clone(settings[name]))
@@ -354,7 +357,7 @@ def _strip(model: Any) -> Any:
 
 def _describe_promise(model: Any) -> dict[str, Any]:
     """Return what was promised about the labels that the model learned from, as JSON values."""
-    learner = _learner(model)
+    learner = learner_of(model)
     if not _protects_labels(learner):
         return {}
     release = getattr(learner, "release_", None)
@@ -430,7 +433,7 @@ def _read_header(place: Path, text: str, *, sealed: bool) -> dict[str, Any]:
 
 def _restore(model: Any, facts: dict[str, Any]) -> Any:
     """Give a loaded model its promise back, and settings that were added after it was saved their defaults."""
-    learner = _learner(model)
+    learner = learner_of(model)
     if _public_name(type(learner).__module__, type(learner).__name__) is not None:
         for name, parameter in inspect.signature(type(learner)).parameters.items():
             if not hasattr(learner, name):

@@ -125,13 +125,17 @@ class Cells:
     group_sizes: Ints
 
     @classmethod
-    def choose(cls, scores: Scores, *, epsilon: float) -> Cells:
-        """Return the cells for so many rows at this epsilon; see the module for how many."""
+    def choose(cls, scores: Scores, *, epsilon: float, most: int = 1) -> Cells:
+        """Return the cells for so many rows at this epsilon; see the module for how many.
+
+        With `most` rows of one person, whose labels are replaced together, the noise is for that many.
+        """
         K = scores.n_classes
         query = ScoreCounts(
             cells=np.zeros(scores.n, np.int64) if K == 2 else np.zeros((K, scores.n), np.int64), n_cells=1
         )
-        noise = choose_noise(query.sensitivity(n_classes=K), epsilon, 0.0)
+        row = query.sensitivity(n_classes=K)
+        noise = choose_noise(Sensitivity(row.l1 * most, row.l2 * most), epsilon, 0.0)
         rate = math.inf if noise.rate is None else float(noise.rate)
         tables, groups, first = [], [], 0
         for c in [1] if K == 2 else range(K):

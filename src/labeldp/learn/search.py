@@ -74,9 +74,9 @@ from labeldp.errors import Described, PrivacyError, invalid
 from labeldp.guarantee import Guarantee, Unit
 from labeldp.learn.classifier import WEIGHTS, LabelPrivateClassifier, takes_rows_of
 from labeldp.learn.corrections import as_indexable, check_answered, take_answered, take_rows
+from labeldp.learn.draws import is_silent
 from labeldp.learn.scoring import CorrectCount, estimate_hits, estimate_likelihood, find_codes
 from labeldp.learn.softmax import SoftmaxRegression
-from labeldp.learn.stages import is_silent
 from labeldp.random import NoiseKey, as_key
 from labeldp.release import Measurement, Release, SensitiveLabels, measure
 from labeldp.release.budget import Budget, SearchShares, assume_public

@@ -189,7 +189,9 @@ def _make_rows(model: Any) -> Any:
             name: pa.array([*known, None][:1] * len(ASKED), pa.string()) for name, known in encoder.categories_.items()
         }
         return pa.table(numbers | words)
-    width = int(model.n_features_in_)
+    # A learner of images or of datasets knows no columns; the transformer in front of it does.
+    knows = model if hasattr(model, "n_features_in_") else model.transformer_
+    width = int(knows.n_features_in_)
     _require(0 < width <= MOST_FEATURES, "a number of features")
     return np.outer(ASKED, np.ones(width))
 

@@ -52,7 +52,7 @@ from sklearn.model_selection import ParameterGrid
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
-from labeldp.accounting import protect_rows
+from labeldp.accounting import ProtectedRows, RowKey, protect_rows
 from labeldp.arrays import Float32s
 from labeldp.data import TableSource, check_label, check_row_ids, label_profile
 from labeldp.data.label_column import check_missing
@@ -64,7 +64,7 @@ from labeldp.learn.regressor import PENALTIES, LabelPrivateRegressor
 from labeldp.learn.softmax import SoftmaxRegression
 from labeldp.mechanisms.numbers import choose_bounds
 from labeldp.priors import Prior
-from labeldp.release import SensitiveLabels
+from labeldp.release import Persons, SensitiveLabels
 from labeldp.release.budget import open_account
 from labeldp.release.labels import NumberRule
 from labeldp.release.numbers import OUTSIDE
@@ -117,8 +117,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # sc
     for each date its place in the week and the year, and for a time of day its place in the day, as sine and cosine; and a
     column of zeros and ones for each column of numbers with gaps, which says where they are.
 
-    Edge cases
-    ----------
+    Notes
+    -----
+    *Edge cases.*
     A value that `fit` never saw counts as a rare one, or as none if there are no rare ones. A constant column is zero.
     A number that is missing becomes the median, or the mean of a column that had no gaps when it was fitted. A column of
     nothing but missing values is left out, and so is text of more than `FEW_ROWS` rows in which no value occurs twice:
@@ -684,11 +685,12 @@ def parse_value(text: str) -> Any:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LabelledTable:
-    """Features (a table, or `TableRows`) with their boxed labels; `dropped` rows had no label."""
+    """Features (a table, or `TableRows`) with their boxed labels; `dropped` rows had no label; `persons` own the rows."""
 
     features: Any = field(repr=False)
     labels: SensitiveLabels
     dropped: int
+    persons: Persons | None = None
 
 
 def feature_columns(source: TableSource, *, label: str | None, leave_out: Sequence[str] = ()) -> list[str]:
@@ -723,6 +725,7 @@ def read_labelled(
     classes: Sequence[Any] | None = None,
     missing: str = "error",
     row_ids: str | None = None,
+    persons: str | None = None,
     label_set: str | None = None,
     ledger: Any = None,
     batch_rows: int | None = None,
@@ -733,9 +736,17 @@ def read_labelled(
     """Read a table after the same checks as a release: missing labels, lone values, constants, repeated row ids.
 
     Labels that are numbers have public `bounds`, or `counts`, instead of classes, as for `privatize_table`. With `batch_rows` the features stay on disk, as `TableRows` with batches of that size; labels and row ids are read. With
-    a `ledger` the labels get the name of the account that has their rows (`labeldp.release.budget.open_account`).
+    a `ledger` the labels get the name of the account that has their rows (`labeldp.release.budget.open_account`). `persons` is the
+    column of ids that says whose row it is: no feature, and what the ledger knows the rows by.
     """
-    away = [*leave_out, *([row_ids] if row_ids else [])]
+    if persons is not None and persons == label:
+        fix = "It is what is to be hidden: name the column that says whose row it is."
+        raise invalid("train", "persons", "not be the label column", got=persons, fix=fix)
+    if persons is not None and row_ids is not None:
+        fix = "The ledger recognises persons by their ids."
+        raise invalid("train", "row_ids", "be left out where persons are given", got=row_ids, fix=fix)
+    ids = [one for one in (row_ids, persons) if one is not None]
+    away = [*leave_out, *ids]
     columns = feature_columns(source, label=label, leave_out=away)
     known = choose_bounds("train", bounds, counts)
     if known is None:
@@ -745,18 +756,20 @@ def read_labelled(
         check_missing(label_profile(source, label, check=rule), missing)
     if row_ids:
         check_row_ids(source, row_ids)
-    table = read_columns(source, [*(columns if batch_rows is None else []), label, *([row_ids] if row_ids else [])])
+    table = read_columns(source, [*(columns if batch_rows is None else []), label, *ids])
     absent = pc.is_null(table[label], nan_is_null=True)
     dropped, n_rows = int(pc.sum(absent).as_py() or 0), table.num_rows
     if dropped:
         table = table.filter(pc.invert(absent))
     keep = ~absent.to_numpy() if dropped else None
+    owners = None if persons is None else Persons.of(table[persons], owner="train")
     others = TableRows(source, [one for one in source.names if one != label] or [label], keep=keep, n_rows=n_rows)
-    name = open_account(
-        ledger,
-        label if label_set is None else label_set,
-        lambda key: protect_rows((part for _, part in others.batches()), key, label=label, row_ids=row_ids),
-    )
+
+    def find_rows(key: RowKey) -> ProtectedRows:
+        found = protect_rows((part for _, part in others.batches()), key, label=label, row_ids=row_ids)
+        return found if owners is None else found.with_persons(owners.ids, key, column=persons or "")
+
+    name = open_account(ledger, label if label_set is None else label_set, find_rows)
     boxed = SensitiveLabels(
         decode_column(table[label]),
         classes=classes,
@@ -766,9 +779,9 @@ def read_labelled(
         outside=outside,
     )
     if batch_rows is None:
-        return LabelledTable(features=table.select(columns), labels=boxed, dropped=dropped)
+        return LabelledTable(features=table.select(columns), labels=boxed, dropped=dropped, persons=owners)
     features = TableRows(source, columns, keep=keep, n_rows=n_rows, batch_rows=batch_rows)
-    return LabelledTable(features=features, labels=boxed, dropped=dropped)
+    return LabelledTable(features=features, labels=boxed, dropped=dropped, persons=owners)
 
 
 def decode_column(column: Any) -> Any:

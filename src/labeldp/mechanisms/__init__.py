@@ -38,6 +38,7 @@ from labeldp.mechanisms.optimal import (
     Objective,
     OptimalResponse,
     UnbiasedReport,
+    make_private,
 )
 from labeldp.mechanisms.peers import PeerToPeerRR
 from labeldp.mechanisms.response import (
@@ -69,6 +70,7 @@ __all__ = [
     "Worth",
     "answer_worth",
     "informative_worth",
+    "make_private",
     "most_information",
     "response_worth",
     "subset_worth",

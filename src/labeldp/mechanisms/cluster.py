@@ -6,7 +6,7 @@ r"""`ClusterRR`: redraw labels from the noisy label distribution of their cluste
 (1.0, (2, 3))
 
 References: Esfandiari, Mirrokni, Syed, Vassilvitskii, "Label differential privacy via clustering" (2022), Algorithm 1,
-Theorem 2 (`bound_cluster_risk`).
+Theorem 2 (`bound_cluster_risk`), Corollary 2 (`prescribe_cluster`).
 
 Design notes. The paper's Theorem 1 states 1/sigma for the histogram; a replaced label moves two of its entries, so the
 cost is 2/sigma. Here the noise is sized to the budget instead: discrete Laplace of rate epsilon_1 / 2 on counts. The
@@ -300,6 +300,45 @@ def bound_cluster_risk(
     width = constant * k / (1.0 - beta)
     sampling = width * math.sqrt(dimension * -math.log(check_positive(owner, "failure", failure)) / n)
     return RiskBound(sampling, width * bias * (heterogeneity + k * noise / size + k * floor) if bias else 0.0)
+
+
+class ClusterPlan(NamedTuple):
+    """tau, lambda and sigma of Corollary 2, what they really spend, and the histogram's share of it."""
+
+    floor: float
+    redraw: float
+    noise: float
+    epsilon: float
+    split: float
+
+
+def prescribe_cluster(epsilon: float, *, heterogeneity: float, n_classes: int) -> ClusterPlan:
+    r"""Return the parameters of Corollary 2: tau = phi, lambda = 1/(1 + (e^epsilon - 1) phi), sigma = 1/epsilon, beta = 0.
+
+    The corollary says O(epsilon). By Theorem 1, corrected, they spend 2/sigma + log(1 + (1 - lambda)/(lambda tau)) = 3
+    epsilon; with two classes, of which one count is released, 2 epsilon. So ``ClusterRR(plan.epsilon, tau=plan.floor,
+    split=plan.split)`` runs it, and `bound_cluster_risk` at floor, redraw and noise with correction=0 is its bound,
+
+        C K sqrt(dim log(1/gamma) / n) + C K lambda (phi + K sigma/s + K tau),
+
+    the corollary's for s >= 1/(epsilon phi). phi must not come from raw labels (`labeldp.priors.heterogeneity` of noisy ones).
+
+    *Edge cases.* A floor cannot exceed 1/K. Where phi does, the floor is 1/K: labels are then redrawn uniformly, and the
+    clusters are of no use. In ten classes that is the rule: phi < 0.1 needs clusters of which 95 % of the labels agree.
+
+    >>> plan = prescribe_cluster(0.5, heterogeneity=0.04, n_classes=10)
+    >>> plan.floor, round(plan.redraw, 3), plan.noise, plan.epsilon
+    (0.04, 0.975, 2.0, 1.5)
+    >>> prescribe_cluster(0.5, heterogeneity=0.6, n_classes=10).floor
+    0.1
+    """
+    owner = "prescribe_cluster"
+    budget = check_positive(owner, "epsilon", epsilon)
+    k = check_integer(owner, "n_classes", n_classes, least=2)
+    floor = min(check_positive(owner, "heterogeneity", heterogeneity), 1.0 / k)
+    histogram = (1.0 if k == 2 else 2.0) * budget
+    redraw = 1.0 / (1.0 + math.expm1(budget) * floor)
+    return ClusterPlan(floor, redraw, 1.0 / budget, histogram + budget, histogram / (histogram + budget))
 
 
 def bound_cluster_bias(

@@ -398,7 +398,25 @@ def _sharpen_vertex(conditions: Floats, right: Floats, theta: Floats) -> Floats:
 
 
 def make_private(transition: Floats, epsilon: float) -> Floats:
-    """Return the channel on its sampling grid, moved towards saying nothing until it keeps epsilon exactly."""
+    """Return a matrix on the grid from which labels are drawn, moved towards saying nothing until it keeps epsilon exactly.
+
+    A matrix that spends all of epsilon in exact arithmetic may exceed it by rounding. Each row is mixed with the mean of all rows,
+    by 2^-52 first and twice as much each time; a matrix that was meant to be private needs a few units in the last place. One that
+    was not is moved until it is, so compare what it was made for with what it became.
+
+    Parameters
+    ----------
+    transition : array of shape (K, M)
+        Probabilities of outputs (columns) for each label (rows).
+    epsilon : float
+        The largest log-ratio within a column that is allowed.
+
+    Example
+    -------
+    >>> flip = np.array([[math.e, 1.0], [1.0, math.e]]) / (1 + math.e)
+    >>> MatrixChannel(flip).epsilon <= 1.0, MatrixChannel(make_private(flip, 1.0)).epsilon <= 1.0
+    (False, True)
+    """
     silent = np.broadcast_to(transition.mean(axis=0), transition.shape)
     share = 0.0
     while share < 1.0:

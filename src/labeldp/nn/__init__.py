@@ -15,7 +15,6 @@
 | `training` | the loop and its learning rates |
 | `pretraining` | what a network can learn from images alone |
 | `checkpoint` | the state of a run on disk, arrays without pickle |
-| `representation` | `BYOL`: features of images without labels |
 | `dpsgd` | `DPSGDClassifier`: the baseline of whole-record privacy |
 
 Needs the extra `labeldp[torch]`; without it, importing this package says so. `DPSGDClassifier` also needs the extra
@@ -40,10 +39,8 @@ if TYPE_CHECKING:
     from labeldp.nn.dpsgd import DPSGDClassifier
     from labeldp.nn.losses import ForwardLoss, PosteriorLoss, ReleasedDataset, UnbiasedLoss
     from labeldp.nn.presets import Augment, PaperPreset, Training, cpu_preset, paper_preset
-    from labeldp.nn.representation import BYOL
 
 _FILE_OF = {
-    "BYOL": "representation",
     "Augment": "presets",
     "DPSGDClassifier": "dpsgd",
     "ForwardLoss": "losses",
@@ -60,7 +57,6 @@ _FILE_OF = {
 }
 
 __all__ = [
-    "BYOL",
     "Augment",
     "DPSGDClassifier",
     "ForwardLoss",
@@ -77,7 +73,20 @@ __all__ = [
 ]
 
 
+#: Names that were here once, and what does their work.
+_GONE = {
+    "BYOL": (
+        "Nothing showed that it helps in the time that a CPU has. Without labels, use `labeldp.features.PatchFeatures` (and "
+        '`labeldp.priors.ClusterPrior` on it), `NetClassifier("fast-cnn", pretrain=300)`, or an encoder of your own in '
+        "`labeldp.features.Embeddings`."
+    ),
+    "ModuleFeatures": "Use `labeldp.features.Embeddings`.",
+}
+
+
 def __getattr__(name: str) -> object:
+    if name in _GONE:  # ImportError: `from labeldp.nn import name` would replace the words of any AttributeError
+        raise ImportError(f"labeldp.nn has no `{name}` any more. {_GONE[name]}", name=__name__)
     if name not in _FILE_OF:
         raise AttributeError(f"module 'labeldp.nn' has no attribute {name!r}. {nearest(name, _FILE_OF)}")
     return getattr(import_module(f"labeldp.nn.{_FILE_OF[name]}"), name)

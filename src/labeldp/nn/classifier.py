@@ -102,6 +102,7 @@ class NetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sc
         one from `n_classes` and `sample_shape`. A module returns logits, one per class.
     preset : {"cpu", "paper", "minutes", "hours"} or Training
         Where the settings that are None below come from. "fast-cnn" has "minutes" (5 of one core; its "cpu" too) and "hours" (60).
+        "resnet18" and "inception" are the paper's, for a GPU: "paper", or "cpu" with `epochs` of your own.
     cpu_minutes : float, optional
         Of "fast-cnn": how many minutes of one core of 75 GFLOP/s a fit may take. They are turned into a number of epochs (200 at
         most) before it begins, so that a plan is the same on every machine, however busy; `progress` shows what is left of it.
@@ -149,8 +150,9 @@ class NetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sc
     training_ : Training
         The settings used, nothing left open.
 
-    Edge cases
-    ----------
+    Notes
+    -----
+    *Edge cases.*
     One example, or one class in `fit`, is refused. A loss that is not finite ends the fit with an error; a fit that fails
     leaves the one before as it was. A last batch of one example joins another, since BatchNorm needs two.
     """
@@ -219,6 +221,11 @@ class NetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sc
     def fits_once(self) -> bool:
         """Whether a fit takes so long that a plan should have one of them (`labeldp.learn.recipe`)."""
         return isinstance(self.module, str) and self.module == FAST
+
+    @property
+    def blurs_beliefs(self) -> bool:
+        """Whether mixup makes beliefs about single examples flatter than what the network knows (`labeldp.learn.stages`)."""
+        return self._resolve_training().mixup > 0
 
     # Fitting
 

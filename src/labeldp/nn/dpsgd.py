@@ -106,20 +106,19 @@ class DPSGDClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[misc]  #
     noise_multiplier_, sample_rate_, n_steps_, learning_rate_ : z, q, T and the step; facts, not of the data
     coefs_, intercepts_, classes_, n_features_in_ : the model, a matrix (inputs, outputs) and a row for each layer
 
-    Guarantee
-    ---------
+    Notes
+    -----
+    *Guarantee.*
     A Renyi curve that implies (epsilon, delta) when one record is added or removed, by opacus' accountant for Poisson
     samples; trusts a curator. The number of records is taken as public. Noise and samples come from labeldp's AES key,
     not from torch's generator (opacus' default) and not from opacus' `secure_mode`, so they are cryptographic unless
     seeded. Noise is discrete and exact, on sums of whole numbers; that a record's gradient, a floating-point number before
     it is rounded, does not depend on the rest of its batch is among the assumptions of the guarantee.
 
-    Assumes
-    -------
+    *Assumes.*
     Nothing was computed from all rows before: a scaler or encoder fitted on the training features is not covered.
 
-    Edge cases
-    ----------
+    *Edge cases.*
     delta = 0 is refused. epsilon = inf clips and adds no noise. A batch_size of at least the number of records takes all of
     them in every step. A record whose gradient overflows adds nothing. A constant label is learned as such if `classes` has
     two. Separable data and d > n need no care: gradients are clipped and steps are finitely many. Sparse features are

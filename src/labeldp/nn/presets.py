@@ -237,7 +237,10 @@ HOURS = replace(MINUTES, cpu_minutes=60.0)
 BY_TIME = {"minutes": MINUTES, "hours": HOURS}
 
 
-#: Rates and lengths at which each network by name trains in minutes on one core.
+#: The paper's networks are for a GPU: on a CPU they need hours for what "fast-cnn" learns in minutes, so that their length there
+#: is for the user to say.
+FOR_A_GPU = ("resnet18", "inception")
+#: Rates and lengths at which each network by name trains in minutes on one core; of those for a GPU, rates for a few passes.
 CPU = {
     "mlp": Training(epochs=6, batch_size=256, lr=3e-3, weight_decay=1e-2, least_steps=300),
     "small-cnn": Training(epochs=5, batch_size=128, lr=3e-3, weight_decay=1e-2, least_steps=200),
@@ -335,13 +338,18 @@ def resolve_training(owner: str, preset: Any, module: str | None, changes: dict[
     """Return the settings of a fit, checked: the preset, with every change that is not None in its place.
 
     A preset is "cpu", "paper" (the settings of the data set that the network was made for, mixup 8), "minutes" or "hours" (of
-    "fast-cnn" alone, whose "cpu" is "minutes") or a `Training`. `module` is the name of the network, None for the user's own. A
+    "fast-cnn" alone, whose "cpu" is "minutes") or a `Training`. The paper's image networks have no length for a CPU: with "cpu" they
+    need `epochs`. `module` is the name of the network, None for the user's own. A
     change of `epochs` is meant as it is said: it also sets `least_steps` and `cpu_minutes` to 0.
     """
     fast = module == FAST
     if isinstance(preset, Training):
         base = preset
     elif check_choice(owner, "preset", preset, ("cpu", "paper", *BY_TIME)) == "cpu":
+        if module in FOR_A_GPU and changes.get("epochs") is None:
+            got = Described(f"none for {module!r} with preset='cpu'")
+            fix = f"It is a network for a GPU (preset='paper'): on a CPU use {FAST!r}, or say `epochs`."
+            raise invalid(owner, "epochs", "be given", got=got, fix=fix)
         base = cpu_preset(module)
     elif fast != (preset in BY_TIME):
         fix = f"{FAST!r} has 'minutes' and 'hours'; other networks have 'cpu' and 'paper'."

@@ -335,11 +335,12 @@ class Budget:
 
         name, ids = self.labels.name, getattr(self.labels, "row_ids", None)
         fingerprint = self.labels.fingerprint(start=self.start)  # refuses ids that are none
-        mine = self.persons is not None
-        if mine:
-            ids = self.persons.ids
-        if ids is not None and getattr(name, "rows", None) is None:
-            name = open_account(self.ledger, name, lambda key: protect_ids(ids, key, persons=mine))
+        known: ProtectedRows | None = getattr(name, "rows", None)
+        if self.persons is not None:
+            if known is None or not known.of_persons:  # whoever looked the rows up before did not know whose they are
+                name = open_account(self.ledger, name, lambda key: _know_persons(known, self.persons.ids, key))
+        elif ids is not None and known is None:
+            name = open_account(self.ledger, name, lambda key: protect_ids(ids, key))
         entry = self.ledger.charge(
             promise,
             label_set=name,
@@ -351,6 +352,13 @@ class Budget:
             note=note,
         )
         return EntryNumber(entry.id, getattr(entry, "hash", ""))
+
+
+def _know_persons(known: ProtectedRows | None, ids: Any, key: RowKey) -> ProtectedRows:
+    """Return rows as the ledger knows them by their owners, and by their columns where those are known already."""
+    from labeldp.accounting import protect_ids
+
+    return protect_ids(ids, key, persons=True) if known is None else known.with_persons(ids, key)
 
 
 def open_account(ledger: Any, name: str, find_rows: Callable[[RowKey], ProtectedRows]) -> str:

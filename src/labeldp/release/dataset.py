@@ -81,6 +81,8 @@ class ReleasedItems:
             raise invalid(OWNER, "dataset", "have one example per released row", got=got, fix=fix)
         self._evidence, self.kind = _open_evidence(release, evidence), _choose_kind(release, evidence)
         self.classes = release.classes
+        #: The promise of the release, which training on it does not change; and whether its noise came from a seed: then there is none.
+        self.guarantee, self.seeded = release.guarantee, release.seeded
         self._whole: Float32s | None = None
 
     def __len__(self) -> int:
@@ -119,7 +121,8 @@ class ReleasedItems:
         return {**self.__dict__, "_whole": None}  # codes are smaller, and say the same
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__}: {len(self)} examples with the {self.kind} of what was released, {len(self.classes)} classes>"
+        warning = "SEEDED, NOT PRIVATE; " if self.seeded else ""
+        return f"<{type(self).__name__}: {warning}{len(self)} examples with the {self.kind} of what was released, {len(self.classes)} classes>"
 
 
 def _split(batch: Any) -> Any:

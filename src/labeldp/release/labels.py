@@ -168,19 +168,19 @@ def codes_of(labels: SensitiveLabels) -> npt.NDArray[Any]:
     return labels._codes  # noqa: SLF001 - the one place that opens the box
 
 
-def check_classes_shared(labels: SensitiveLabels, persons: npt.NDArray[np.int64]) -> None:
+def check_classes_shared(labels: SensitiveLabels, persons: Any) -> None:
     """Refuse a list of classes, read off labels, with a class that one person alone has, in however many rows.
 
     As a class that one row alone has where labels are protected: without her labels it would not be on the list, which becomes
-    public. `persons` are the numbers of the owners of the rows. The message says which row it is, and not which class.
+    public. `persons` (`labeldp.release.Persons`) own the rows. The message says which row it is, and not which class.
     """
     if not labels.classes_read_off:
         return
-    codes = labels._codes.astype(np.int64)  # noqa: SLF001 - this is the box's own chapter
+    codes, owners = labels._codes.astype(np.int64), persons.codes  # noqa: SLF001 - this is the box's own chapter
     some = np.full(labels.n_classes, -1, np.int64)
-    some[codes] = persons  # one owner of each class, whichever
+    some[codes] = owners  # one owner of each class, whichever
     shared = np.zeros(labels.n_classes, np.bool_)
-    shared[codes[persons != some[codes]]] = True
+    shared[codes[owners != some[codes]]] = True
     alone = np.flatnonzero(~shared & (some >= 0))
     if alone.size:
         refuse_lonely_class("labels", f"row {int(np.argmax(codes == alone[0])):,}")

@@ -136,6 +136,7 @@ def _assemble(described: Manifest) -> Release:
         created=manifest["created"],
         ledger_entry=recall_entry(manifest),
         label_column=described.label_column,
+        person_column=manifest.get("person_column"),
         label_notes=tuple(manifest.get("label_notes", ())),
         stage=extras.get("stage"),
         prior=prior,

@@ -5,7 +5,8 @@
                      and of itself
     labels.parquet   a row per example: the released label, and its channel row or candidate set where they differ; a row
                      that was not asked (`labeldp.release.persons`) has nulls in their place;
-                     a table's release also holds its other columns, and the manifest names its "label_column";
+                     a table's release also holds its other columns, and the manifest names its "label_column", and the
+                     "person_column" of ids where the labels of a person are protected together;
                      a table of several files has them under labels/, and the manifest lists its "label_files" in order
     channel.parquet  the channel's shared rows, if it has any
     prior.parquet    the rows of a released prior (a noisy histogram per cluster), if one was used
@@ -125,13 +126,23 @@ FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "sha256": (_is_digest, "a SHA-256"),
     "label_files": (_are_file_names, "names of files of a release, each once"),
     "label_column": (_is_text, "text"),
+    "person_column": (_is_text, "text"),
     "features": (_are_texts, "a list of texts"),
     "label_notes": (_are_texts, "a list of texts"),
     "stages": (_is_count, "a count"),
     "answered": (_is_count, "a count"),
 }
 #: What a manifest says only where it applies; versions before the ledger's hashes have none.
-WHERE_IT_APPLIES = ("ledger_hash", "label_files", "label_column", "features", "label_notes", "stages", "answered")
+WHERE_IT_APPLIES = (
+    "ledger_hash",
+    "label_files",
+    "label_column",
+    "person_column",
+    "features",
+    "label_notes",
+    "stages",
+    "answered",
+)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -32,6 +32,7 @@ import numpy.typing as npt
 
 from labeldp.accounting import discrete_gaussian_sigma
 from labeldp.arrays import Floats, Int64s
+from labeldp.display import NOT_PRIVATE, card
 from labeldp.errors import Described, PrivacyError, invalid
 from labeldp.guarantee import Guarantee, Trust, Unit, did_not_see
 from labeldp.loss import DiscreteGaussian, Gaussian, Loss
@@ -71,6 +72,18 @@ class Measurement:
     def __repr__(self) -> str:
         warning = ", SEEDED: not private" if self.seeded else ""
         return f"<Measurement: {self.value.shape} integers, {self.noise}, {self.guarantee.headline}{warning}>"
+
+    def _repr_html_(self) -> str:
+        """Return a card for a notebook: the noisy numbers, their noise, and what they cost."""
+        shape = " x ".join(f"{size:,}" for size in self.value.shape)
+        rows = [
+            ("holds", f"{shape} whole numbers, noise included"),
+            ("noise", f"{self.noise}; standard deviation {self.spread:.4g} on each"),
+            *self.guarantee.card_rows(),
+            *([] if self.rows is None else [("counts", f"{len(self.rows):,} rows, chosen without labels")]),
+            ("charged", "to no ledger" if self.ledger_entry is None else f"entry {self.ledger_entry} of a ledger"),
+        ]
+        return card("Measurement", rows=rows, warning=NOT_PRIVATE if self.seeded else "")
 
 
 def measure(
@@ -137,7 +150,7 @@ def measure(
     if owners is None:
         reach = query.sensitivity(n_classes=boxed.n_classes)
     else:
-        check_classes_shared(boxed, owners.codes)
+        check_classes_shared(boxed, owners)
         query, rows, reach = _limit_persons(
             query, owners, cap=cap, n_classes=boxed.n_classes, epsilon=target, delta=failure
         )

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from labeldp.channel import FiniteChannel, NumericChannel
+from labeldp.display import NOT_PRIVATE, card, list_names
 from labeldp.errors import Described, LabelDPError, invalid
 from labeldp.guarantee import Guarantee
 from labeldp.items import is_dataset
@@ -52,6 +53,8 @@ class Release:
         A released belief that informed the first stage (a noisy histogram per cluster), and its row for each example.
     label_column : str, optional
         What the table that the labels come from calls their column.
+    person_column : str, optional
+        What that table calls the column of ids that says whose row it is, where labels of a person are protected together.
     label_notes : texts
         What was done to each label by itself before it was randomized: spaces taken away, spellings merged.
     rows : int64, one per example, optional
@@ -74,6 +77,7 @@ class Release:
     prior: npt.NDArray[np.floating[Any]] | None = None
     prior_index: npt.NDArray[np.integer[Any]] | None = None
     label_column: str | None = None
+    person_column: str | None = None
     label_notes: tuple[str, ...] = ()
     rows: npt.NDArray[np.int64] | None = None
     n_rows: int | None = None
@@ -185,3 +189,29 @@ class Release:
         warning = "SEEDED, NOT PRIVATE; " if self.seeded else ""
         asked = "" if self.n_rows is None else f" of {self.n_rows} rows"
         return f"<Release: {warning}{len(self)} labels{asked} by {self.mechanism}; {self.guarantee.headline}>"
+
+    def _repr_html_(self) -> str:
+        """Return a card for a notebook: what was released, of which classes, how, and what that promises."""
+        asked = "" if self.n_rows is None else f" of {self.n_rows:,} rows; nothing was released about the others"
+        numbers = isinstance(self.channel, NumericChannel)
+        kind = "levels" if numbers else "classes"
+        named = "" if numbers else f": {list_names(self.classes)}"
+        rows = [
+            ("holds", f"{len(self):,} {self._answers}{asked}"),
+            (kind, f"{self.n_classes:,}{named}"),
+            ("made by", self.mechanism),
+            ("noise", "from a seed" if self.seeded else "from a secret key of the operating system"),
+            *self.guarantee.card_rows(),
+            *(("done to labels", text) for text in self.label_notes),
+            ("charged", "to no ledger" if self.ledger_entry is None else f"entry {self.ledger_entry} of a ledger"),
+        ]
+        return card(f"Release of {self.label_set}", rows=rows, warning=NOT_PRIVATE if self.seeded else "")
+
+    @property
+    def _answers(self) -> str:
+        """What an answer is, in words."""
+        if self.channel.outputs_are_numbers:
+            return "randomized numbers"
+        return (
+            "randomized labels" if self.channel.outputs_are_labels else "randomized answers about labels, such as sets"
+        )

@@ -124,6 +124,8 @@ def finish_release(
     if release.label_column is not None:
         manifest["label_column"] = release.label_column
         manifest["features"] = list(features or ())
+    if release.person_column is not None and release.person_column in (features or ()):
+        manifest["person_column"] = release.person_column
     if release.label_notes:
         manifest["label_notes"] = list(release.label_notes)
     if stages is not None:

@@ -356,7 +356,7 @@ def _release(
     """
     key = as_key("measure_vector", rng)
     if persons is not None:
-        check_classes_shared(boxed, persons.codes)
+        check_classes_shared(boxed, persons)
     given = () if persons is None else (ASSIGNMENT,)
     budget = Budget(
         owner="measure_vector", labels=boxed, ledger=ledger, seeded=key.seeded, persons=persons, given=given

@@ -11,7 +11,7 @@ A report is a list of `Section` values; a section holds blocks in reading order:
 
 Design notes. The page has no script. A content security policy inside it forbids scripts and every request, so that "no
 network" does not rest on care. One style sheet serves light, dark, print and a screen of 360 pixels: tables and drawings
-scroll inside their own box, never the page. Under each plot stands the table of its numbers, folded. A seeded report opens
+scroll inside their own box, never the page; a shadow at its edge says that there is more. Under each plot stands the table of its numbers, folded. A seeded report opens
 with a red banner that a screen reader reads first.
 """
 
@@ -43,12 +43,16 @@ PACKAGES = ("numpy", "scipy", "scikit-learn", "pyarrow", "numba")
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """A table with a caption; the first column names its row. Columns listed in `numeric` are aligned to the right."""
+    """A table with a caption; the first column names its row. Columns listed in `numeric` are aligned to the right.
+
+    Columns listed in `codes` hold long names without a space, such as checksums: they may break anywhere.
+    """
 
     caption: str
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     numeric: tuple[int, ...] = ()
+    codes: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         for number, row in enumerate(self.rows):
@@ -156,7 +160,7 @@ def plot_table(plot: Plot) -> Table:
     """
     if isinstance(plot, Bars):
         if not plot.spreads:
-            plain = tuple((name, f"{value:.2f}") for name, value in zip(plot.labels, plot.values, strict=True))
+            plain = tuple((name, f"{round(value, 2):g}") for name, value in zip(plot.labels, plot.values, strict=True))
             return Table(caption=plot.title, columns=("setting", plot.x_title), rows=plain, numeric=(1,))
         numbers = zip(plot.labels, plot.values, plot.spreads, strict=True)
         rows = tuple((name, f"{value:.2f}", f"{spread:.2f}") for name, value, spread in numbers)
@@ -216,7 +220,10 @@ def _block(block: Block, name: str) -> str:
 
 
 def _table(table: Table, name: str) -> str:
-    kind = [' class="number"' if i in table.numeric else "" for i in range(len(table.columns))]
+    kind = [
+        ' class="number"' if i in table.numeric else ' class="code"' if i in table.codes else ""
+        for i in range(len(table.columns))
+    ]
     head = "".join(f'<th scope="col"{kind[i]}>{escape(text)}</th>' for i, text in enumerate(table.columns))
     rows = "".join(_table_row(row, kind) for row in table.rows)
     # The box takes the keyboard's focus so that its content can be scrolled without a pointer.
@@ -269,11 +276,15 @@ a{color:var(--link)}
 .banner{padding:.8rem 1rem;font-weight:600}
 .banner p{max-width:50rem;margin:0 auto}
 nav ul{padding:0;display:flex;flex-wrap:wrap;gap:.3rem 1.2rem;list-style:none}
-.scroll{overflow-x:auto;max-width:100%}
+.scroll{overflow-x:auto;max-width:100%;background:linear-gradient(to right,var(--ground) 1.2rem,transparent) 0 0/2.4rem 100% no-repeat local,
+linear-gradient(to left,var(--ground) 1.2rem,transparent) 100% 0/2.4rem 100% no-repeat local,
+linear-gradient(to right,transparent 2px,color-mix(in srgb,var(--ink) 40%,transparent) 2px,transparent) 0 0/.8rem 100% no-repeat scroll,
+linear-gradient(to left,transparent 2px,color-mix(in srgb,var(--ink) 40%,transparent) 2px,transparent) 100% 0/.8rem 100% no-repeat scroll}
 table{border-collapse:collapse;width:100%;font-size:.88rem;margin:.3rem 0}
 caption{text-align:left;font-weight:600;padding:.4rem 0}
 th,td{text-align:left;vertical-align:top;padding:.35rem .7rem .35rem 0;border-bottom:1px solid var(--rule)}
 td,th{overflow-wrap:normal}
+td.code{font:.8rem/1.4 ui-monospace,"DejaVu Sans Mono",monospace;overflow-wrap:anywhere;min-width:16.5ch}
 .number+:not(.number){padding-left:.9rem}
 thead th{border-bottom:2px solid var(--soft)}
 .number{text-align:right;font-variant-numeric:tabular-nums}
@@ -295,7 +306,7 @@ footer{margin-top:3rem;padding-bottom:2rem;color:var(--soft);font-size:.85rem;bo
 @media print{
  nav,.skip,details:not([open]){display:none}
  svg.static{min-width:0}
- .scroll{overflow:visible}
+ .scroll{overflow:visible;background:none}
  .banner{print-color-adjust:exact;-webkit-print-color-adjust:exact;border:2px solid}
  figure,table,section>h2{break-inside:avoid}
  h2{break-after:avoid}

@@ -10,17 +10,19 @@
 (True, True)
 >>> folder.cleanup()
 
-The sections, in order: what was protected and from whom; what anyone could infer before and after; how labels were
-changed; the accuracy at other epsilons; the stages; a model that learned from the release; the ledger; an audit; and the
-exact versions and checksums of everything. A section about something that was not given says so, or is left out.
+The sections, in order: what was protected and from whom; what the promise stands on; what anyone could infer before and
+after; how labels were changed; the accuracy at other epsilons; the stages; a model that learned from the release, and how good
+it is; the ledger; an audit; and the exact versions and checksums of everything. A section about something that was not given says so, or is left out.
 
 Design notes. The release is loaded as any reader loads it: every checksum and the promise are checked first, and a page
-about a damaged release is never made. Of ten million rows only counts are taken. The page holds no label of a row, and
+about a damaged release is never made. Bounds are rounded up and estimates to the nearest tenth, in words, tables and
+drawings alike. Of ten million rows only counts are taken. The page holds no label of a row, and
 no number on it was computed from a raw label.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 import os
@@ -29,13 +31,16 @@ from typing import Any
 import numpy as np
 
 from labeldp.accounting import Ledger
+from labeldp.accounting.balance import format_down
 from labeldp.channel import NumericChannel
-from labeldp.guarantee import Guarantee, best_guess
+from labeldp.display import list_names
+from labeldp.guarantee import Guarantee, Unit, best_guess
 from labeldp.plots import Bars, Lines, Series
 from labeldp.release import Release, load_release
 from labeldp.release.manifest import Manifest, read_manifest
 from labeldp.release.numbers import say_bounds, say_number
 from labeldp.report.page import Block, Facts, Section, Table, page, versions
+from labeldp.report.quality import quality_section
 from labeldp.report.rates import NumberFacts, Rates, accuracy_against_epsilon, number_facts, rates, set_facts
 from labeldp.report.words import (
     as_sentence,
@@ -65,6 +70,7 @@ def release_page(
     ledger: Ledger | None = None,
     audit: dict[str, Any] | None = None,
     model_facts: dict[str, Any] | None = None,
+    evaluation: dict[str, Any] | str | None = None,
 ) -> str:
     """Return one self-contained HTML page about a release directory.
 
@@ -78,17 +84,22 @@ def release_page(
         The JSON object that `labeldp audit --json` writes.
     model_facts : dict, optional
         `facts_` of a loaded model that learned from the release.
+    evaluation : dict or str, optional
+        How good a model that learned from the release is: `Evaluation.facts`, the object that `labeldp evaluate --json` writes, or
+        a text that says why it cannot be told.
     """
     release = load_release(directory)
     manifest = read_manifest(directory)
     found = rates(release)
     sections = [
         protection_section(release),
+        assumptions_section(release),
         inference_section(release.guarantee),
         changes_section(release, found),
         other_epsilons_section(release, found) if release.channel.outputs_are_labels else None,
         stages_section(release),
         model_section(model_facts, release),
+        None if evaluation is None else quality_section(evaluation),
         ledger_section(release, ledger),
         audit_section(audit, release),
         versions_section(release, manifest),
@@ -122,9 +133,24 @@ def protection_section(release: Release) -> Section:
         ("Mechanism", release.mechanism),
         ("Label set", release.label_set),
         *((f"Part: {name}", part.headline) for name, part in promise.parts),
-        *(("Assumes", text) for text in promise.assumptions),
     ]
     return Section(title="What was protected, and from whom", blocks=(Facts(pairs=tuple(pairs)),))
+
+
+def assumptions_section(release: Release) -> Section:
+    """Return what the promise stands on: its assumptions, and what was done to labels before they were randomized."""
+    assumed = release.guarantee.assumptions
+    lead = (
+        "The promise holds if each of these holds. No computation can check them; whoever made the release stands for them."
+        if assumed
+        else "The promise names no assumption: it follows from the mechanism and from secret noise alone."
+    )
+    pairs = [
+        *(("Assumes", text) for text in assumed),
+        *(("Done to each label before", text) for text in release.label_notes),
+    ]
+    blocks: tuple[Block, ...] = (lead, Facts(pairs=tuple(pairs))) if pairs else (lead,)
+    return Section(title="What the promise stands on", blocks=blocks)
 
 
 def _answered_text(release: Release) -> str:
@@ -153,15 +179,9 @@ def _noise_text(release: Release) -> str:
 def _list_kind(release: Release) -> tuple[str, str]:
     """Return the classes, or what is public of numbers."""
     if not isinstance(release.channel, NumericChannel):
-        return "Classes", _list_classes(release.classes)
+        return "Classes", f"{release.n_classes:,}: {list_names(release.classes)}"
     bounds = say_bounds(release.channel.bounds)
     return "Numbers", f"in [{bounds}], rounded without bias to {release.n_classes:,} levels before they were randomized"
-
-
-def _list_classes(classes: tuple[Any, ...], most: int = 12) -> str:
-    names = ", ".join(str(name) for name in classes[:most])
-    rest = len(classes) - most
-    return f"{len(classes):,}: {names}" + (f" and {rest:,} more" if rest > 0 else "")
 
 
 def inference_section(promise: Guarantee) -> Section:
@@ -172,8 +192,8 @@ def inference_section(promise: Guarantee) -> Section:
         return Section(title=title, blocks=(as_sentence(in_words(epsilon)),))
     blocks: list[Block] = [
         as_sentence(in_words(epsilon, delta)),
-        odds_in_words(epsilon, delta),
-        _belief_table(epsilon, delta),
+        odds_in_words(epsilon, delta, what=_GUESSED[promise.unit]),
+        _belief_table(epsilon, delta, _GUESSED[promise.unit]),
     ]
     if delta == 0:
         blocks.append(_belief_curve(epsilon))
@@ -184,20 +204,30 @@ def inference_section(promise: Guarantee) -> Section:
     return Section(title=title, blocks=tuple(blocks))
 
 
-def _belief_table(epsilon: float, delta: float) -> Table:
+#: What someone must decide between, by the unit of the promise.
+_GUESSED = {
+    Unit.LABEL: "two values of one label",
+    Unit.PERSON: "two versions of all labels of one person",
+    Unit.RECORD_ADD_REMOVE: "data with and without one record",
+    Unit.RECORD_REPLACE: "two versions of one record",
+}
+
+
+def _belief_table(epsilon: float, delta: float, what: str) -> Table:
     """Return a row per belief before: right guesses before and after, and where delta is 0 the largest belief after."""
-    columns = ["belief in one of two values", "right guesses before", "right guesses after, at most"]
+    columns = ["belief in one of the two", "right guesses before", "right guesses after, at most"]
     columns += ["largest belief after"] if delta == 0 else []
     rows = []
     for prior in BELIEFS:
         row = [percent(prior), percent(max(prior, 1 - prior)), percent(right_guesses(prior, epsilon, delta), up=True)]
         rows.append((*row, percent(largest_belief(prior, epsilon), up=True)) if delta == 0 else tuple(row))
-    caption = "Before and after the release, for someone who must decide between two values of one label"
+    caption = f"Before and after the release, for someone who must decide between {what}"
     return Table(caption=caption, columns=tuple(columns), rows=tuple(rows), numeric=tuple(range(len(columns))))
 
 
 def _belief_curve(epsilon: float) -> Lines:
-    after = tuple(100 * largest_belief(p / 100, epsilon) for p in CURVE)
+    # A bound: rounded up here too, so that the drawing and its table say what the table above says.
+    after = tuple(min(100.0, math.ceil(1000 * largest_belief(p / 100, epsilon) - 1e-9) / 10) for p in CURVE)
     half = percent(best_guess(epsilon), up=True)
     return Lines(
         title="The largest belief in a value after the release, against the belief before",
@@ -294,7 +324,7 @@ def _flip_bars(release: Release, found: Rates) -> Bars:
     return Bars(
         title=f"How often a label of each class is released as another one{some}",
         labels=tuple(name for name, _ in pairs),
-        values=tuple(100 * flip for _, flip in pairs),
+        values=tuple(round(100 * flip, 1) for _, flip in pairs),
         x_title=f"flipped (%), under {found.expected_under}",
         alt=", ".join(f"{name} {percent(flip)}" for name, flip in pairs),
     )
@@ -326,7 +356,10 @@ def _class_table(release: Release, found: Rates) -> Table:
 
 def other_epsilons_section(release: Release, found: Rates) -> Section:
     """Return the expected accuracy of labels at other epsilons."""
-    lines = accuracy_against_epsilon(release)
+    lines = tuple(
+        dataclasses.replace(line, y=tuple(round(value, 1) for value in line.y))
+        for line in accuracy_against_epsilon(release)
+    )
     own = found.expected_accuracy
     plot = Lines(
         title="Expected accuracy of released labels against epsilon",
@@ -337,7 +370,7 @@ def other_epsilons_section(release: Release, found: Rates) -> Section:
             f"{line.name}: {line.y[0]:.1f}% at {line.x[0]:g}, {line.y[-1]:.1f}% at {line.x[-1]:g}." for line in lines
         ),
         x_log=True,
-        references=() if own is None else (("this release", 100 * own),),
+        references=() if own is None else (("this release", round(100 * own, 1)),),
     )
     text = (
         f"What another budget for the randomized labels would keep, computed from the channels of the library for "
@@ -458,7 +491,7 @@ def ledger_section(release: Release, ledger: Ledger | None) -> Section:
             ("Label set", name),
             ("Spent", "nothing" if used is None else cost_text(used.epsilon(delta), delta)),
             ("Budget", "none was set" if limit is None else cost_text(limit[0], delta)),
-            ("Left", "no limit" if limit is None else f"{ledger.remaining(name):.6g}"),
+            ("Left", "no limit" if limit is None else format_down(ledger.remaining(name))),
             ("Record", f"intact; the chain ends in {last[:16] or 'nothing'}"),
             ("This release", _find_entry(release, ledger)),
         )
@@ -555,5 +588,5 @@ def versions_section(release: Release, manifest: Manifest) -> Section:
         ("Report by", ", ".join(f"{name} {number}" for name, number in versions().items())),
     ]
     rows = tuple(manifest.checksums.items())
-    table = Table(caption="Checksums (SHA-256), all of them checked", columns=("file", "sha256"), rows=rows)
+    table = Table(caption="Checksums (SHA-256), all of them checked", columns=("file", "sha256"), rows=rows, codes=(1,))
     return Section(title="Exact versions", blocks=(Facts(pairs=tuple(pairs)), table))

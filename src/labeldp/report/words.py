@@ -18,31 +18,15 @@ need it: it loads scipy, and `labeldp --help` loads this module.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from labeldp.display import percent as percent  # noqa: PLC0414 - commands and pages find all words here
 
 if TYPE_CHECKING:
     from labeldp.guarantee import Guarantee
 
 
 # ---------------------------------------------------------------------------------------------------------- numbers
-
-
-def percent(share: float, *, up: bool = False) -> str:
-    """Return a share with one decimal, or with more where fewer would say certainty; `up` never understates a risk.
-
-    >>> percent(0.73106, up=True), percent(0.99999, up=True), percent(1.0), percent(0.5), percent(0.9997)
-    ('73.2%', '99.999%', '100%', '50%', '99.97%')
-    """
-    digits, value = 1, _round_percent(share, 1, up=up)
-    while share < 1.0 and value >= 100.0 and digits < 6:
-        digits += 1
-        value = _round_percent(share, digits, up=up)
-    return f"{value:.{digits}f}".rstrip("0").rstrip(".") + "%"
-
-
-def _round_percent(share: float, digits: int, *, up: bool) -> float:
-    # A hair is taken off before rounding up: 0.5 is 50 %, whatever the product's last bit says.
-    return math.ceil(share * 100 * 10**digits - 1e-9) / 10**digits if up else round(share * 100, digits)
 
 
 class Cost(NamedTuple):
@@ -135,20 +119,20 @@ def as_sentence(words: str) -> str:
     return f"{words[0].upper()}{words[1:]}."
 
 
-def odds_in_words(epsilon: float, delta: float = 0.0) -> str:
-    """Return what epsilon says about odds, and the advantage of a test between two values of a label."""
+def odds_in_words(epsilon: float, delta: float = 0.0, *, what: str = "two values of one label") -> str:
+    """Return what epsilon says about odds, and the advantage of a test between what the promise hides."""
     from labeldp.guarantee import advantage_bound, format_up
 
     odds = format_up(math.exp(epsilon)) if epsilon < 700 else "more than 1e300"
     gain = percent(advantage_bound(epsilon, delta=delta), up=True)
     if delta == 0:
         return (
-            f"Epsilon is {format_up(epsilon)}: the odds of any two values of one label change by a factor of at most {odds} "
+            f"Epsilon is {format_up(epsilon)}: the odds of any {what} change by a factor of at most {odds} "
             f"(e to the power epsilon). A test between the two beats chance by at most {gain}."
         )
     return (
         f"Epsilon is {format_up(epsilon)} at delta = {delta:g}: but for a part of probability delta, what is seen is at most "
-        f"{odds} times likelier for one value of a label than for another. A test between two beats chance by at most "
+        f"{odds} times likelier for one of any {what} than for the other. A test between two beats chance by at most "
         f"{gain}."
     )
 
@@ -159,12 +143,18 @@ def from_whom(guarantee: Guarantee) -> str:
     A release knows which trust it needs, not who handled the labels before. A mechanism that needs no one *could* have been
     run by each owner of a label; that it *was* cannot be read off the result, and is not said.
     """
-    from labeldp.guarantee import Trust
+    from labeldp.guarantee import Trust, Unit
 
     if not guarantee.trust:
+        owner = "person could have randomized her labels before anyone else saw them"
+        owner = (
+            owner
+            if guarantee.unit is Unit.PERSON
+            else "owner of a label could have randomized it before anyone else saw it"
+        )
         return (
-            "From everyone who sees the release, and it needs no trusted party: each owner of a label could have randomized "
-            "it before anyone else saw it. Whoever holds the file from which it was made has seen the labels."
+            f"From everyone who sees the release, and it needs no trusted party: each {owner}. "
+            "Whoever holds the file from which it was made has seen the labels."
         )
     if guarantee.trust == Trust.CURATOR:
         return (
@@ -195,6 +185,45 @@ def promise_facts(guarantee: Guarantee) -> dict[str, object]:
         "text": guarantee.headline,
         **_label_facts(guarantee),
     }
+
+
+#: The name and version of the published format; the schema is assets/guarantee.schema.json.
+SCHEMA_ID = "urn:labeldp:schema:guarantee:1"
+
+
+def promise_document(guarantee: Guarantee) -> dict[str, object]:
+    """Return a guarantee as the JSON that tools read: what `promise_facts` says, who is trusted as a list, and all of it exactly.
+
+    Its format is published: `guarantee_schema` has the schema, and `schema` names the version. `exact` is what a release or a
+    model carries on disk, which `Guarantee.from_json` reads. An infinite epsilon is a float here and the text "inf" in JSON.
+
+    >>> from labeldp.guarantee import Guarantee
+    >>> document = promise_document(Guarantee.pure(1.0))
+    >>> document["schema"], document["epsilon"], document["delta"], document["trusted"]
+    ('urn:labeldp:schema:guarantee:1', 1.0, 0.0, [])
+    >>> document["exact"]["loss"]
+    {'kind': 'pure', 'epsilon': 1.0}
+    """
+    from labeldp.guarantee import Unit
+
+    exact = guarantee.to_json()
+    about_label = {"label_delta": cost(guarantee.for_labels()).delta} if guarantee.unit is Unit.PERSON else {}
+    facts = {**promise_facts(guarantee), **about_label, "trusted": exact["trust"]}
+    return {"schema": SCHEMA_ID, **facts, "exact": exact}
+
+
+def guarantee_schema() -> dict[str, Any]:
+    """Return the JSON schema (draft 2020-12) of `promise_document`.
+
+    >>> guarantee_schema()["$id"] == SCHEMA_ID
+    True
+    """
+    import json
+    from importlib import resources
+
+    text = (resources.files(__package__) / "assets" / "guarantee.schema.json").read_text(encoding="utf-8")
+    schema: dict[str, Any] = json.loads(text)
+    return schema
 
 
 def _label_facts(guarantee: Guarantee) -> dict[str, object]:

@@ -13,7 +13,7 @@
 | `top_k_exponential` | k items in order | bounded range, k rounds |
 | `limited_domain`, `top_stable` | at most k items, candidates unknown | approximate RDP, or (epsilon, delta) |
 
-Noise from budget: `stable_plan`, `exponential_scale`. Budget from noise: `StablePlan.guarantee`,
+Noise from budget: `stable_plan`, `exponential_scale`. The gap that a budget can release: `releasable_gap`. Budget from noise: `StablePlan.guarantee`,
 `exponential_guarantee`, `limited_domain_guarantee`. Counts from users and items: `Histogram.from_pairs`.
 
 References: Zhu & Wang, "Adaptive Private-K-Selection with Adaptive K and Application to Multi-label PATE" (2022), whose
@@ -30,7 +30,14 @@ from labeldp.selection.exponential import (
 )
 from labeldp.selection.histogram import Histogram
 from labeldp.selection.maximum import large_gap, noisy_max
-from labeldp.selection.stable import StablePlan, propose_test_release, stable_plan, stable_top_k, top_stable
+from labeldp.selection.stable import (
+    StablePlan,
+    propose_test_release,
+    releasable_gap,
+    stable_plan,
+    stable_top_k,
+    top_stable,
+)
 
 __all__ = [
     "Histogram",
@@ -43,6 +50,7 @@ __all__ = [
     "limited_domain_guarantee",
     "noisy_max",
     "propose_test_release",
+    "releasable_gap",
     "stable_plan",
     "stable_top_k",
     "top_k_exponential",

@@ -4,7 +4,8 @@ r"""Report noisy max: the item of the largest count, or the rank of the largest 
 2
 
 References: [TK] Zhu & Wang, "Adaptive Private-K-Selection with Adaptive K and Application to Multi-label PATE" (2022),
-Algorithm 1, Proposition 7, Theorem 8; McSherry & Talwar 2007; Durfee & Rogers 2019 (bounded range).
+Algorithm 1, Proposition 7, Theorem 8; McSherry & Talwar 2007; Durfee & Rogers 2019 (bounded range); Ding, Kifer,
+Steinke, Wang, Xiao & Zhang 2021 and McKenna & Sheldon 2020 (exponential noise, permute and flip).
 
 Design notes. Statement. Let scores u, u' of neighbours differ by changes of range at most w (see
 `labeldp.selection.base`: w = g for counts, w = 2 g for gaps; any public regularizer cancels). Then for all i, j: u'_i -
@@ -14,6 +15,10 @@ u'_j >= u_i - u_j - w, and
   range epsilon = w / b, hence pure epsilon and zCDP epsilon^2 / 8.
 - laplace, scale b, discrete: fix all noise but Z_i. If i wins with Z_i on u, it wins with Z_i + w on u' (ties go to the
   smaller index in both). The law of Z_i + w is at most e^(w/b) times that of Z_i: pure epsilon = w / b.
+- exponential, scale b, discrete (Z >= 0): the same shift, and the law of Z_i at z + w is exactly e^(-w/b) times that at z:
+  pure epsilon = w / b as with Laplace noise, of which this is the half that is of use. The one item it returns is better
+  than Gumbel's in expectation at the same pure epsilon (McKenna & Sheldon 2020); but its range is not bounded by epsilon,
+  so that its zCDP is epsilon^2 / 2, four times Gumbel's, and Gumbel noise wins as soon as selections compose.
 - gaussian, sigma, discrete: two bounds hold, and the smaller one is taken at every order a.
 
   *By the winner.* The same shift, with Jensen as in [TK, Theorem 8]; the discrete Gaussian moved by an integer w has
@@ -105,8 +110,9 @@ def large_gap(
         The budget. Gaussian noise needs delta > 0.
     neighbours : "add_remove" or "replace"
         What one user may do; it decides the noise.
-    noise : "gumbel", "laplace" or "gaussian"
-        Gumbel noise has the tightest guarantee; the other two are discrete and exact.
+    noise : "gumbel", "exponential", "laplace" or "gaussian"
+        Gumbel noise has the tightest guarantee where selections compose, exponential noise the best single answer at a
+        pure epsilon; the other three are discrete.
     regularizer : sequence, array or callable, optional
         Public r(1), ..., r(n) that is added to the gaps; -inf forbids a rank.
     k_max : int, optional
@@ -178,7 +184,7 @@ def noisy_max_guarantee(noise: str, reach: Reach, *, scale: float, relation: Rel
     width = reach.width
     if noise == "gumbel":
         return Guarantee.bounded_range(quotient_up(width, scale), **relation.terms())
-    if noise == "laplace":
+    if noise in ("laplace", "exponential"):
         return Guarantee.pure(quotient_up(width, scale), **relation.terms())
     half, spread = quotient_up(1, scale) ** 2 / 2, math.log(max(reach.choices, 1))
     winner = [order * half * width**2 + spread / (order - 1) for order in ORDERS]

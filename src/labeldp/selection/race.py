@@ -37,7 +37,7 @@ then has an absolute error of 10^-(2d + 40), which is 10^-(d + 40) of V at most;
 the score errs by less than 10^-(d + 10) (1 + |score|). The interval is widened by that much on both sides. It shrinks as
 digits come, so that two runners part with probability 1, after one more word but for one pair in 10^19.
 
-**Laplace and Gaussian noise** is discrete and drawn exactly (`labeldp.samplers`). Whole numbers and noise are added as
+**Laplace, exponential and Gaussian noise** is discrete and drawn exactly (`labeldp.samplers`). Whole numbers and noise are added as
 64-bit integers. A public real number r is kept as its whole part and the rest, and decides among equal sums: a score
 whole + noise + r in floating point would be rounded, and a rounded score moves by more than its data do.
 
@@ -59,9 +59,9 @@ import numpy as np
 from labeldp.arrays import Float64s, Int64s, Words
 from labeldp.errors import Described, invalid
 from labeldp.random import BitStream
-from labeldp.samplers import discrete_gaussian, discrete_laplace, rate_below, variance_above
+from labeldp.samplers import discrete_exponential, discrete_gaussian, discrete_laplace, rate_below, variance_above
 
-NOISES = ("gumbel", "laplace", "gaussian")
+NOISES = ("gumbel", "exponential", "laplace", "gaussian")
 #: What floating point may have got wrong in a score whose quotient is 0: see the module's notes.
 RADIUS = 2.0**-32
 #: Half of it goes into one.
@@ -130,8 +130,9 @@ def draw_winner(bits: BitStream, whole: Int64s, *, noise: str, scale: float, ext
         return int(open_places[won])
     if noise == "gumbel":
         return int(draw_order(bits, whole, k=1, scale=scale, extra=extra)[0])
-    if noise == "laplace":
-        draws = discrete_laplace(bits, rate=laplace_rate(scale), size=whole.size)
+    if noise in ("laplace", "exponential"):
+        draw = discrete_laplace if noise == "laplace" else discrete_exponential
+        draws = draw(bits, rate=laplace_rate(scale), size=whole.size)
     else:
         draws = discrete_gaussian(bits, variance=variance_above(scale**2), size=whole.size)
     if draws.max() >= LARGEST_NOISE or draws.min() <= -LARGEST_NOISE:

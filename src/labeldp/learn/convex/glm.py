@@ -141,8 +141,9 @@ class PrivateGLM(ScoredRegressor, BaseEstimator):  # type: ignore[misc]  # sciki
     guarantee_, seeded_ : what is promised, and whether the noise had a seed
     classes_ : of multinomial labels
 
-    Guarantee
-    ---------
+    Notes
+    -----
+    *Guarantee.*
     One replaced label moves the integers T = sum_i k_i a_i by (k - k') a_i, at most 2^16 steps times the longest row, in either
     norm: the sensitivity is computed from the integers, so that neither rounding nor the intercept is left out. `measure` adds
     exact noise for it: pure epsilon (delta = 0) or discrete Gaussian noise whose exact loss implies (epsilon, delta), when one
@@ -152,8 +153,7 @@ class PrivateGLM(ScoredRegressor, BaseEstimator):  # type: ignore[misc]  # sciki
     Of answers: every label is in one stage, where its answer is epsilon-private; what shapes a stage is made of earlier answers
     and public data. Pure epsilon when one label is replaced, and no one to trust.
 
-    Edge cases
-    ----------
+    *Edge cases.*
     epsilon = inf releases exact sums. A constant label, collinear or constant columns and d > n need no care: the problem is
     strictly convex. Long rows lose weight; they are not changed. Missing or infinite labels and features, dates, texts,
     exposures that are not positive and bounds the wrong way are refused before anything is charged or drawn; no message

@@ -64,7 +64,7 @@ from labeldp.learn.convex.families import LEAST_MARGIN, Family
 from labeldp.learn.convex.moments import minimise_round
 from labeldp.learn.convex.totals import FittedWeights
 from labeldp.learn.responses import RatingStage, Responded, respond_in_stages
-from labeldp.learn.stages import assign_stages
+from labeldp.learn.settings import assign_stages
 from labeldp.mechanisms import MeanInformation, OptimalResponse
 from labeldp.random import NoiseKey
 from labeldp.release import Release

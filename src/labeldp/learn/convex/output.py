@@ -145,13 +145,13 @@ class OutputPerturbation(ConvexClassifier):
     fit_intercept, intercept_scaling, classes, random_state, ledger, label_set
         As in LPRRSGD. The intercept is penalised: a free one would void the guarantee.
 
-    Guarantee
-    ---------
+    Notes
+    -----
+    *Guarantee.*
     (epsilon, delta) in the stated unit; trusts a curator. The noise is discrete and exact, on weights rounded to a grid.
     A tolerance that the solver might not reach is refused before labels are read (PrivacyError).
 
-    Edge cases
-    ----------
+    *Edge cases.*
     l2 = 0 is refused. Separable data and d > n are no trouble: l2 > 0 makes the minimiser unique and bounded. A constant
     label is learned as such.
     """

@@ -98,12 +98,12 @@ class LPRRSGD(ConvexClassifier):
     classes, random_state, ledger, label_set
         As in LabelPrivateClassifier: None for random_state is secure noise, anything else marks the model `seeded_`.
 
-    Guarantee
-    ---------
+    Notes
+    -----
+    *Guarantee.*
     Pure epsilon when one label is replaced, trusting no one (a curator, with a prior that counts labels).
 
-    Edge cases
-    ----------
+    *Edge cases.*
     epsilon = 0 is refused: responses then say nothing, and there is nothing to unbias. A constant label is learned as
     such. epsilon = inf trains on the labels.
     """
@@ -210,13 +210,13 @@ class LPNormalSGD(ConvexClassifier):
 label_set
         As in LPRRSGD.
 
-    Guarantee
-    ---------
+    Notes
+    -----
+    *Guarantee.*
     (epsilon, delta) when one label is replaced, trusting no one: the noise of a label is drawn for it alone. The noise is
     discrete and exact.
 
-    Edge cases
-    ----------
+    *Edge cases.*
     delta = 0 is refused. epsilon = inf trains on the labels.
     """
 

@@ -280,8 +280,9 @@ class SimplexERM(ConvexClassifier):
     classes, random_state, ledger, label_set
         As in LPRRSGD.
 
-    Guarantee
-    ---------
+    Notes
+    -----
+    *Guarantee.*
     (epsilon, delta), or pure epsilon, in the stated unit; trusts a curator. Samples are drawn exactly. A tolerance
     that the solver might not reach is refused before labels are read (PrivacyError).
     """

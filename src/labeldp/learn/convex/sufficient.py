@@ -111,13 +111,13 @@ class SufficientStatistics(ConvexClassifier):
     network_ : the network of the last stage
     row_weights_ : (n,) the public weights of rows in the (last) moments, where persons were given
 
-    Guarantee
-    ---------
+    Notes
+    -----
+    *Guarantee.*
     Pure epsilon (delta = 0) or zCDP that implies (epsilon, delta), when one label is replaced, or, with `persons`, all labels of
     one person; trusts a curator. The noise is discrete and exact.
 
-    Edge cases
-    ----------
+    *Edge cases.*
     A constant label, separable data and d > n need no care: every statistic is bounded and l2 > 0. epsilon = inf
     releases exact moments. Sparse features stay sparse; but for head="softmax" with a given l2, a dense matrix of the
     squared number of columns is solved with.

@@ -220,14 +220,14 @@ class PATE(TeacherEnsemble):
     verbose : int
         1 writes how many teachers have voted to stderr.
 
-    Guarantee
-    ---------
+    Notes
+    -----
+    *Guarantee.*
     (epsilon, delta) in the stated unit; trusts a curator. Accounting is independent of the data: T / (2 s1^2) + A / s^2
     in zCDP, whether or not all A answers are given (see `labeldp.learn.pate.votes`). Predictions of the student are
     post-processing.
 
-    Edge cases
-    ----------
+    *Edge cases.*
     A part without some classes makes a teacher that never votes for them; a part with one class a constant teacher. No
     answer at all is an error (the budget is spent). If all answers agree the student is constant.
 

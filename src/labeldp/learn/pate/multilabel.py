@@ -80,14 +80,14 @@ class MultiLabelPATE(TeacherEnsemble):
     n_teachers, epsilon, delta, n_queries, unit, random_state, ledger, label_set, n_jobs, checkpoint, verbose
         As in PATE. A "label" is all of one row of Y: the unit is one row of labels replaced.
 
-    Guarantee
-    ---------
+    Notes
+    -----
+    *Guarantee.*
     (epsilon, delta) in the stated unit; trusts a curator. One teacher's votes are replaced: the replace column of
     StableTopK (gaps move by 2), T queries costing T delta_t and T rho; D^2 / (2 s^2) an answer with D^2 = m for "pate",
     min(2 tau, m) for "pate-tau".
 
-    Edge cases
-    ----------
+    *Edge cases.*
     No vote at all for a point is a clear answer: no label. Constant columns of answers make constant predictions. No
     answer at all is an error (the budget is spent).
 

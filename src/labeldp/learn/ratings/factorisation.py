@@ -58,8 +58,8 @@ class MatrixFactorisation(RegressorMixin, BaseEstimator):  # type: ignore[misc] 
     -----
     Model and sampler: `labeldp.learn.ratings.gibbs`. Memory is (sweeps - burn)(users + items) factors 4 bytes.
 
-    Example
-    -------
+    Examples
+    --------
     >>> pairs = [(u, i) for u in range(30) for i in range(20)]
     >>> ratings = [1 + 4 * ((u + i) % 2) for u, i in pairs]
     >>> model = MatrixFactorisation(factors=4, random_state=0).fit(pairs, ratings)

@@ -46,7 +46,7 @@ from labeldp.learn.ratings.factorisation import MatrixFactorisation, rating_valu
 from labeldp.learn.ratings.gibbs import Evidence, Progress
 from labeldp.learn.ratings.pairs import CellSums, PairTable
 from labeldp.learn.responses import Predictor, Responded, respond_in_stages
-from labeldp.learn.stages import assign_stages, stage_shares
+from labeldp.learn.settings import assign_stages, stage_shares
 from labeldp.priors.cluster import cluster
 from labeldp.random import NoiseKey, as_key
 from labeldp.release import LabelSums, Query, Release, SensitiveLabels, Sensitivity, measure
@@ -88,8 +88,9 @@ class LabelPrivateRatings(ScoredRegressor, BaseEstimator):  # type: ignore[misc]
     label_set : str
         The ledger's name for these ratings.
 
-    Guarantee
-    ---------
+    Notes
+    -----
+    *Guarantee.*
     Pure epsilon when one rating is replaced: sums and responses compose in sequence, stages are disjoint. A user with many
     ratings has that promise for each of them, not for all together; `user_guarantee_` says what it is for all ratings of a user,
     by group privacy: epsilon times the most ratings of anyone, which is little privacy where that is many.
@@ -100,8 +101,8 @@ class LabelPrivateRatings(ScoredRegressor, BaseEstimator):  # type: ignore[misc]
     most_ratings_, user_guarantee_ : the most ratings of a user, and the same release as a promise about all ratings of one user
     learner_ : the fitted learner;  values_ : the rating values
 
-    Example
-    -------
+    Examples
+    --------
     >>> pairs = [(u, i) for u in range(60) for i in range(40)]
     >>> ratings = [1 + 2 * (i % 3) for u, i in pairs]
     >>> model = LabelPrivateRatings(epsilon=1.0, values=(1, 2, 3, 4, 5), random_state=0).fit(pairs, ratings)

@@ -1,4 +1,4 @@
-"""Chromium for the tests of pages: one process for all of them, a new tab for each test, no driver and no package."""
+"""Chromium without a driver and without a package: for tests of pages, and for pictures of them."""
 
 from __future__ import annotations
 
@@ -6,10 +6,7 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
 from typing import Any
-
-import pytest
 
 CHROMIUM = shutil.which("chromium")
 FLAGS = (
@@ -138,21 +135,3 @@ class Tab:
     def close(self) -> None:
         self._browser.call("Target.closeTarget", None, {"targetId": self._target})
         self._browser.events.clear()
-
-
-@pytest.fixture(scope="session")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    """The one Chromium of this process."""
-    if CHROMIUM is None:
-        pytest.skip("no chromium on this machine: apt-get install chromium")
-    made = Browser(str(tmp_path_factory.mktemp("profile")))
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def tab(browser: Browser) -> Iterator[Tab]:
-    """A fresh tab."""
-    made = Tab(browser)
-    yield made
-    made.close()

@@ -1,0 +1,42 @@
+"""What a release goes out with: one version everywhere, and scripts that say so when it is not."""
+
+from __future__ import annotations
+
+import re
+import runpy
+from pathlib import Path
+
+import pytest
+
+import labeldp
+
+tomllib = pytest.importorskip("tomllib", reason="Python 3.10 reads no TOML")
+ROOT = Path(__file__).resolve().parent.parent
+DIST = runpy.run_path(str(ROOT / "scripts" / "dist.py"))
+
+
+def test_there_is_one_version():
+    """The package has it; the build reads it there, and the changelog and the citation agree."""
+    assert DIST["read_version"]() == DIST["read_version"](f"v{labeldp.__version__}") == labeldp.__version__
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    assert "version" not in project["project"]
+    assert project["tool"]["hatch"]["version"]["path"] == "src/labeldp/__init__.py"
+    assert re.fullmatch(r"\d+\.\d+\.\d+", labeldp.__version__)
+
+
+def test_a_tag_of_another_version_is_refused():
+    with pytest.raises(AssertionError, match="versions differ"):
+        DIST["read_version"]("v99.0.0")
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("src/labeldp/demo.py", True), ("Makefile", True), ("tests/data/movies.csv", False), ("docs/ratings.npz", False)],
+)
+def test_data_is_told_from_text(name, text):
+    assert DIST["is_text"](name) is text
+
+
+def test_every_extra_has_a_use_that_is_tried():
+    extras = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"])
+    assert set(DIST["USES"]) == extras - {"all", "docs", "dev"}
