@@ -15,7 +15,7 @@ the quarter has taught something: an answer has at most I(e) nats (`most_informa
 
     n / 4 I(e) >= K max(10, 4.3 ln K)                     two stages, (1/4, 3/4); else one.
 
-For a network on features, whose answers are pooled where they say little, a quarter always pays. To tell K classes apart takes ln K nats an example, so that many classes need more: with 150 intents of 15,000 sentences at epsilon
+For a network on features and for a linear model, whose answers are pooled where they say little, a quarter always pays there. To tell K classes apart takes ln K nats an example, so that many classes need more: with 150 intents of 15,000 sentences at epsilon
 2, two stages would lose ten points (the study `many-classes`).
 
 With two classes a prior changes nothing, and with epsilon 0 or infinity there is nothing to choose: one stage. So it is for an
@@ -23,8 +23,8 @@ estimator without `fit_likelihood`, whose fits on a quarter are calibrated by to
 (`fits_once`): a network that learns its own features from pixels. Whoever is trusted, "auto" is then one draw and one fit by the
 forward loss: clusters of pixels would say little.
 
-How the answers are read is not decided here, since a receiver reads them too: a network reads them one by one, by the forward loss and
-rounds of EM (`labeldp.learn.stages`), or, where all of them together say little, pooled in clusters first (`labeldp.learn.pools`).
+How the answers are read is not decided here, since a receiver reads them too: one by one, by the forward loss, and by a network in
+rounds of EM too (`labeldp.learn.stages`); or, where all of them together say little, pooled in clusters first (`labeldp.learn.pools`).
 
 **A curator is trusted.** She counts labels in clusters of the features, with noise of scale 2 / e_p. The largest of K such
 noises is about (2 / e_p) ln K, and a cluster's own class should stand far above it: clusters of 22 ln K / e_p examples. A
@@ -36,8 +36,8 @@ histogram is worth most for its first dozen clusters a class, which cost
     e >= 8 e_1       answers alone teach as much: nothing is counted, and the curator is not needed.
 
 So the more rows there are, the less needs to be counted: e_1 is 0.1 for 60,000 examples of ten classes, and 0.76 for 8,000.
-With few rows the limit is 3 at most: from there on an answer says much by itself. For a network on features it is
-1.5 at most: its answers are pooled in clusters too, and teach as much from there on. Where the data cannot carry two
+With few rows the limit is 3 at most: from there on an answer says much by itself. For a network on features and for a linear
+model it is 1.5 at most: their answers are pooled in clusters too, and teach as much from there on. Where the data cannot carry two
 clusters she has nothing to do either, nor with more than 30 classes: what a histogram is worth was measured with ten.
 
 Counting and answering both, a part of e for each, is no way of "auto" any more. It lost to counts alone below the limit, and to answers
