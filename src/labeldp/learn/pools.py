@@ -95,8 +95,11 @@ def says_little(epsilon: float, *, n_examples: int, n_classes: int) -> bool:
 
 
 def pools_features(estimator: Any) -> bool:
-    """Whether rows are near each other for an estimator where their features are (`reads_features`); pixels are not."""
-    return bool(getattr(estimator, "reads_features", False))
+    """Whether rows are near each other for an estimator where their features are.
+
+    So it is for a linear model, and for a network that says so (`reads_features`); pixels are not.
+    """
+    return isinstance(estimator, SoftmaxRegression) or bool(getattr(estimator, "reads_features", False))
 
 
 def overwhelms(epsilon: float, *, n_examples: int, n_classes: int, n_columns: int) -> bool:

@@ -15,7 +15,7 @@ the quarter has taught something: an answer has at most I(e) nats (`most_informa
 
     n / 4 I(e) >= K max(10, 4.3 ln K)                     two stages, (1/4, 3/4); else one.
 
-For a network on features and for a linear model, whose answers are pooled where they say little, a quarter always pays there. To tell K classes apart takes ln K nats an example, so that many classes need more: with 150 intents of 15,000 sentences at epsilon
+For a network on features, whose answers are pooled where they say little, a quarter always pays. To tell K classes apart takes ln K nats an example, so that many classes need more: with 150 intents of 15,000 sentences at epsilon
 2, two stages would lose ten points (the study `many-classes`).
 
 With two classes a prior changes nothing, and with epsilon 0 or infinity there is nothing to choose: one stage. So it is for an
@@ -155,7 +155,8 @@ def _teaches(epsilon: float, estimator: Any, *, n_examples: int, n_classes: int)
     """Whether the first of two stages would teach enough to choose the questions of the second."""
     if n_classes == 2 or not 0 < epsilon < math.inf or n_examples < len(SHARES) / min(SHARES):
         return False
-    if pools_features(estimator) and says_little(epsilon, n_examples=n_examples, n_classes=n_classes):
+    linear = isinstance(estimator, SoftmaxRegression)
+    if pools_features(estimator) and not linear and says_little(epsilon, n_examples=n_examples, n_classes=n_classes):
         return True
     least = n_classes * max(LEAST_NATS, NATS_OF_MANY * math.log(n_classes))
     return SHARES[0] * n_examples * most_information(epsilon) >= least

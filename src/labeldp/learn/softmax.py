@@ -84,8 +84,6 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
 
     #: `fit_targets` and `fit_likelihood` take `labeldp.channel.LazyRows`.
     takes_lazy_rows = True
-    #: Answers that say little about many columns are pooled in clusters of the features (`labeldp.learn.pools`).
-    reads_features = True
     standardise: bool = True  # models of version 0.1 were saved without it
 
     def __init__(
