@@ -371,6 +371,10 @@ class Prepared:
         self._y, self._y_test, self._n_classes = found.y_train, found.y_test, found.n_classes
         self._rows = QUICK_ROWS if quick else ROWS
 
+    def training(self, *, scaled: bool) -> tuple[Floats, Int64s]:
+        """Return all rows of the training part."""
+        return self._matrices[scaled][0], self._y
+
     def draw(self, seed: int, *, scaled: bool) -> Part:
         """Return the rows of a seed; the test rows are the same for all."""
         order = np.random.default_rng(seed).permutation(len(self._y))

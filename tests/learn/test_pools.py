@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import scipy.sparse
 from scipy.optimize import minimize
 from sklearn.datasets import load_digits
 
 from labeldp import InformativeResponse, LabelPrivateClassifier, privatize
 from labeldp.channel import Evidence
-from labeldp.learn.pools import PSEUDO_COUNT, count_pools, find_shares, pool_answers, says_little
+from labeldp.learn import SoftmaxRegression
+from labeldp.learn.pools import (
+    PSEUDO_COUNT,
+    count_pools,
+    find_shares,
+    fit_linear,
+    overwhelms,
+    pool_answers,
+    says_little,
+)
 from labeldp.mechanisms import most_information
 
 
@@ -130,3 +140,80 @@ def test_beliefs_that_mixup_has_blurred_are_sharpened_in_the_rounds(monkeypatch)
     sharpened = loss()
     monkeypatch.setattr(NetClassifier, "blurs_beliefs", False)
     assert sharpened < loss() - 0.05  # seeded; the difference is 0.2 nats, its standard error 0.007
+
+
+# ---------------------------------------------------------------------------------------------------------- linear models
+
+
+def test_a_linear_model_is_overwhelmed_by_many_columns_and_faint_answers():
+    sizes = {"n_examples": 8_000, "n_classes": 10}
+    for columns in (5, 50, 500):
+        little = [overwhelms(epsilon, n_columns=columns, **sizes) for epsilon in (0.1, 0.5, 1.0, 2.0, 4.0, 8.0)]
+        assert little == sorted(little, reverse=True)
+    assert overwhelms(1.0, n_columns=500, **sizes)
+    assert not overwhelms(1.0, n_columns=4, **sizes)
+    assert not overwhelms(1.0, n_columns=500, n_examples=8_000, n_classes=2)
+    assert not overwhelms(1.0, n_columns=500, n_examples=8_000, n_classes=100)
+    for nothing in (0.0, float("inf")):
+        assert not overwhelms(nothing, n_columns=500, **sizes)
+
+
+def _score(model: LabelPrivateClassifier, X: np.ndarray, y: np.ndarray) -> tuple[float, float]:
+    chances = model.predict_proba(X)
+    return float(np.mean(chances.argmax(axis=1) == y)), -float(np.mean(np.log(chances[np.arange(len(y)), y])))
+
+
+def test_a_linear_model_of_faint_answers_is_pooled_and_a_receiver_gets_the_same():
+    X, y = load_digits(return_X_y=True)
+    settings = {"epsilon": 1.0, "trust": "no one", "classes": range(10)}
+    weights = np.where(np.arange(1200) % 5 == 0, 2.0, 1.0)
+    for weight in (None, weights):
+        owner = LabelPrivateClassifier(**settings, random_state=0).fit(X[:1200], y[:1200], sample_weight=weight)
+        receiver = LabelPrivateClassifier(**settings).fit_release(X[:1200], owner.release_, sample_weight=weight)
+        np.testing.assert_array_equal(owner.predict_proba(X[1200:]), receiver.predict_proba(X[1200:]))
+        plain = LabelPrivateClassifier(**settings, correction="forward", random_state=0).fit(X[:1200], y[:1200])
+        (right, loss), (before, worse) = _score(owner, X[1200:], y[1200:]), _score(plain, X[1200:], y[1200:])
+        # 597 rows: two standard errors are four points; pooling is worth tens of points, and a nat.
+        assert right > before + 0.1
+        assert loss < worse - 0.5
+    assert owner.correction_ == "forward"
+    assert owner.rounds_ == 0
+
+
+def test_a_receiver_of_persons_answers_pools_linear_models_as_the_owner_did():
+    X, y = load_digits(return_X_y=True)
+    settings = {"epsilon": 2.0, "trust": "no one", "classes": range(10)}
+    owner = LabelPrivateClassifier(**settings, random_state=0).fit(X, y, persons=np.arange(len(y)) // 3)
+    for rows in (X, X[owner.release_.rows]):
+        receiver = LabelPrivateClassifier(**settings).fit_release(rows, owner.release_)
+        np.testing.assert_array_equal(owner.predict_proba(X[:50]), receiver.predict_proba(X[:50]))
+
+
+def test_answers_that_neighbourhoods_do_not_explain_are_read_one_by_one():
+    """The class is a slope of one column of small numbers, and the clusters follow columns that say nothing."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(3_000, 6)) * np.array([0.01, 1, 1, 1, 1, 1])
+    y = np.digitize(X[:, 0], [-0.005, 0.005])
+    release = privatize(y, InformativeResponse(2.0, n_classes=3), rng=0)
+    evidence = [Evidence(release.codes, release.channel)]
+    assert fit_linear(SoftmaxRegression(), X, evidence, classes=range(3)) is None
+    settings = {"epsilon": 2.0, "classes": range(3), "stages": 1, "prior": None, "random_state": 0}
+    found, forward = (LabelPrivateClassifier(**settings, correction=way).fit(X, y) for way in ("auto", "forward"))
+    np.testing.assert_array_equal(found.predict_proba(X), forward.predict_proba(X))
+
+
+def test_an_l2_that_is_given_is_kept_and_sure_answers_change_nothing():
+    X, y = load_digits(return_X_y=True)
+    strong = LabelPrivateClassifier(SoftmaxRegression(l2=0.5), epsilon=1.0, classes=range(10), random_state=0).fit(X, y)
+    assert strong.estimator_.l2 == 0.5
+    assert SoftmaxRegression().l2 == 1e-3
+    clear = LabelPrivateClassifier(epsilon=float("inf"), classes=range(10), random_state=0).fit(X, y)
+    np.testing.assert_allclose(clear.predict_proba(X), SoftmaxRegression().fit(X, y).predict_proba(X), atol=1e-3)
+
+
+def test_sparse_rows_are_not_clustered():
+    X, y = load_digits(return_X_y=True)
+    settings = {"epsilon": 1.0, "stages": 1, "classes": range(10), "random_state": 0}
+    rows = scipy.sparse.csr_matrix(X)
+    found, forward = (LabelPrivateClassifier(**settings, correction=way).fit(rows, y) for way in ("auto", "forward"))
+    np.testing.assert_array_equal(found.predict_proba(rows), forward.predict_proba(rows))

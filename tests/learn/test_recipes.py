@@ -51,24 +51,33 @@ def test_the_rule_without_a_curator(epsilon, n, classes, shares, trust):
 @pytest.mark.parametrize("times", [0.5, 7.99])
 def test_the_rule_with_a_curator(n, classes, times):
     first = FIRST[n, classes]
-    epsilon = min(times * first, 2.99)  # answers say much by themselves from 3 on
-    for estimator in (None, RandomForestClassifier()):
+    # Answers say much by themselves from 3 on, and those of a linear model are pooled: from 1.5 on.
+    for estimator, most in ((None, 1.49), (RandomForestClassifier(), 2.99)):
+        epsilon = min(times * first, most)
         plan = recipe(epsilon, n_examples=n, n_classes=classes, trust="curator", estimator=estimator)
         assert plan.shares == ()
         assert isinstance(plan.prior, ClusterPrior)
         assert plan.prior.cost(epsilon, n_examples=n, n_classes=classes) == epsilon
     # With more to spend answers alone teach as much.
     sizes = {"n_examples": n, "n_classes": classes}
-    more = min(8.01 * first, 3.01)
+    more = min(8.01 * first, 1.51)
     assert recipe(more, **sizes, trust="curator") == recipe(more, **sizes, trust="no one")
 
 
-@pytest.mark.parametrize(("epsilon", "shares", "counted"), [(2.99, (), True), (3.01, (0.25, 0.75), False)])
-def test_few_rows_are_answered_once_answers_say_much_by_themselves(epsilon, shares, counted):
+@pytest.mark.parametrize(
+    ("estimator", "epsilon", "shares"),
+    [
+        (None, 1.49, ()),
+        (None, 1.51, (0.25, 0.75)),
+        (RandomForestClassifier(), 2.99, ()),
+        (RandomForestClassifier(), 3.01, (1.0,)),
+    ],
+)
+def test_few_rows_are_answered_once_answers_say_much_by_themselves(estimator, epsilon, shares):
     """With 2,000 rows of ten classes a histogram would be worth its budget up to epsilon 24."""
-    plan = recipe(epsilon, n_examples=2_000, n_classes=10, trust="curator")
+    plan = recipe(epsilon, n_examples=2_000, n_classes=10, trust="curator", estimator=estimator)
     assert plan.shares == shares
-    assert isinstance(plan.prior, ClusterPrior) == counted
+    assert isinstance(plan.prior, ClusterPrior) == (not shares)
 
 
 @pytest.mark.parametrize(("epsilon", "rows"), [(0.1, 2_000), (0.5, 2_000), (1.0, 2_000), (0.25, 8_000), (0.1, 60_000)])

@@ -106,7 +106,8 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
         refused: use `privatize(y, mechanism, groups=...)` and `fit_release`. Without stages it has nothing to do.
     correction : {"auto", "forward", "crossfit", "posterior", "em", "unbiased", "none"}
         How training accounts for the noise. "auto" is em for an estimator that has `fit_likelihood`: forward first, then
-        rounds of EM; forward alone for SoftmaxRegression, where EM would stand still, and for an estimator whose fits are long (it says
+        rounds of EM; forward alone for SoftmaxRegression, where EM would stand still (or, where answers say little about many columns,
+        pooled in clusters of the features, `labeldp.learn.pools`), and for an estimator whose fits are long (it says
         `fits_once`, as NetClassifier("fast-cnn") does); and else crossfit, which gives any
         classifier true probabilities for about five fits (`labeldp.learn.crossfit`). An estimator without `sample_weight` is
         then fitted on labels drawn from posteriors, with a warning.

@@ -69,7 +69,7 @@ def choose_correction(estimator: BaseEstimator, correction: str) -> str:
     """Return the correction to use: for "auto", em if the estimator takes likelihoods, and else crossfit.
 
     em is forward first and rounds of EM after it. `SoftmaxRegression` finds the maximum of the likelihood itself, where EM
-    stands still: for it "auto" is forward. So it is for an estimator that is to be fitted once (`fits_once`): the gradient of the
+    stands still: for it "auto" is forward, of pooled answers where they say little (`labeldp.learn.pools`). So it is for an estimator that is to be fitted once (`fits_once`): the gradient of the
     forward loss is that of the posteriors under the newest weights, an E-step in each step of its one long fit.
 
     Forward needs `fit_likelihood`, unbiased `fit_targets`, posterior and em `fit_targets` or sample weights. A correction

@@ -25,6 +25,14 @@ n I(e) nats (`most_information`): one cluster for each 4 ln K of them, at least 
 model has seen the answer of row i before it is asked about i, and counted in full it would be counted twice. With few rows, which
 a network sees dozens of times, that was worth several points (a prototype, on training images that were held out).
 
+**A linear model** of d columns has K d coefficients to fill with noise, so that answers say little to it where they have few nats for each
+(`overwhelms`). A table need not have neighbourhoods, though, and the answers themselves say whether it has (`fit_linear`). A third of
+them after the other is held out. One model is fitted by the forward loss on the others, another on what pooling makes of them, and the
+kind that explains the held-out answers better is fitted on all: the first only if it is better by a standard error, since where
+answers are very faint chance would choose it, and it is the one that learns noise. Pooled shares are flat: pseudo-counts and the mean
+over clusterings blur them. So the pooled model's logits z are multiplied by that s of a few (`STEEPNESSES`) under which the held-out
+answers are likeliest: sum_i log sum_y p_i[y] L_i[y] is largest, p_i = softmax(s z_i).
+
 Everything here reads what was released and nothing else: post-processing, free. The clusters see features alone, so that nothing is
 assumed that is not assumed anyway.
 """
@@ -32,16 +40,22 @@ assumed that is not assumed anyway.
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 
 from labeldp.arrays import Floats, Ints
 from labeldp.channel import Evidence
 from labeldp.items import is_dataset, stack_items
+from labeldp.learn.corrections import fit_soft
+from labeldp.learn.softmax import SoftmaxRegression
 from labeldp.mechanisms import most_information
 from labeldp.priors import cluster, flat_features
+from labeldp.softmax import softmax
 
 #: Answers of fewer nats a class than this are pooled first: with few rows, which a network sees so often that it learns their
 #: answers by heart, and with more. All of it was measured with ten classes; with more than thirty nothing is pooled.
@@ -54,6 +68,16 @@ COMPONENTS, FULL_STEPS = 128, 3
 PSEUDO_COUNT, STEPS = 0.3, 100
 #: The power of a row's own answer in the rounds after pooling.
 OWN_ANSWER = 0.5
+#: Answers of fewer nats than so many for each coefficient may be noise to a linear model; in so many parts they are held out to tell.
+NATS_PER_COEFFICIENT, FOLDS = 20.0, 3
+#: Clusters at most for a linear model: more of them took most of the time, and brought little.
+MOST_OF_LINEAR = 300
+#: What the logits of a pooled linear model may be multiplied by.
+STEEPNESSES = (1.0, 1.5, 2.0, 3.0, 4.0)
+#: The least chance that an answer has.
+LEAST_CHANCE = 1e-300
+#: Steps of the solver in a fit that is there to be compared: one that needs more is learning noise.
+TRIAL_STEPS = 100
 
 
 def says_little(epsilon: float, *, n_examples: int, n_classes: int) -> bool:
@@ -71,8 +95,25 @@ def says_little(epsilon: float, *, n_examples: int, n_classes: int) -> bool:
 
 
 def pools_features(estimator: Any) -> bool:
-    """Whether rows are near each other for an estimator where their features are (`reads_features`); pixels are not."""
-    return bool(getattr(estimator, "reads_features", False))
+    """Whether rows are near each other for an estimator where their features are.
+
+    So it is for a linear model, and for a network that says so (`reads_features`); pixels are not.
+    """
+    return isinstance(estimator, SoftmaxRegression) or bool(getattr(estimator, "reads_features", False))
+
+
+def overwhelms(epsilon: float, *, n_examples: int, n_classes: int, n_columns: int) -> bool:
+    """Whether a linear model of so many columns has too many coefficients for so many answers at this epsilon.
+
+    An answer has at most I(e) nats, and a label ln K.
+
+    >>> [overwhelms(epsilon, n_examples=60_000, n_classes=10, n_columns=512) for epsilon in (4.0, 8.0)]
+    [True, False]
+    """
+    if not 0 < epsilon < math.inf or not 2 < n_classes <= MOST_CLASSES or n_examples < 2 * FOLDS * n_classes:
+        return False
+    nats = n_examples * min(most_information(epsilon), math.log(n_classes))
+    return nats < NATS_PER_COEFFICIENT * n_classes * n_columns
 
 
 def pool_answers(X: Any, evidence: Sequence[Evidence], *, random_state: int = 0) -> Floats:
@@ -87,17 +128,91 @@ def pool_answers(X: Any, evidence: Sequence[Evidence], *, random_state: int = 0)
     random_state : int
         Seed of the clusterings. They see no labels, so this is not a privacy matter.
     """
+    likelihood = _likelihood(evidence)
+    return _average_shares(_find_neighbourhoods(X, evidence, random_state=random_state), likelihood)
+
+
+def fit_linear(
+    estimator: SoftmaxRegression,
+    X: Floats,
+    evidence: Sequence[Evidence],
+    *,
+    classes: Sequence[Any],
+    weights: Floats | None = None,
+) -> SoftmaxRegression | None:
+    """Return a linear model of pooled answers; None where the forward loss explains held-out answers better.
+
+    Parameters
+    ----------
+    estimator : SoftmaxRegression
+        What to fit; it is copied.
+    X, evidence
+        The features, and what was released of the rows, as for `pool_answers`.
+    classes
+        The classes, in the order of columns.
+    weights : array of shape (n,), optional
+        Public weights of the rows, in fits and in the likelihood of what is held out.
+    """
+    likelihood, groups = _likelihood(evidence), _find_neighbourhoods(X, evidence, most=MOST_OF_LINEAR)
+    trial = clone(estimator).set_params(max_iter=min(estimator.max_iter, TRIAL_STEPS))
+    fold = np.arange(len(likelihood)) % FOLDS
+    plain, pooled = (np.empty(likelihood.shape) for _ in range(2))
+    for number in range(FOLDS):
+        held, kept = fold == number, np.flatnonzero(fold != number)
+        # Held-out answers are made to say nothing: the same neighbourhoods serve each time.
+        beliefs = _average_shares(groups, np.where(held[:, None], 1.0, likelihood))
+        shares = {} if weights is None else {"sample_weight": weights[kept]}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # only what is kept has to be finished
+            reader = clone(trial).fit_likelihood(X[kept], likelihood[kept], classes=classes, **shares)
+            pooler = clone(trial).fit_targets(X[kept], beliefs[kept], classes=classes, **shares)
+        plain[held], pooled[held] = (X[held] @ model.coef_.T + model.intercept_ for model in (reader, pooler))
+
+    counts = np.ones(len(likelihood)) if weights is None else weights
+
+    def explain(logits: Floats) -> Floats:
+        """Return log sum_y p[y] L[y] of each row, times its weight."""
+        chances = (softmax(logits) * likelihood).sum(axis=1)
+        return np.asarray(counts * np.log(np.maximum(chances, LEAST_CHANCE)))
+
+    explained = {steepness: explain(steepness * pooled) for steepness in STEEPNESSES}
+    best = max(STEEPNESSES, key=lambda steepness: float(explained[steepness].sum()))
+    gains = explain(plain) - explained[best]
+    if gains.sum() > math.sqrt(float(gains @ gains)):
+        return None
+    model: SoftmaxRegression = fit_soft(
+        clone(estimator), X, _average_shares(groups, likelihood), classes, weights=weights
+    )
+    model.coef_, model.intercept_ = best * model.coef_, best * model.intercept_
+    return model
+
+
+def _likelihood(evidence: Sequence[Evidence]) -> Floats:
+    """Return the likelihoods of all answers, (n, K), each row as a share of its largest."""
     likelihood = np.concatenate([part.make(slice(None)) for part in evidence])
-    likelihood = likelihood / likelihood.max(axis=1, keepdims=True)
+    answer: Floats = likelihood / likelihood.max(axis=1, keepdims=True)
+    return answer
+
+
+def _find_neighbourhoods(
+    X: Any, evidence: Sequence[Evidence], *, random_state: int = 0, most: int = MOST_CLUSTERS
+) -> list[Ints]:
+    """Return the cluster of each row in each of the clusterings: as many clusters as the answers can tell, and `most`."""
     nats = sum(len(part) * most_information(part.channel.epsilon) for part in evidence)
-    count = count_pools(nats, n_examples=len(likelihood), n_classes=likelihood.shape[1])
+    n_examples, n_classes = sum(map(len, evidence)), evidence[0].channel.n_classes
+    count = min(most, count_pools(nats, n_examples=n_examples, n_classes=n_classes))
     # Rows of features that come one by one are few numbers each: clustering needs them side by side.
     rows = stack_items("pool_answers", list(X)) if is_dataset(X) else X
     rows = flat_features(rows, n_components=COMPONENTS, random_state=random_state)
+    starts = range(random_state, random_state + CLUSTERINGS)
+    return [cluster(rows, n_clusters=count, random_state=start, full_steps=FULL_STEPS) for start in starts]
+
+
+def _average_shares(groups: Sequence[Ints], likelihood: Floats) -> Floats:
+    """Return what is believed of each row: the mean of its clusters' shares."""
     beliefs = np.zeros(likelihood.shape)
-    for start in range(random_state, random_state + CLUSTERINGS):
-        groups = cluster(rows, n_clusters=count, random_state=start, full_steps=FULL_STEPS)
-        beliefs += find_shares(groups, likelihood)[groups] / CLUSTERINGS
+    for mine in groups:
+        beliefs += find_shares(mine, likelihood)[mine] / len(groups)
     return beliefs
 
 

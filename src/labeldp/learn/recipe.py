@@ -23,8 +23,8 @@ estimator without `fit_likelihood`, whose fits on a quarter are calibrated by to
 (`fits_once`): a network that learns its own features from pixels. Whoever is trusted, "auto" is then one draw and one fit by the
 forward loss: clusters of pixels would say little.
 
-How the answers are read is not decided here, since a receiver reads them too: a network reads them one by one, by the forward loss and
-rounds of EM (`labeldp.learn.stages`), or, where all of them together say little, pooled in clusters first (`labeldp.learn.pools`).
+How the answers are read is not decided here, since a receiver reads them too: one by one, by the forward loss, and by a network in
+rounds of EM too (`labeldp.learn.stages`); or, where all of them together say little, pooled in clusters first (`labeldp.learn.pools`).
 
 **A curator is trusted.** She counts labels in clusters of the features, with noise of scale 2 / e_p. The largest of K such
 noises is about (2 / e_p) ln K, and a cluster's own class should stand far above it: clusters of 22 ln K / e_p examples. A
@@ -36,8 +36,8 @@ histogram is worth most for its first dozen clusters a class, which cost
     e >= 8 e_1       answers alone teach as much: nothing is counted, and the curator is not needed.
 
 So the more rows there are, the less needs to be counted: e_1 is 0.1 for 60,000 examples of ten classes, and 0.76 for 8,000.
-With few rows the limit is 3 at most: from there on an answer says much by itself. For a network on features it is
-1.5 at most: its answers are pooled in clusters too, and teach as much from there on. Where the data cannot carry two
+With few rows the limit is 3 at most: from there on an answer says much by itself. For a network on features and for a linear
+model it is 1.5 at most: their answers are pooled in clusters too, and teach as much from there on. Where the data cannot carry two
 clusters she has nothing to do either, nor with more than 30 classes: what a histogram is worth was measured with ten.
 
 Counting and answering both, a part of e for each, is no way of "auto" any more. It lost to counts alone below the limit, and to answers
@@ -155,7 +155,8 @@ def _teaches(epsilon: float, estimator: Any, *, n_examples: int, n_classes: int)
     """Whether the first of two stages would teach enough to choose the questions of the second."""
     if n_classes == 2 or not 0 < epsilon < math.inf or n_examples < len(SHARES) / min(SHARES):
         return False
-    if pools_features(estimator) and says_little(epsilon, n_examples=n_examples, n_classes=n_classes):
+    linear = isinstance(estimator, SoftmaxRegression)
+    if pools_features(estimator) and not linear and says_little(epsilon, n_examples=n_examples, n_classes=n_classes):
         return True
     least = n_classes * max(LEAST_NATS, NATS_OF_MANY * math.log(n_classes))
     return SHARES[0] * n_examples * most_information(epsilon) >= least

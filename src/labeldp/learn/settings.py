@@ -143,7 +143,8 @@ def settle_settings(settings: Settings, learner: Any, table: PriorTable, *, sets
         if isinstance(learner.distil, str) and grouped and hasattr(settings.estimator, "fit_targets"):
             distil = True
     temperature = _decide_temperature(learner, settings.epsilon, correction, silent=settings.silent, sets=sets)
-    asked = learner.correction == "auto" and correction == "em" and not settings.silent
+    linear = isinstance(settings.estimator, SoftmaxRegression)
+    asked = learner.correction == "auto" and correction == ("forward" if linear else "em") and not settings.silent
     pool = asked and sets and pools_features(settings.estimator) and hasattr(settings.estimator, "fit_targets")
     counts = [
         _decide_rounds(learner, settings.estimator, correction=correction, short=short) for short in (False, True)

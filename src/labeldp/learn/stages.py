@@ -33,6 +33,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -54,8 +55,9 @@ from labeldp.learn.corrections import (
 from labeldp.learn.crossfit import ROUNDS as ROUNDS_OF_CROSSFIT
 from labeldp.learn.crossfit import calibrate_start, fit_crossfit
 from labeldp.learn.draws import PRIOR_FLOOR, Answers, Draw, mix_with_uniform
-from labeldp.learn.pools import OWN_ANSWER, pool_answers, says_little
+from labeldp.learn.pools import OWN_ANSWER, fit_linear, overwhelms, pool_answers, says_little
 from labeldp.learn.settings import Settings
+from labeldp.learn.softmax import SoftmaxRegression
 from labeldp.priors import PriorTable
 from labeldp.release import Release, SensitiveLabels
 from labeldp.release.stages import run_stages
@@ -293,14 +295,10 @@ def _train_stage(training: Training, X: Any, settings: Settings, public: Weights
     if settings.correction == "crossfit":
         training.model = _fit_crossfit(kept, take_rows(X, rows), settings, weights, number=number, final=final)
         return dropped
-    training.pooled = settings.pool and says_little(
-        settings.epsilon, n_examples=len(rows), n_classes=len(settings.classes)
-    )
+    pooled = _fit_pooled(training, take_rows(X, rows), kept, settings, weights, number=number, final=final)
+    training.pooled = pooled is not None
     if training.pooled:
-        estimator = _make_estimator(training, settings, number, final=final)
-        mine = take_rows(X, rows)
-        beliefs = pool_answers(mine, [Evidence(part.codes, part.channel) for part in kept])
-        training.model = fit_soft(estimator, mine, beliefs, settings.classes, weights=weights)
+        training.model = pooled
         return dropped
     correction = settings.correction
     if correction == "em":
@@ -320,6 +318,32 @@ def _train_stage(training: Training, X: Any, settings: Settings, public: Weights
         weights=weights,
     )
     return dropped
+
+
+def _fit_pooled(
+    training: Training,
+    X: Any,
+    parts: Sequence[Part],
+    settings: Settings,
+    weights: Floats | None,
+    *,
+    number: int,
+    final: bool,
+) -> Any:
+    """Return a new estimator, fitted on pooled answers; None where they are read one by one. X are the parts' rows, in order."""
+    linear = isinstance(settings.estimator, SoftmaxRegression)
+    # Clusters of sparse rows, or of rows that come in batches, would not fit into memory.
+    if not settings.pool or (linear and not isinstance(X, np.ndarray)):
+        return None
+    sizes = {"n_examples": sum(len(part.rows) for part in parts), "n_classes": len(settings.classes)}
+    little = partial(overwhelms, n_columns=X.shape[1]) if linear else says_little
+    if not little(settings.epsilon, **sizes):
+        return None
+    estimator = _make_estimator(training, settings, number, final=final)
+    evidence = [Evidence(part.codes, part.channel) for part in parts]
+    if linear:
+        return fit_linear(estimator, X, evidence, classes=settings.classes, weights=weights)
+    return fit_soft(estimator, X, pool_answers(X, evidence), settings.classes, weights=weights)
 
 
 def _fit_crossfit(
