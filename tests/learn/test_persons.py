@@ -78,7 +78,7 @@ def test_a_receiver_makes_the_owners_model_and_a_person_is_in_one_stage(problem,
     release = model.release_
     assert (model.guarantee_.unit, model.guarantee_.epsilon()) == (Unit.PERSON, model.epsilon)
     assert "the assignment of rows to persons did not see these labels" in str(model.guarantee_)
-    again = clone(model).fit_release(X, release)
+    again = clone(model).fit_release(X, release, persons=ids)
     assert_array_equal(again.predict_proba(X), model.predict_proba(X))
     assert again.stages_ == model.stages_
     assert again.guarantee_ == model.guarantee_
