@@ -497,7 +497,7 @@ def _takes_weights(settings: Settings) -> bool:
         check_weighable(settings.estimator, settings.correction, distil=settings.distil)
     except LabelDPError:
         return False
-    return has_fit_parameter(settings.estimator, "sample_weight")
+    return bool(has_fit_parameter(settings.estimator, "sample_weight"))
 
 
 def _check_first_stage(stage: npt.NDArray[Any] | None, weights: Floats | None) -> None:
