@@ -10,11 +10,18 @@ per person have a Zipf tail: how fast does accuracy fall as the tail grows, and 
 >>> [way.name for way in WAYS]
 ['default', 'one row by chance', 'equal shares', 'group privacy', 'label unit', 'default', 'one row by chance', 'group privacy', 'label unit']
 
-Four defaults of labeldp were chosen after a look at this table: rows by chance and not by information, one stage for up to three
-classes, one weight for all rows of a person, and columns scaled as persons count. The look was at models of 16,000 patients of the
-train part, drawn by the seeds 0, 1 and 2, on the patients of the test part. None of these patients is used here (`find_fresh`). Of
-the others each seed learns from 12,000, drawn anew, and tests on all stays of the rest. Models are linear, on scaled numbers and
-frequent categories.
+Five defaults of labeldp were chosen after a look at this table: rows by chance and not by information, one stage for up to three
+classes, one weight for all rows of a person in sums, columns scaled as persons count, and answers that count by the fourth root of
+a person's rows. The looks were at models of 16,000 patients of the train part, drawn by the seeds 0, 1 and 2, on the patients of the
+test part, and, for the last one, at models of 12,000 of those patients, tested on the others of them. None of these patients is used here
+(`find_fresh`). Of the others each seed learns from 12,000, drawn anew, and tests on all stays of the rest. Models are linear, on scaled
+numbers and frequent categories.
+
+Most patients have one stay, where all ways but group privacy are the same. So the answers are compared once more on patients of two stays
+or more alone: 3,000 to learn from, and all stays of the others to test on.
+
+*Common random numbers.* The default and "one row by chance" of answers share everything but the weights of training: both learn from one release,
+the same rows and the same noise. What differs between them is then the weights, and nothing else.
 """
 
 from __future__ import annotations
@@ -46,6 +53,8 @@ from studies.study import Measurement, Study, StudyRow
 EPSILONS = (0.5, 1.0, 2.0)
 DELTA = 1e-5
 PATIENTS, QUICK_PATIENTS = 12_000, 1_500
+#: Of patients with two stays or more.
+RETURNED, QUICK_RETURNED = 3_000, 500
 #: The patients on whom defaults were chosen: those of the test part, and so many of the train part by each of these seeds.
 LOOKED_AT, LOOKED_SEEDS = 16_000, (0, 1, 2)
 LEAST_PROBABILITY = 1e-6
@@ -59,6 +68,8 @@ TAILS, ROWS_MOST, SIMULATED = (3.5, 2.5, 2.0, 1.7), 200, 8_000
 ACCURACY, SHARE = "Zipf tables: accuracy, %", "Zipf tables: mean error of a share of labels, points"
 #: Which labels are asked for, and the classes that they have.
 TARGETS = {"within 30 days": 2, "three classes": 3}
+#: What is said of a target where patients with one stay are left out.
+SEVERAL = "patients of two stays or more"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,13 +106,16 @@ def learn_answers(**settings: Any) -> Callable[[Part, float, int], tuple[Floats,
 
 
 def learn_release(way: str) -> Callable[[Part, float, int], tuple[Floats, float, str]]:
-    """Return the way of one release: of a row of each person by this seed's chance, or of all rows."""
+    """Return the way of one release whose answers count alike: that of the default, one row by chance, or one of all rows."""
 
     def fit(part: Part, epsilon: float, seed: int) -> tuple[Floats, float, str]:
-        labels = SensitiveLabels(part.y, n_classes=part.n_classes)
-        mechanism = InformativeResponse(epsilon, n_classes=part.n_classes)
-        score = np.random.default_rng(seed).random(len(part.y)) if way == "one" else None
-        release = privatize(labels, mechanism, persons=part.persons, persons_way=way, persons_score=score, rng=seed)
+        if way == "one":  # the default's own release: a row of each by chance, and the same noise
+            owner = LabelPrivateClassifier(epsilon=epsilon, classes=range(part.n_classes), random_state=seed)
+            release = owner.fit(part.X, part.y, persons=part.persons).release_
+        else:
+            labels = SensitiveLabels(part.y, n_classes=part.n_classes)
+            mechanism = InformativeResponse(epsilon, n_classes=part.n_classes)
+            release = privatize(labels, mechanism, persons=part.persons, persons_way=way, rng=seed)
         model = LabelPrivateClassifier(random_state=seed).fit_release(part.X, release)
         return model.predict_proba(part.X_test), model.guarantee_.epsilon(), model.guarantee_.trust.words
 
@@ -184,12 +198,13 @@ class Persons(Study[Case]):
     @cached_property
     def stays(self) -> Stays:
         """The table, as matrices."""
-        return Stays(directory=self.directory, patients=QUICK_PATIENTS if self.quick else PATIENTS)
+        sizes = (QUICK_PATIENTS, QUICK_RETURNED) if self.quick else (PATIENTS, RETURNED)
+        return Stays(directory=self.directory, patients=sizes[0], returned=sizes[1])
 
     def cases(self) -> Sequence[Case]:
         """Both targets at all budgets, the information of answers, and the tails."""
         assert len(self.stays.fresh)  # missing data is an error here
-        found = [Case(part="stays", what=target, epsilon=e) for target in TARGETS for e in EPSILONS]
+        found = [Case(part=part, what=t, epsilon=e) for part in ("stays", "several") for t in TARGETS for e in EPSILONS]
         found += [Case(part="information", what=target, epsilon=e) for target in TARGETS for e in EPSILONS]
         return [*found, *(Case(part="zipf", what=f"tail {tail:g}") for tail in TAILS)]
 
@@ -200,25 +215,30 @@ class Persons(Study[Case]):
     def run_case(self, case: Case, seed: int) -> Sequence[Measurement]:
         """Measure one case on one core."""
         with threadpool_limits(limits=1):
-            if case.part == "stays":
+            if case.part in ("stays", "several"):
                 return self._learn(case, seed)
             return self._tell(case, seed) if case.part == "information" else simulate(case, seed, quick=self.quick)
 
     def _learn(self, case: Case, seed: int) -> Sequence[Measurement]:
-        part = self.stays.draw(case.what, seed)
+        several = case.part == "several"
+        part = self.stays.draw(case.what, seed, several=several)
         rates = np.bincount(part.y, minlength=part.n_classes) / len(part.y)
         plain = SoftmaxRegression().fit(part.X, part.y).predict_proba(part.X_test)
         rows: list[tuple[str, float, str, Floats]] = [
             (CONSTANT, math.inf, "everyone", np.tile(rates, (len(part.y_test), 1))),
             (OPEN, math.inf, "everyone", plain),
         ]
-        ways = WAYS if case.what != "three classes" else (*WAYS[:1], *STAGED, *WAYS[1:])
+        if several:
+            ways = tuple(way for way in WAYS if way.kind == ANSWERS)
+        else:
+            ways = WAYS if case.what != "three classes" else (*WAYS[:1], *STAGED, *WAYS[1:])
         for way in ways:
             chances, epsilon, trust = way.fit(part, case.epsilon, seed)
             # What is promised for a label is, for a person, that many times as much.
             rows.append((setting_name(way, case.epsilon), epsilon, trust, chances))
+        head = f"{case.what}, {SEVERAL}" if several else case.what
         return [
-            Measurement(table=f"{case.what}: {name}", setting=setting, epsilon=epsilon, trust=trust, value=value)
+            Measurement(table=f"{head}: {name}", setting=setting, epsilon=epsilon, trust=trust, value=value)
             for setting, epsilon, trust, chances in rows
             for name, value in zip(MEASURES, score(chances, part.y_test), strict=True)
         ]
@@ -256,14 +276,20 @@ class Persons(Study[Case]):
         return {
             "patients to learn from": QUICK_PATIENTS if self.quick else PATIENTS,
             "patients that no default was chosen on": len(self.stays.fresh),
+            "patients of two stays or more to learn from": QUICK_RETURNED if self.quick else RETURNED,
+            "such patients that no default was chosen on": int((self.stays.persons.counts[self.stays.fresh] > 1).sum()),
             "delta of a curator's sums": DELTA,
-            "settings": "defaults. Four of them were chosen on other patients of this table: rows by chance, one stage for up to "
-            "three classes, one weight for all rows of a person, columns scaled as persons count.",
+            "settings": "defaults. Five of them were chosen on other patients of this table: rows by chance, one stage for up to "
+            "three classes, one weight for all rows of a person in sums, columns scaled as persons count, answers that count by the "
+            "fourth root of a person's rows.",
         }
 
     def findings(self, rows: Sequence[StudyRow]) -> tuple[str, ...]:
         """Compare the ways, and say what tails cost."""
         compared = [compare(rows, target, kind) for target in TARGETS for kind in (ANSWERS, SUMS)]
+        compared += [compare(rows, f"{target}, {SEVERAL}", ANSWERS) for target in TARGETS]
+        tables = [f"{target}{tail}" for tail in ("", f", {SEVERAL}") for target in TARGETS]
+        compared += [tell_difference(rows, table, other) for other in (CHANCE, SHARES) for table in tables]
         return (*compared, tell_information(rows), tell_tails(rows), tell_caps(rows), LIMITS)
 
     def plots(self, rows: Sequence[StudyRow]) -> tuple[Plot, ...]:
@@ -273,8 +299,8 @@ class Persons(Study[Case]):
 
 LIMITS = (
     "The label unit at the same epsilon promises less: a patient with m stays has m times its epsilon, up to 40. Test rows are all stays of "
-    "other patients, so that whoever has many stays counts more than in training, where each person has about one answer: "
-    "probabilities are then a little low. Labels were randomized from seeds: nothing here is private."
+    "other patients, so that whoever has many stays counts more than in training, where each person has about one answer, of a "
+    "weight that makes up for a part of it: probabilities are then a little low. Labels were randomized from seeds: nothing here is private."
 )
 
 
@@ -289,7 +315,7 @@ def setting_name(way: Way, epsilon: float) -> str:
 class Stays:
     """The stays as matrices, made without a look at a label: scaled numbers, and categories that a twentieth of rows have."""
 
-    def __init__(self, *, directory: Any, patients: int) -> None:
+    def __init__(self, *, directory: Any, patients: int, returned: int) -> None:
         found = load("diabetes-readmission", directory=directory)
         names = [column for column in found.feature_names if column not in found.identifiers]
         words = [column for column in names if column in found.categorical]
@@ -301,12 +327,18 @@ class Stays:
         self.y = found.y_train
         self.persons = Owners.of(found.X_train["patient_nbr"].to_numpy())
         self.fresh = find_fresh(self.persons.n_persons)
-        self._patients = patients
+        self._patients, self._returned = patients, returned
 
-    def draw(self, target: str, seed: int) -> Part:
-        """Return all stays of the patients of a seed, and to test on all stays of the other fresh patients."""
-        order = np.random.default_rng([seed, 19]).permutation(self.fresh)
-        learn, test = (self._find_rows(part) for part in np.split(order, [self._patients]))
+    def draw(self, target: str, seed: int, *, several: bool = False) -> Part:
+        """Return all stays of the patients of a seed, and to test on all stays of the other fresh patients.
+
+        `several` leaves those of one stay out, on both sides.
+        """
+        fresh = self.fresh[self.persons.counts[self.fresh] > 1] if several else self.fresh
+        order = np.random.default_rng([seed, 19]).permutation(fresh)
+        learn, test = (
+            self._find_rows(part) for part in np.split(order, [self._returned if several else self._patients])
+        )
         y = (self.y == 2).astype(np.int64) if TARGETS[target] == 2 else self.y
         return Part(
             X=self.X[learn],
@@ -360,7 +392,7 @@ def simulate(case: Case, seed: int, *, quick: bool) -> Sequence[Measurement]:
     part = Part(X=X[train], y=y[train], persons=persons, X_test=X[test], y_test=y[test], n_classes=2)
     where = f"tail {tail:g}"
     rows = []
-    for way in (WAYS[0], WAYS[4], WAYS[5], WAYS[6], WAYS[7], WAYS[8]):
+    for way in WAYS:
         chances, epsilon, trust = way.fit(part, 1.0, seed)
         hits = 100 * float(np.mean(chances.argmax(axis=1) == part.y_test))
         note = "{rows:.1f} rows a person, at most {most:.0f}"
@@ -427,6 +459,24 @@ def compare(rows: Sequence[StudyRow], target: str, kind: str) -> str:
         means = [row.mean for row in flat if row is not None]
         ends = f" Without privacy {means[0]:.1f} and {means[1]:.1f}, a constant {means[2]:.1f} and {means[3]:.1f}."
     return f"Readmission, {target}, {kind}, AUC in % and log loss in nats / 100. {'; '.join(told)}.{ends}"
+
+
+def tell_difference(rows: Sequence[StudyRow], target: str, other: str) -> str:
+    """Say how far the default of answers is ahead of another way, seed by seed: the mean difference and its standard error."""
+    told = []
+    for epsilon in EPSILONS:
+        parts = []
+        for measure_name in MEASURES:
+            pair = [
+                find_row(rows, f"{target}: {measure_name}", f"{ANSWERS}: {name}, epsilon {epsilon:g}")
+                for name in (DEFAULT, other)
+            ]
+            if pair[0] is not None and pair[1] is not None:
+                gaps = np.subtract(pair[0].values, pair[1].values)
+                error = float(np.std(gaps, ddof=1)) / math.sqrt(len(gaps)) if len(gaps) > 1 else math.nan
+                parts.append(f"{measure_name.split(',')[0]} {np.mean(gaps):+.2f} ({error:.2f})")
+        told.append(f"epsilon {epsilon:g}: {', '.join(parts)}")
+    return f"{target}, answers: the default less {other}, seed by seed, with the standard error. {'; '.join(told)}."
 
 
 def tell_information(rows: Sequence[StudyRow]) -> str:

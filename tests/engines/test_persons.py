@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import warnings
 
 import numpy as np
 import pyarrow as pa
@@ -214,6 +215,65 @@ def test_a_job_is_not_taken_up_with_other_persons(tmp_path, monkeypatch):
     done = privatize_table(path, persons="patient", resume=job, **options)
     whole = in_memory(table, "level", InformativeResponse(1.0), done.classes, rng=1)
     assert done.load().codes.tolist() == whole.codes.tolist()
+
+
+def shuffle_files(table, folder):
+    """The same rows, the files in another order."""
+    step = len(table) // 3
+    for place, at in enumerate((2, 0, 1)):
+        pq.write_table(table.slice(at * step, step), folder / f"part-{place}.parquet", row_group_size=301)
+
+
+def rename_persons(table, folder):
+    """The same rows belong together, and are other people's: the same rows would be asked."""
+    others = pa.array(table["patient"].to_numpy() + 10_000)
+    again = table.set_column(1, "patient", others)
+    for place in range(3):
+        pq.write_table(again.slice(1000 * place, 1000), folder / f"part-{place}.parquet", row_group_size=301)
+
+
+def give_away_a_row(table, folder):
+    """One row of someone who has several, and is not asked about it, becomes another person's in the second file."""
+    ids = table["patient"].to_numpy().copy()
+    asked = in_memory(table, "level", InformativeResponse(1.0), CLASSES).rows
+    counts = np.bincount(ids)
+    row = next(at for at in range(1000, 2000) if at not in set(asked.tolist()) and counts[ids[at]] > 2)
+    ids[row] = ids[asked[0]]
+    again = table.set_column(1, "patient", pa.array(ids))
+    for place in range(3):
+        pq.write_table(again.slice(1000 * place, 1000), folder / f"part-{place}.parquet", row_group_size=301)
+
+
+@pytest.mark.parametrize("change", [shuffle_files, rename_persons, give_away_a_row])
+def test_a_killed_job_is_not_taken_up_where_its_persons_have_changed(change, tmp_path):
+    """Her rows are in several files. The charge is for those whom the ledger knows: other ids under it would be released for nothing."""
+    table = make_stays()
+    assert len(set(table["patient"][:1000].to_pylist()) & set(table["patient"][1000:].to_pylist())) > 20
+    source = write_folder(table, tmp_path / "stays")
+    ledger = Ledger(tmp_path / "ledger.db")
+    options = {"label": "level", "to": tmp_path / "out", "epsilon": 1.0, "persons": "patient", "label_set": "stays"}
+    options |= {"ledger": ledger, "batch_rows": 200, "classes": CLASSES}
+    drawn = []
+
+    def stop(done, total):
+        drawn.append(done)
+        if 2 * done > total:
+            raise OSError("the disk is full")
+
+    with pytest.raises(LabelDPError, match="partial"):
+        privatize_table(source, progress=stop, keep_unfinished=True, rng=3, **options)
+    assert drawn
+    (job,) = tmp_path.glob(".out.partial-*")
+    change(table, source)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", AccountWarning)  # other rows under a name that is given
+        with pytest.raises(LabelDPError, match="same job"):
+            privatize_table(source, resume=job, **options)
+    for place in range(3):  # as it was
+        pq.write_table(table.slice(1000 * place, 1000), source / f"part-{place}.parquet", row_group_size=301)
+    done = privatize_table(source, resume=job, **options)
+    assert done.load().codes.tolist() == in_memory(table, "level", InformativeResponse(1.0), CLASSES).codes.tolist()
+    assert len(ledger.entries()) == 1
 
 
 def test_the_ledger_knows_persons_and_never_mixes_units(tmp_path):

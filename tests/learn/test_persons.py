@@ -78,7 +78,7 @@ def test_a_receiver_makes_the_owners_model_and_a_person_is_in_one_stage(problem,
     release = model.release_
     assert (model.guarantee_.unit, model.guarantee_.epsilon()) == (Unit.PERSON, model.epsilon)
     assert "the assignment of rows to persons did not see these labels" in str(model.guarantee_)
-    again = clone(model).fit_release(X, release)
+    again = clone(model).fit_release(X, release, persons=ids)
     assert_array_equal(again.predict_proba(X), model.predict_proba(X))
     assert again.stages_ == model.stages_
     assert again.guarantee_ == model.guarantee_
@@ -274,7 +274,50 @@ BAD = {
     "too few": (lambda ids: ids[:-1], "one id for each row"),
     "missing": (lambda ids: np.where(ids == 3, np.nan, ids), "no missing ids"),
     "mixed": (lambda ids: [*ids[:-1].tolist(), "x"], "ids of one type"),
+    "too many": (lambda ids: [*ids.tolist(), 1], "one id for each row"),
+    "fractions": (lambda ids: ids + 0.5, "text or whole numbers"),
+    "two columns": (lambda ids: np.c_[ids, ids], "one id for each row"),
+    "spaces": (lambda ids: np.char.add(ids.astype(str), np.where(ids == 3, " ", "")), "no spaces"),
 }
+
+
+@pytest.mark.parametrize("family", ["gaussian", "binomial", "multinomial"])
+def test_an_id_with_very_many_rows_has_no_more_say_than_others(family):
+    """Half of all rows are one person's, 100,000 of them, with labels turned round: the model is that of the others."""
+    rng = np.random.default_rng(0)
+    many, others = 100_000, 100_000
+    X = rng.normal(size=(many + others, 2))
+    y = (X[:, 0] > 0).astype(int)
+    y[:many] = 1 - y[:many]
+    ids = np.concatenate([np.zeros(many, int), 1 + np.arange(others)])
+    told = {"classes": (0, 1)} if family == "multinomial" else {"bounds": (0, 1)} if family == "gaussian" else {}
+    model = PrivateGLM(family, epsilon=2.0, delta=1e-6, random_state=0, **told).fit(X, y, persons=ids)
+    assert model.guarantee_.unit is Unit.PERSON
+    assert model.guarantee_.epsilon(1e-6) <= 2.0
+    right = model.predict(X[many:])
+    right = right > 0.5 if family != "multinomial" else right
+    assert np.mean(right == y[many:]) > 0.9
+
+
+def test_answers_count_by_the_rows_that_they_stand_for(problem):
+    """A receiver who knows the persons has the owner's weights; weights of one's own stand; without either all answers count alike."""
+    X, y, ids = problem
+    model = learner(stages=1).fit(X, y, persons=ids)
+    release = model.release_
+    rows = np.bincount(ids)[ids]
+    by_hand = clone(model).fit_release(X, release, sample_weight=rows**0.25)
+    assert_array_equal(by_hand.predict_proba(X), model.predict_proba(X))
+    alike = clone(model).fit_release(X, release)
+    assert np.abs(alike.predict_proba(X) - model.predict_proba(X)).max() > 1e-3
+    ones = clone(model).fit(X, y, persons=ids, sample_weight=np.ones(len(ids)))
+    assert_array_equal(ones.release_.codes, release.codes)
+    # Weights of one and none differ in the order of sums alone, and the solver ends within 1e-5 of the gradient.
+    np.testing.assert_allclose(ones.predict_proba(X), alike.predict_proba(X), atol=1e-3)
+    plain = labeldp.privatize(y, labeldp.InformativeResponse(1.0, n_classes=3), rng=0)
+    with pytest.raises(PrivacyError, match="be about persons where these are given"):
+        clone(model).fit_release(X, plain, persons=ids)
+    with pytest.raises(labeldp.LabelDPError, match="one id for each row"):
+        clone(model).fit_release(X, release, persons=ids[:-1])
 
 
 @pytest.mark.parametrize("case", BAD)
@@ -286,6 +329,8 @@ def test_bad_persons_are_refused_before_anything_is_charged(problem, tmp_path, c
         learner(),
         SufficientStatistics(clip=1.0, classes=CLASSES),
         PrivateGLM("multinomial", classes=CLASSES),
+        PrivateGLM("gaussian", bounds=(0, 2)),
+        PrivateGLM("poisson", bounds=(0, 2), statistic="groups"),
         PrivateSearchCV(None, {"l2": [1.0]}, classes=CLASSES),
         LabelPrivateRegressor(bounds=(0, 2)),
     ]

@@ -35,12 +35,14 @@ from labeldp import (
 from labeldp.accounting import AccountName
 from labeldp.errors import AccountError, AccountWarning, BudgetError
 from labeldp.mechanisms import most_information
+from labeldp.release import kernels
 from labeldp.release.measurement import Sensitivity, choose_noise
 from labeldp.release.persons import (
     WAYS,
     best_answers,
     best_cap,
     check_apart,
+    choice,
     choose_rows,
     compare_ways,
     gather_rows,
@@ -48,6 +50,7 @@ from labeldp.release.persons import (
     pick_rows,
     plan_answers,
 )
+from labeldp.release.persons.choice import SPREAD
 from labeldp.release.vectors import VectorQuery, measure_vector
 
 OWNERS = ["ann", "bob", "ann", "cyd", "ann", "bob"]
@@ -556,6 +559,47 @@ def test_one_pass_over_the_ids_picks_the_rows_that_the_search_among_all_picks(id
     assert persons.codes.tolist() == [list(seen).index(one) for one in plain.tolist()]
     assert persons.ids.to_pylist() == list(seen)
     assert persons.take(slice(0, 9)).ids.to_pylist() == list(dict.fromkeys(plain.tolist()[:9]))
+
+
+def dealt(kind):
+    """Enough rows that they are dealt into several buckets; ids in ways that are hard on a table or a hash."""
+    rng = np.random.default_rng(3)
+    codes = rng.integers(0, 30_000, 90_000)
+    if kind == "near":
+        return codes - 7
+    if kind == "all but a few alike":
+        return np.where(rng.random(len(codes)) < 0.9, 5, codes * 10**6)
+    if kind == "another in each row":
+        return rng.permutation(len(codes)) * 1_000_003
+    if kind == "lowest bits alike":
+        return codes << 24
+    # Ids whose hashes all meet in one slot of one bucket: the inverse of the odd factor makes them.
+    wide = 40
+    inverse = pow(SPREAD, -1, 1 << wide)
+    ids = (codes * inverse) % (1 << wide)
+    return np.concatenate([ids, [0, (1 << wide) - 1]]).astype(np.int64)
+
+
+@pytest.mark.parametrize(
+    "kind", ["near", "all but a few alike", "another in each row", "lowest bits alike", "made to meet"]
+)
+def test_buckets_pick_the_rows_that_a_sort_picks(kind):
+    persons = Persons.of(dealt(kind))
+    for first in (0, 12_345):
+        assert np.array_equal(pick_rows(persons, first=first), choose_rows(persons, 1, first=first))
+
+
+def test_where_ids_meet_in_one_slot_their_rows_are_sorted(monkeypatch):
+    """With no patience at all the search gives up at the first two that meet; the rows are the same."""
+    persons = Persons.of(dealt("another in each row"))
+    sorted_ones = []
+    sort = kernels.mark_by_sort
+    monkeypatch.setattr(kernels, "mark_by_sort", lambda *given: (sorted_ones.append(1), sort(*given)))
+    assert np.array_equal(pick_rows(persons), choose_rows(persons, 1))
+    assert not sorted_ones
+    monkeypatch.setattr(choice, "MOST_TRIED", 0)
+    assert np.array_equal(pick_rows(persons), choose_rows(persons, 1))
+    assert sorted_ones == [1]
 
 
 def test_ids_that_are_changed_later_do_not_change_who_owns_what():

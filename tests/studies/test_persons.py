@@ -28,6 +28,26 @@ def test_findings_are_read_off_the_rows():
     assert "tail 2 at epsilon 1: 1.00 / 1.00 (cap 3) / 1.00" in subject.tell_caps(rows)
 
 
+def test_differences_are_taken_seed_by_seed():
+    """Seeds differ by much more than the two ways do: the error is that of the differences."""
+    table, rows = f"within 30 days: {subject.AUC}", []
+    for name, values in ((subject.DEFAULT, (60.0, 70.5)), (subject.CHANCE, (59.0, 69.0))):
+        setting = f"{subject.ANSWERS}: {name}, epsilon 1"
+        rows.append(StudyRow(table=table, setting=setting, epsilon=1.0, trust="no one", values=values))
+    assert "epsilon 1: AUC +1.25 (0.25)" in subject.tell_difference(rows, "within 30 days", subject.CHANCE)
+
+
+def test_one_row_by_chance_learns_from_the_release_of_the_default():
+    """Common random numbers: where everyone has one row, all weights are one, and the two are the same model."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(600, 3)), rng.integers(0, 2, 600)
+    for ids, same in ((np.arange(600), True), (np.repeat(np.arange(200), [1, 5] * 100), False)):
+        part = subject.Part(X=X, y=y, persons=subject.Owners.of(ids), X_test=X, y_test=y, n_classes=2)
+        one, two = (way.fit(part, 1.0, 3)[0] for way in subject.WAYS[:2])
+        # The solver ends where the gradient is below 1e-5, at weights of one and without any.
+        assert bool(np.allclose(one, two, atol=1e-3)) is same
+
+
 def test_group_privacy_of_sums_keeps_epsilon():
     """The epsilon of one label is such that 40 of them together keep what was asked, and hardly less."""
     small = subject.shrink_epsilon(1.0, 40)
@@ -54,6 +74,9 @@ def test_one_small_case(shared_data):
         [np.random.default_rng(s).permutation(study.stays.persons.n_persons)[:16_000] for s in range(3)]
     )
     assert not np.isin(study.stays.fresh, looked).any()  # the draws of the study as it was when defaults were chosen
+    several = study.stays.draw("three classes", 0, several=True)
+    assert several.persons.n_persons == subject.QUICK_RETURNED
+    assert several.persons.counts.min() >= 2
     told = study.run_case(subject.Case(part="information", what="three classes", epsilon=1.0), 0)
     one, shares, group, bound = (found.value for found in told)
     assert bound > one > shares > group > 0

@@ -405,7 +405,11 @@ def _from_release(
     used = {"source": str(directory), "label": release.label_column, "rows": len(release), "features": columns}
     used |= {} if ids is None else {"person": ids}
     if search is None:
-        return model.fit_release(features, release), used
+        # Whoever has many rows counts a little more, as where labels are randomized and learned from at once.
+        owners = {}
+        if ids is not None and not release.channel.outputs_are_numbers:
+            owners["persons"] = read_columns(source, [ids])[ids]
+        return model.fit_release(features, release, **owners), used
     found = search.around(model).fit_release(features, release)
     return found.best_estimator_, {**used, "search": _describe_search(found)}
 

@@ -89,7 +89,8 @@ class Job:
     `promise` is what is charged to `budget`, and `words` name the mechanism and the prior for people. `respond` is called
     once, after the charge, and gives the response to all batches. `keep` says whether a job that fails can be resumed. `answers`
     says which rows are answered, where a person has answers for some of hers only; it is part of what the job is. `person_column`
-    is where their owners' ids stand.
+    is where their owners' ids stand, and `owners` a digest of who they are, which is part of a job that can be resumed: the ledger was
+    charged for them, and for nobody else.
     """
 
     rows: Rows
@@ -106,6 +107,7 @@ class Job:
     keep: bool
     answers: AnswerPlan | None = None
     person_column: str | None = None
+    owners: str | None = None
 
     def identity(self) -> str:
         """Return a digest of what is released and how; a resumed job must have the same."""
@@ -119,7 +121,7 @@ class Job:
         if self.rows.bounds is not None:
             facts["numbers"] = [*self.rows.bounds, self.rows.outside]
         if self.answers is not None:  # which rows of whom are asked
-            facts["persons"] = self.answers.digest
+            facts["persons"] = [self.answers.digest, self.person_column, self.owners]
         if self.rows.source.rewritten is not None:
             facts["rewritten"] = self.rows.source.rewritten.words
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()

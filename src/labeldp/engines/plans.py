@@ -46,6 +46,7 @@ from labeldp.release.persons import (
     COMMON,
     GROUP,
     AnswerPlan,
+    RowsOfPersons,
     best_answers,
     best_common,
     check_person_mechanism,
@@ -169,8 +170,13 @@ class AskedPersons(NamedTuple):
 
     answers: AnswerPlan
     rows: Rows
-    ids: Any
+    owners: RowsOfPersons
     mechanism: Mechanism
+
+    @property
+    def ids(self) -> Any:
+        """What each person is called."""
+        return self.owners.ids
 
 
 def plan_persons(
@@ -208,7 +214,7 @@ def plan_persons(
     else:
         answers = found.plan_group(epsilon=total)
     check_persons(answers, answers.epsilons)
-    return AskedPersons(answers, rows, found.ids, mechanism.with_epsilon(answers.label_epsilon))
+    return AskedPersons(answers, rows, found, mechanism.with_epsilon(answers.label_epsilon))
 
 
 def make_plan(

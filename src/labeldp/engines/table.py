@@ -288,6 +288,7 @@ def privatize_table(
             )
         rows = replace(rows, name=name)
         budget = replace(budget, labels=rows)
+        keep = keep_unfinished or passphrase is not None or resume is not None
         job = Job(
             rows=rows,
             respond=functools.partial(plan.respond, key),
@@ -300,9 +301,10 @@ def privatize_table(
             staging=staging,
             progress=progress,
             passphrase=passphrase,
-            keep=keep_unfinished or passphrase is not None or resume is not None,
+            keep=keep,
             answers=None if asking is None else asking.answers,
             person_column=persons,
+            owners=asking.owners.digest_owners() if asking is not None and keep else None,
         )
         entry, accuracy = run(job, target)
     return TableRelease(

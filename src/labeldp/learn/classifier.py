@@ -23,10 +23,10 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator
 from sklearn.utils import get_tags
-from sklearn.utils.validation import _num_samples, check_is_fitted
+from sklearn.utils.validation import _num_samples, check_is_fitted, has_fit_parameter
 
 from labeldp.arrays import Floats
-from labeldp.errors import Described, PrivacyError, invalid
+from labeldp.errors import Described, LabelDPError, PrivacyError, invalid
 from labeldp.guarantee import Guarantee, Unit
 from labeldp.learn.beliefs import check_whole_arrays, predict_labels
 from labeldp.learn.checkpoint import PRIOR, Checkpoint, Journal
@@ -232,8 +232,10 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
         persons : Persons, or a column of n ids, optional
             Who owns each row, public. Then `epsilon` is what a person spends on all her labels together, and `guarantee_` says
             so. Persons, not rows, are split into stages; in each, one row of a person is asked (or the few that tell more
-            together; `person_rows` says which). Rows without an answer are in no fit; label-free transformers and clusters see them. A curator's counts are of at
-            most so many rows of a person as their noise is worth (`labeldp.measure`).
+            together; `person_rows` says which). Rows without an answer are in no fit; label-free transformers and clusters see them. An
+            answer of whoever has many rows counts a little more (`labeldp.learn.draws.weigh_answers`), unless you give `sample_weight`,
+            which then stands, or the estimator takes no weights. A curator's counts are of at most so many rows of a person
+            as their noise is worth (`labeldp.measure`).
 
         *Weights and privacy.* Weights act on what was released, so they change neither the noise nor its price: training is
         post-processing. From the second stage on, the model that they shaped chooses candidates, as features do. All of
@@ -268,6 +270,8 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
         transformer, settings = check_settings(self, labels.classes, parts.promise.epsilon(), silent=not plan.shares)
         if weights is not None:
             check_weighable(settings.estimator, settings.correction, distil=settings.distil)
+        elif owners is not None:
+            owners = replace(owners, weighs=_takes_weights(settings))
         check_whole_arrays(settings.estimator, settings.correction, n_rows=len(labels), n_classes=labels.n_classes)
         asked = self.mechanism if plan.shares and self.mechanism is not None else default_response(settings)
         response = check_response(
@@ -315,14 +319,18 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
         )
         return self._keep(training, replace(release, ledger_entry=entry), transformer, settings, plan, given=given)
 
-    def fit_release(self, X: Any, release: Release, *, sample_weight: Any = None) -> LabelPrivateClassifier:
+    def fit_release(
+        self, X: Any, release: Release, *, sample_weight: Any = None, persons: Any = None
+    ) -> LabelPrivateClassifier:
         """Train from a release that someone else made; with the owner's parameters, the model is that of her `fit`.
 
         Needs the release and the features, and no label. A release without stages is one stage, and one that holds a
         prior and no answers is none. `epsilon`, the mechanism, the shares of the stages, what the prior says and `classes`
         are those of the release; "auto" means here what it means to the owner. `sample_weight` is as for `fit`; weights that
         were made from the release and the features are public too, whatever the labels were. Where a person was asked about
-        some of her rows only, X may have all rows, which is what the owner's transformers saw, or the answered ones.
+        some of her rows only, X may have all rows, which is what the owner's transformers saw, or the answered ones. `persons` are
+        the owners of all rows, answered or not, of a release about persons: answers then count as in the owner's `fit`, and
+        without them all alike. They change no promise.
         """
         if release.channel.outputs_are_numbers:
             fix = "LabelPrivateRegressor learns from numbers."
@@ -331,6 +339,7 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
         if sample_weight is not None:
             sample_weight = release.answered(sample_weight, owner=OWNER, name="sample_weight")
         weights = _check_weights(sample_weight, len(release))
+        known = None if persons is None else self._check_owners(persons, release)
         silent = is_silent(release)
         transformer, settings = check_settings(self, release.classes, release.guarantee.epsilon(), silent=silent)
         if weights is not None:
@@ -341,13 +350,27 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
         stages = np.zeros(len(release), np.uint8) if release.stage is None else release.stage
         stage = None if silent else stages
         _check_first_stage(stage, weights)
-        table, draw = read_prior(release), replay_release(release)
+        owners = None
+        if known is not None:
+            owners = Owners(persons=known, weights=weights, weighs=weights is None and _takes_weights(settings))
+        table, draw = read_prior(release), replay_release(release, owners=owners)
         settings = settle_settings(settings, self, table, sets=are_sets(release.channel))
         of_persons = release.guarantee.unit is Unit.PERSON
         training = train_in_stages(features, stage, table, draw, settings, weights=weights, of_persons=of_persons)
         plan = Recipe(shares=tuple(report.share for report in training.stages), prior=UniformPrior())
         given = () if weights is None else (WEIGHTS,)
         return self._keep(training, release, transformer, settings, plan, given=given)
+
+    def _check_owners(self, persons: Any, release: Release) -> Persons:
+        """Return who owns all rows of a release about persons; what is about labels does not become one about persons here."""
+        if release.guarantee.unit is not Unit.PERSON:
+            got = Described("one about labels")
+            fix = "Leave them out here: they are of use where the labels are randomized, privatize(..., persons=ids)."
+            raise invalid(
+                OWNER, "release", "be about persons where these are given", got=got, fix=fix, kind=PrivacyError
+            )
+        n = len(release) if release.n_rows is None else release.n_rows
+        return Persons.of(persons, n_rows=n, owner=OWNER)
 
     def _keep(
         self,
@@ -467,6 +490,15 @@ def takes_rows_of(estimator: Any, tags: Any) -> Any:
 
 def _check_weights(sample_weight: Any, n_rows: int) -> Floats | None:
     return None if sample_weight is None else check_weights(OWNER, "sample_weight", sample_weight, n_rows=n_rows)
+
+
+def _takes_weights(settings: Settings) -> bool:
+    """Whether the estimator's fits take weights as they are: rows are not drawn by weights that nobody asked for."""
+    try:
+        check_weighable(settings.estimator, settings.correction, distil=settings.distil)
+    except LabelDPError:
+        return False
+    return bool(has_fit_parameter(settings.estimator, "sample_weight"))
 
 
 def _check_first_stage(stage: npt.NDArray[Any] | None, weights: Floats | None) -> None:

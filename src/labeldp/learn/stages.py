@@ -181,9 +181,12 @@ def train_in_stages(
         return draw(number, belief.rows, belief.prior)
 
     def learn(number: int, training: Training, belief: Belief, outcome: Answers) -> Training:
+        nonlocal public
         if outcome.kept is not None:
             # Believed anew for these rows alone, as a receiver does: sums of matrices of other sizes round differently.
             belief = believe_rows(belief.rows[outcome.kept], training)
+        if outcome.weights is not None:
+            public = public.put(belief.rows, outcome.weights, n=len(table.index))
         training.parts.append(Part(**belief._asdict(), codes=outcome.codes, channel=outcome.channel))
         if late and number == 0:
             _distil(training, X, table, settings, public, rows=belief.rows)
@@ -258,6 +261,12 @@ class Weights:
     def of(self, rows: npt.NDArray[np.intp]) -> Floats | None:
         """Return the weights of some examples."""
         return None if self.values is None else self.values[rows]
+
+    def put(self, rows: npt.NDArray[np.intp], weights: Floats, *, n: int) -> Weights:
+        """Return the same with other weights of some of the n examples."""
+        values = np.ones(n) if self.values is None else self.values.copy()
+        values[rows] = weights
+        return Weights(values)
 
     def keep(self, part: Part) -> Part:
         """Return those examples of a part that have a weight."""

@@ -14,12 +14,13 @@ each piece and `RowsOfPersons.join`, which gives the rows that one call on all o
 person, her id, a count (8 bytes) and, for each of her rows that may be asked, a position, a score, a word and her number (32 bytes):
 48 bytes a person with ids of whole numbers, and while two pieces are joined three times that.
 
-The default, one row of each by chance, goes over the column of ids once (`pick_rows`). The word of a row is a bijection of its
-position, so each person's largest word is all that is kept of her: the row is found from it again.
+The default, one row of each by chance, numbers nobody (`pick_rows`): rows are dealt into buckets that fit a core's cache. The word of a
+row is a bijection of its position, so each person's largest word is all that is kept of her: the row is found from it again.
 """
 
 from __future__ import annotations
 
+import hashlib
 import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -47,6 +48,10 @@ from labeldp.validate import check_choice, check_integer
 
 #: Of public chance: which row is asked where scores are equal. Pass a score of your own for another choice.
 SEED = 0
+#: Rows are dealt into buckets of about 2^BUCKET_BITS persons or rows, 2^MOST_BUCKETS at most: 128 KiB of a core's cache.
+BUCKET_BITS, MOST_BUCKETS = 14, 9
+#: An odd number that spreads ids over buckets, and how many slots are looked at for each row, in a bucket, before it is given up.
+SPREAD, MOST_TRIED = 0x9E3779B97F4A7C15, 32
 
 
 def plan_answers(
@@ -190,6 +195,24 @@ class RowsOfPersons:
         owners = np.arange(size, dtype=np.int64)
         return RowsOfPersons(ids=ids, counts=counts, rows=rows, owners=owners, scores=scores, words=words, most=1)
 
+    def digest_owners(self) -> str:
+        """Return a SHA-256 of who has how many rows, in whichever order they were found: part of what a job is.
+
+        Which rows are asked may be the same for other persons, and it is these whom a ledger was charged for.
+        """
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        order = pc.sort_indices(self.ids)
+        ids, counts = self.ids.take(order), self.counts[order.to_numpy()]
+        if pa.types.is_integer(ids.type):
+            parts = [b"numbers", ids.to_numpy().astype("<i8").tobytes()]
+        else:
+            _, offsets, text = ids.cast(pa.large_string()).buffers()
+            ends = np.frombuffer(offsets, np.int64, count=len(ids) + 1, offset=8 * ids.offset)
+            parts = [b"text", np.diff(ends).astype("<i8").tobytes(), text.to_pybytes()[ends[0] : ends[-1]]]
+        return hashlib.sha256(b"\n".join([*parts, counts.astype("<i8").tobytes()])).hexdigest()
+
     def keep(self, most: int) -> RowsOfPersons:
         """Return the same with at most so many rows of each person: those of the largest score, then word, then the first."""
         order = np.lexsort((self.rows, ~self.words, -self.scores, self.owners))
@@ -279,30 +302,41 @@ def gather_rows(persons: Persons, *, most: int | None, score: Any = None, first:
 
 
 def pick_rows(persons: Persons, *, first: int = 0) -> Int64s:
-    """Return one row of each person by public chance, rising: as `choose_rows(persons, 1)`, from one pass over the ids.
+    """Return one row of each person by public chance, rising: as `choose_rows(persons, 1)`, without numbering persons.
 
-    Numbers that lie close together are places in a table of the largest word of each person. Others are sorted together with their
-    rows, both in one 64-bit word, and where that is too short the persons are numbered first.
+    Rows are first dealt into buckets by their owner, number and row in one 64-bit word, so that what is known of the persons of a
+    bucket stays in a core's cache. Numbers that lie close together are then places in a table of the largest word of each person;
+    others are looked for in a hash table for each bucket. Where ids were made so that they meet in it the words are
+    sorted instead, and where a word is too short the persons are numbered first.
     """
     from labeldp.channel.kernels import find_place
-    from labeldp.release.kernels import mark_by_sort, mark_by_table, pack_rows
+    from labeldp.release.kernels import count_buckets, fill_buckets, mark_by_hash, mark_by_sort, mark_by_table
 
     numbers, n = persons.numbers, len(persons)
     if first <= int(find_place(np.uint64(SEED), np.uint64(0))) < first + n:  # a word of zero is "none yet" in the table
         return np.sort(gather_rows(persons, most=1, first=first).rows - first)
-    chosen = np.zeros(n, np.bool_)
     low, span = find_span(numbers)
     bits = max(1, (n - 1).bit_length())
-    if span > TABLE_PER_ROW * n and (span - 1).bit_length() + bits <= 64:
-        keys = np.empty(n, np.uint64)
-        pack_rows(numbers, low, np.uint64(bits), keys)
+    if span > TABLE_PER_ROW * n and (span - 1).bit_length() + bits > 63:  # a key plus one has to fit
+        numbers, low, span = persons.codes, 0, persons.n_persons
+    near = span <= TABLE_PER_ROW * n
+    wide = max(0, span - 1).bit_length()
+    buckets = min(MOST_BUCKETS, max(0, (wide if near else bits) - BUCKET_BITS), wide)
+    dealt = np.uint64(1 if near else SPREAD), np.uint64((1 << wide) - 1), np.uint64(wide - buckets)
+    sizes = np.zeros(1 << buckets, np.int64)
+    count_buckets(numbers, low, *dealt, sizes)
+    places, keys = np.cumsum(sizes) - sizes, np.empty(n, np.uint64)
+    fill_buckets(numbers, low, *dealt, np.uint64(bits), places, keys)
+    chosen = np.zeros(-(-n // 8), np.uint8)  # bits: few enough to stay in a cache while they are set here and there
+    about = np.uint64(SEED), first
+    if near:
+        mark_by_table(keys, np.uint64(bits), *about, np.zeros(span, np.uint64), chosen)
+    elif not mark_by_hash(keys, np.uint64(bits), places, *about, MOST_TRIED, chosen):
+        chosen[:] = 0
         keys.sort()
-        mark_by_sort(keys, np.uint64(bits), np.uint64(SEED), first, chosen)
-    else:
-        if span > TABLE_PER_ROW * n:
-            numbers, low, span = persons.codes, 0, persons.n_persons
-        mark_by_table(numbers, low, np.uint64(SEED), first, np.zeros(span, np.uint64), chosen)
-    return np.flatnonzero(chosen).astype(np.int64, copy=False)
+        mark_by_sort(keys, np.uint64(bits), *about, chosen)
+    marked = np.unpackbits(chosen, count=n, bitorder="little").view(np.bool_)
+    return np.flatnonzero(marked).astype(np.int64, copy=False)
 
 
 def choose_rows(persons: Persons, most: int, *, score: Any = None, first: int = 0) -> Int64s:

@@ -5,8 +5,7 @@
 ([0, 1, 0], ['ann', 'bob'], [2, 1])
 
 Design notes. `Persons` know no label. They hold one whole number for each row, which costs a copy of the column; persons are
-counted and numbered when someone asks, since the default of `privatize` needs neither: it goes over the column once
-(`labeldp.release.persons.choice.pick_rows`).
+counted and numbered when someone asks, since the default of `privatize` needs neither (`labeldp.release.persons.choice.pick_rows`).
 """
 
 from __future__ import annotations
@@ -176,8 +175,10 @@ def find_span(numbers: Int64s) -> tuple[int, int]:
     """Return the least of whole numbers, and how many lie between it and the largest, both counted; (0, 0) of none."""
     if not len(numbers):
         return 0, 0
-    low = int(numbers.min())
-    return low, int(numbers.max()) - low + 1
+    from labeldp.release.kernels import find_ends
+
+    low, high = (int(one) for one in find_ends(numbers))
+    return low, high - low + 1
 
 
 def read_ids(ids: Any, *, owner: str = OWNER) -> Any:
