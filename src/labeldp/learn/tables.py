@@ -56,7 +56,7 @@ from labeldp.accounting import ProtectedRows, RowKey, protect_rows
 from labeldp.arrays import Float32s
 from labeldp.data import TableSource, check_label, check_row_ids, label_profile
 from labeldp.data.label_column import check_missing
-from labeldp.data.tables import BATCH_ROWS
+from labeldp.data.tables import BATCH_ROWS, decode_dictionary, value_type
 from labeldp.errors import Described, invalid, nearest
 from labeldp.learn.boosters import make_classifier
 from labeldp.learn.classifier import LabelPrivateClassifier
@@ -278,7 +278,7 @@ UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 
 def find_rhythms(kind: Any) -> list[str]:
     """Return in what a time of this type comes again: a date in the week and the year, a time of day in the day."""
-    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    kind = value_type(kind)
     if pa.types.is_date(kind):
         return ["week", "year"]
     if pa.types.is_timestamp(kind):
@@ -288,7 +288,7 @@ def find_rhythms(kind: Any) -> list[str]:
 
 def mark_rhythms(name: str, kind: Any, values: npt.NDArray[np.float64], rhythms: Sequence[str]) -> Float32s:
     """Return sine and cosine of where each time is in each rhythm; zeros where it is missing."""
-    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    kind = value_type(kind)
     if not find_rhythms(kind) and not pa.types.is_null(kind):
         fix = "It held dates when the model was trained."
         raise invalid("TableEncoder", name, "be dates or times", got=Described(str(kind)), fix=fix)
@@ -305,9 +305,7 @@ def mark_rhythms(name: str, kind: Any, values: npt.NDArray[np.float64], rhythms:
 
 def to_words(column: Any) -> Any:
     """Return a column of categories as text; whole numbers as they are written."""
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
-    return column.cast(pa.string())
+    return decode_dictionary(column).cast(pa.string())
 
 
 class TableRows:
@@ -419,9 +417,8 @@ def require(table: Any, names: Sequence[str]) -> None:
 
 def to_plain(name: str, column: Any) -> Any:
     """Return a column as text or float64; nested and binary columns are refused."""
+    column = decode_dictionary(column)
     kind = column.type
-    if pa.types.is_dictionary(kind):
-        return to_plain(name, column.cast(kind.value_type))
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return column.cast(pa.string())
     if pa.types.is_temporal(kind):
@@ -771,7 +768,7 @@ def read_labelled(
 
     name = open_account(ledger, label if label_set is None else label_set, find_rows)
     boxed = SensitiveLabels(
-        decode_column(table[label]),
+        decode_dictionary(table[label]),
         classes=classes,
         name=name,
         row_ids=table[row_ids].to_pylist() if row_ids else None,
@@ -782,8 +779,3 @@ def read_labelled(
         return LabelledTable(features=table.select(columns), labels=boxed, dropped=dropped, persons=owners)
     features = TableRows(source, columns, keep=keep, n_rows=n_rows, batch_rows=batch_rows)
     return LabelledTable(features=features, labels=boxed, dropped=dropped, persons=owners)
-
-
-def decode_column(column: Any) -> Any:
-    """Return a dictionary column as plain values: its dictionary was read off the labels, and says so that way."""
-    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
