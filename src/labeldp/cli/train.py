@@ -354,7 +354,7 @@ class _Search:
 
 
 def _read_grid(estimator: Estimator, search: list[str]) -> dict[str, list[Any]]:
-    from labeldp.learn.tables import search_grid
+    from labeldp.learn.named import search_grid
 
     return search_grid(estimator.value, [text for text in search if text != OWN_GRID])
 
@@ -372,7 +372,7 @@ def _show_work(grid: dict[str, list[Any]] | None) -> Iterator[_Search | None]:
 
 def _describe_search(search: Any) -> dict[str, Any]:
     """Return the candidates, the best first, by the names that the classifier itself has for its settings."""
-    from labeldp.learn.tables import INSIDE
+    from labeldp.learn.named import INSIDE
 
     results = search.cv_results_
     rows = [
@@ -391,7 +391,8 @@ def _from_release(
     directory: Path, shape: dict[str, str], *, drop: list[str], search: _Search | None
 ) -> tuple[Any, dict[str, Any]]:
     from labeldp.engines import open_released_table
-    from labeldp.learn.tables import TableRows, feature_columns, read_columns, table_classifier, table_regressor
+    from labeldp.learn.named import table_classifier, table_regressor
+    from labeldp.learn.tables import TableRows, feature_columns, read_columns
 
     source, release = open_released_table(directory)
     ids = release.person_column
@@ -421,7 +422,8 @@ def _from_table(
 ) -> tuple[Any, dict[str, Any]]:
     from dataclasses import replace
 
-    from labeldp.learn.tables import read_labelled, table_classifier, table_regressor
+    from labeldp.learn.named import table_classifier, table_regressor
+    from labeldp.learn.tables import read_labelled
     from labeldp.release.saving import check_saving
 
     source = owner.table
