@@ -117,7 +117,7 @@ def balance_output(
     reach, size = check_positive(owner, "radius", radius), check_positive(owner, "norm", norm)
     multiple = _unit_noise(owner, epsilon, delta)
     change = _change(owner, loss, unit)
-    return (2.0 * n * loss.bend_bound(classes) * (multiple * change * reach**2 / size) ** 2) ** (1 / 3)
+    return float((2.0 * n * loss.bend_bound(classes) * (multiple * change * reach**2 / size) ** 2) ** (1 / 3))
 
 
 def bound_output_risk(
