@@ -53,6 +53,10 @@ class OptimisticScoreWarning(UserWarning):
     """A model is scored on released labels that it was trained on: it has learned some of their noise."""
 
 
+class HeavyRowWarning(UserWarning):
+    """Sample weights leave almost no rows: a few have nearly all of the weight."""
+
+
 class MissingExtraError(LabelDPError, ImportError):
     """An optional package is absent; the message names the extra that brings it."""
 

@@ -18,14 +18,17 @@ from __future__ import annotations
 
 import math
 import operator
+import warnings
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from labeldp.arrays import Floats
-from labeldp.errors import Described, LabelDPError, invalid
+from labeldp.errors import Described, HeavyRowWarning, LabelDPError, invalid
 
+#: Weights that make rows worth less than this share of their number are warned of.
+LEAST_EFFECTIVE = 0.01
 #: A probability row may miss 1 by this much: what a softmax in that precision, summed in any order, leaves behind
 #: at 100,000 classes (rounding grows like sqrt(K) ulp: 2e-5 in float32, 4e-14 in float64), with room to spare.
 ROW_SUM_TOLERANCE = {np.dtype(np.float32): 1e-4, np.dtype(np.float64): 1e-6}
@@ -151,6 +154,9 @@ def check_not_alone(owner: str, name: str, counts: Any, *, find_row: Callable[[i
 def check_weights(owner: str, name: str, weights: Any, *, n_rows: int) -> Floats:
     """Return one public weight per row as float64: finite, >= 0, and not all of them 0.
 
+    A mean with these weights errs as one of (sum w)^2 / sum w^2 rows does (Kish 1965), the effective number of rows. Where that is
+    below a hundredth of the rows that have a weight, a few rows decide everything, and a `HeavyRowWarning` gives both numbers.
+
     >>> check_weights("demo", "sample_weight", [1, 0, 2], n_rows=3).tolist()
     [1.0, 0.0, 2.0]
     """
@@ -173,7 +179,21 @@ def check_weights(owner: str, name: str, weights: Any, *, n_rows: int) -> Floats
     if not 0 < total < np.inf:
         got = Described("weights that are all zero" if not total else "weights whose sum overflows")
         raise invalid(owner, name, "have a sum > 0", got=got, fix="A weight of 0 leaves its row out of training.")
+    _warn_of_heavy_rows(owner, name, values)
     return values
+
+
+def _warn_of_heavy_rows(owner: str, name: str, values: Floats) -> None:
+    """Warn where a few rows have nearly all of the weight."""
+    shares = values / values.max()  # so that no square overflows, or vanishes beside the largest
+    effective, rows = float(shares.sum() ** 2 / (shares @ shares)), int(np.count_nonzero(values))
+    if effective < LEAST_EFFECTIVE * rows:
+        warnings.warn(
+            f"{owner}: `{name}` makes {rows:,} rows worth {effective:.3g}: a few have nearly all of the weight, and what is fitted"
+            " follows the noise of their labels. Cut the largest weights, or check their unit.",
+            HeavyRowWarning,
+            stacklevel=4,
+        )
 
 
 def code_dtype(n_codes: int) -> np.dtype[Any]:

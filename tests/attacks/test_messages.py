@@ -292,7 +292,7 @@ class Talkative(LogisticRegression):  # type: ignore[misc]
 
 
 def test_a_teachers_words_are_not_passed_on() -> None:
-    for learner in (PATE(Talkative(), n_teachers=2), MultiLabelPATE(Talkative(), n_teachers=2)):
+    for learner in (PATE(Talkative(), n_teachers=2), MultiLabelPATE(Talkative(), n_teachers=2, aggregation="pate")):
         y = np.arange(N) % 2
         several = isinstance(learner, MultiLabelPATE)
         said, failed = everything_said(lambda: learner.fit(X, np.column_stack([y, 1 - y]) if several else y, X[:3]))  # noqa: B023

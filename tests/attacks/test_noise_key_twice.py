@@ -55,8 +55,8 @@ from labeldp.learn import (
     score_privately,
 )
 from labeldp.learn.convex.sgd import OneHotLabels
+from labeldp.learn.named import table_classifier, table_regressor
 from labeldp.learn.ratings import LabelPrivateRatings
-from labeldp.learn.tables import table_classifier, table_regressor
 from labeldp.mechanisms import PeerToPeerRR
 from labeldp.priors import ArrayExamples, ClusterPrior, StagedClusterPrior
 from labeldp.random import NoiseKey

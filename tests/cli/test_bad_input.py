@@ -12,6 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from labeldp.learn import load_model
+
 PRIVATIZE = "privatize bad.parquet -l income -e 1 --to out"
 BINS = r"--bounds low,high.*--counts 0\.\.C.*--classes"
 
@@ -45,6 +47,16 @@ def test_bad_label_columns(run, refused, case, line):
 def test_missing_labels_can_be_dropped(run_json, folder):
     write(["high", "low", None, "low", "high"] * 10)
     assert run_json(f"{PRIVATIZE} --missing drop")["dropped"] == 10
+
+
+def test_how_many_labels_are_missing_stays_with_the_owner(run_json, folder):
+    """She is told on her screen; the model goes to others, as a release does, and neither has the number."""
+    write(["high", "low", None, "low", "high"] * 10)
+    assert run_json("train bad.parquet -l income -e 1 --to model.skops --missing drop")["dropped"] == 10
+    assert "dropped" not in load_model(folder / "model.skops").facts_
+    assert '"dropped"' not in json.dumps(run_json("inspect model.skops"))
+    run_json(f"{PRIVATIZE} --missing drop")
+    assert '"dropped"' not in json.dumps(run_json("inspect out"))
 
 
 def test_listed_classes_welcome_a_lone_value(run_json, folder):

@@ -12,7 +12,7 @@ import pytest
 from labeldp import Ledger
 from labeldp.errors import MissingExtraError
 from labeldp.learn import SoftmaxRegression, load_model
-from labeldp.learn.tables import BOOSTED, ESTIMATORS, GRIDS, named_estimator, search_grid
+from labeldp.learn.named import BOOSTED, ESTIMATORS, GRIDS, named_estimator, search_grid
 
 TABLE = "train people.parquet -l income -e 2 --drop id --seed 3"
 

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import skops.io
+from sklearn.datasets import load_digits
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline, make_pipeline
@@ -23,6 +24,7 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from labeldp import ClusterPrior, LabelPrivateClassifier, Ledger, load_release
 from labeldp.errors import LabelDPError, ReleaseError
+from labeldp.features import PatchFeatures
 from labeldp.learn import (
     LPRRSGD,
     PATE,
@@ -279,3 +281,21 @@ def test_a_release_of_the_version_before_loads():
     assert release.codes.tolist() == old["codes"]
     assert release.channel.likelihood(release.codes)[:5].tolist() == old["likelihood"]
     assert (release.guarantee.to_json(), release.mechanism) == (old["guarantee"], old["mechanism"])
+
+
+@pytest.mark.parametrize("flips", [True, False, "views"])
+@pytest.mark.parametrize("head", ["softmax", "net"])
+def test_features_of_images_and_what_is_behind_them_answer_the_same_to_the_last_bit(flips, head, tmp_path):
+    if head == "net":
+        head_model = pytest.importorskip("labeldp.nn").NetClassifier(epochs=1)
+    else:
+        head_model = SoftmaxRegression(max_iter=10_000)
+    if flips == "views" and head == "softmax":
+        pytest.skip("several views are for networks")
+    images, digits = load_digits(return_X_y=True)
+    images, digits = images[:300].reshape(-1, 8, 8), digits[:300]
+    pipeline = make_pipeline(PatchFeatures(filters=((3, 8),), n_components=8, flips=flips), head_model)
+    model = LabelPrivateClassifier(pipeline, epsilon=8.0, classes=range(10), random_state=0).fit(images, digits)
+    save_model(model, tmp_path / "model.skops")
+    again = load_model(tmp_path / "model.skops")
+    assert np.array_equal(again.predict_proba(images), model.predict_proba(images))

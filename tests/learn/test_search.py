@@ -36,8 +36,9 @@ from labeldp.learn import (
     noisy_accuracy,
     save_model,
 )
+from labeldp.learn.named import table_classifier
 from labeldp.learn.scoring import CorrectCount, estimate_likelihood
-from labeldp.learn.tables import TableRows, table_classifier
+from labeldp.learn.tables import TableRows
 from labeldp.priors import ClusterPrior
 from labeldp.random import NoiseKey
 from labeldp.release.budget import Budget

@@ -399,3 +399,28 @@ def test_a_table_in_its_own_units_is_learned_as_well_as_a_scaled_one(epsilon):
     losses = [loss(X) for X in (raw, StandardScaler().fit_transform(raw), scipy.sparse.csr_matrix(raw))]
     assert losses == pytest.approx([losses[1]] * 3, rel=0.01)
     assert losses[0] < 0.55  # the entropy of the base rate
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize(("n_classes", "epsilon"), [(60, 1.5), (2, 0.01)], ids=["many classes", "a small epsilon"])
+def test_faint_evidence_is_followed_although_its_first_gradient_is_below_tol(n_classes, epsilon, dtype):
+    """The answers are the labels themselves, read as faint ones: what is in them does not depend on noise."""
+    rng = np.random.default_rng(0)
+    y = np.arange(1200) % n_classes
+    X = (rng.normal(size=(n_classes, 12))[y] + 0.1 * rng.normal(size=(1200, 12))).astype(dtype)
+    likelihood = RandomizedResponse(epsilon, n_classes=n_classes).channel(n_classes=n_classes).likelihood(y)
+    first = np.abs(1 / n_classes - likelihood / likelihood.sum(axis=1, keepdims=True)).T @ np.abs(X) / len(X)
+    tol = 10 * float(first.max())
+    model = SoftmaxRegression(l2=0.0, tol=tol).fit_likelihood(X, likelihood, classes=range(n_classes))
+    assert model.n_iter_ > 0
+    assert (model.predict(X) == y).mean() > 0.9
+    # A start that was fitted is judged by `tol` alone.
+    again = model.set_params(warm_start=True).fit_likelihood(X, likelihood, classes=range(n_classes))
+    assert again.n_iter_ == 0
+
+
+def test_no_evidence_is_the_uniform_model_without_a_step():
+    X = np.random.default_rng(1).normal(size=(50, 3))
+    model = SoftmaxRegression().fit_likelihood(X, np.full((50, 4), 0.25), classes=range(4))
+    assert model.n_iter_ == 0
+    assert not model.coef_.any()

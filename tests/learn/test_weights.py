@@ -15,12 +15,13 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from labeldp import Ledger, RandomizedResponse, privatize
-from labeldp.errors import LabelDPError
+from labeldp.errors import HeavyRowWarning, LabelDPError
 from labeldp.learn import LabelPrivateClassifier, OutputPerturbation, PrivateSearchCV, SoftmaxRegression
 from labeldp.learn.corrections import draw_copies
 from labeldp.learn.crossfit import base_rates, fit_map, flat_map, recentre
 from labeldp.learn.search import tabulate
 from labeldp.priors import ClusterPrior
+from labeldp.validate import check_weights
 
 UNSEEN = "the sample weights did not see these labels"
 #: The solver ends where no entry of the gradient exceeds this; coefficients of standardised columns then agree to
@@ -309,3 +310,28 @@ def test_weights_are_routed_to_those_who_ask(problem, counts):
     assert UNSEEN in routed.guarantee_.assumptions
     assert UNSEEN in searched.guarantee_.assumptions
     assert len(found["test_score"]) == 2
+
+
+# ------------------------------------------------------------------------------------------------ a few heavy rows
+
+
+def test_a_row_that_outweighs_all_others_is_warned_of_with_the_effective_number(problem):
+    weights = np.ones(len(problem.y))
+    weights[3] = 1e6
+    model = LabelPrivateClassifier(epsilon=2.0, classes=range(3), random_state=0)
+    with pytest.warns(HeavyRowWarning, match=rf"`sample_weight` makes {len(weights):,} rows worth 1: "):
+        model.fit(problem.X, problem.y, sample_weight=weights)
+
+
+@pytest.mark.parametrize(
+    "weights",
+    [
+        np.r_[np.ones(5), np.zeros(5000)],  # rows of weight 0 are left out: five equal rows are worth five
+        np.full(1000, 1e-300),
+        np.full(1000, 1e300),
+        np.random.default_rng(0).pareto(1.5, 1000) + 1.0,
+    ],
+    ids=["a subset", "tiny", "huge", "a long tail"],
+)
+def test_usual_weights_are_not_warned_of(weights):
+    check_weights("demo", "sample_weight", weights, n_rows=len(weights))  # warnings are errors

@@ -11,9 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from labeldp.channel import slopes, tilted_laws
-from labeldp.errors import LabelDPError
-from labeldp.mechanisms import Accuracy, MeanInformation, OptimalResponse, RRWithPrior, UnbiasedReport
+from labeldp.channel import MatrixChannel, slopes, tilted_laws
+from labeldp.errors import LabelDPError, PrivacyError
+from labeldp.mechanisms import (
+    Accuracy,
+    MeanInformation,
+    OptimalResponse,
+    RRWithPrior,
+    UnbiasedReport,
+    make_private,
+)
 from labeldp.testing import ConformanceError, check_mechanism, check_optimal
 from labeldp.testing.suite import worst_log_ratio
 
@@ -189,3 +196,29 @@ def test_tilts_have_the_mean_and_the_slope():
 def test_bad_input(make, said):
     with pytest.raises(LabelDPError, match=said):
         make()
+
+
+def _flip(epsilon: float) -> np.ndarray:
+    """Randomized response of two labels, in floats."""
+    return np.array([[1.0, math.exp(-epsilon)], [math.exp(-epsilon), 1.0]]) / (1.0 + math.exp(-epsilon))
+
+
+# Below the grid of 2^-52 (epsilon 40) an entry becomes zero, which is rounding too.
+@pytest.mark.parametrize("epsilon", [1e-3, 0.5, 1.0, 8.0, 30.0, 40.0])
+def test_rounding_is_mended(epsilon):
+    kept = make_private(_flip(epsilon), epsilon)
+    assert MatrixChannel(kept).epsilon <= epsilon
+    assert np.abs(kept - _flip(epsilon)).max() < 1e-14
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.5, 1.0, 2.9])
+def test_a_matrix_made_for_another_budget_is_refused_with_its_epsilon(epsilon):
+    with pytest.raises(PrivacyError, match=r"`transition` must keep epsilon .*, got one of 3\. "):
+        make_private(_flip(3.0), epsilon)
+
+
+def test_a_matrix_that_rules_a_label_out_is_refused():
+    with pytest.raises(PrivacyError, match="got one of inf"):
+        make_private(np.array([[0.5, 0.5, 0.0], [0.5, 0.25, 0.25]]), 5.0)
+    unused = make_private(np.array([[0.5, 0.5, 0.0], [0.25, 0.75, 0.0]]), 1.0)
+    assert unused[:, 2].tolist() == [0.0, 0.0]

@@ -188,7 +188,8 @@ def _open_for(fitted: Any, table: Path, reading: Reading) -> Any:
 def _read_labelled(fitted: Any, model: Path, source: Any, label: str) -> tuple[Any, Any]:
     """Return the features and the labels; rows without a label are refused."""
     from labeldp.data import label_profile
-    from labeldp.learn.tables import decode_column, read_columns
+    from labeldp.data.tables import decode_dictionary
+    from labeldp.learn.tables import read_columns
 
     source.require(label)
     wanted = features_of(fitted, model)
@@ -200,7 +201,7 @@ def _read_labelled(fitted: Any, model: Path, source: Any, label: str) -> tuple[A
         fix = "Score on rows with a label."
         raise invalid(label, "label", "have no missing values", got=Described(f"{missing:,} missing"), fix=fix)
     whole = read_columns(source, [*wanted, label])
-    return whole.select(wanted), decode_column(whole[label])
+    return whole.select(wanted), decode_dictionary(whole[label])
 
 
 def _read_persons(source: Any, person: str, label: str) -> Any:

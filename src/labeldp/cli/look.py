@@ -121,11 +121,12 @@ def _describe_numbers(source: Any, found: dict[str, Any], bounds: tuple[float, f
     """Return the raw numbers in a few quantiles, and how many lie outside of public bounds; the column is in memory."""
     import numpy as np
 
-    from labeldp.learn.tables import decode_column, read_columns
+    from labeldp.data.tables import decode_dictionary
+    from labeldp.learn.tables import read_columns
     from labeldp.release.labels import as_plain
     from labeldp.release.numbers import Asked, read_finite
 
-    column = decode_column(read_columns(source, [found["column"]])[found["column"]]).drop_null()
+    column = decode_dictionary(read_columns(source, [found["column"]])[found["column"]]).drop_null()
     values = read_finite(
         as_plain(column), Asked(found["column"], "label", must="be numbers", fix="Leave out --bounds.")
     )

@@ -247,7 +247,7 @@ def _fit(data: VoteData, settings: dict[str, Any], *, estimator: str) -> Any:
     from sklearn.pipeline import Pipeline
 
     from labeldp.learn import PATE, MultiLabelPATE, TableEncoder
-    from labeldp.learn.tables import named_estimator
+    from labeldp.learn.named import named_estimator
 
     encoder = TableEncoder(columns=data.columns).fit(data.public)
     X, X_public = encoder.transform(data.private), encoder.transform(data.public)

@@ -109,7 +109,9 @@ def train_ratings(
         "users": len(model.learner_.user_ids_), "items": len(model.learner_.item_ids_),
         "seeded": model.seeded_, **entry_facts(model.ledger_entry_),
     }  # fmt: skip
-    save_model(model.learner_, to, facts={**facts, "guarantee": model.guarantee_.to_json()})
+    # How many ratings are missing is the owner's to know: she is told, and the file goes to others.
+    public = {name: value for name, value in facts.items() if name != "dropped"}
+    save_model(model.learner_, to, facts={**public, "guarantee": model.guarantee_.to_json()})
     facts = {"model": str(to), **facts, "guarantee": promise_facts(model.guarantee_)}
     answer(facts, as_json=as_json, show=lambda console: _show(console, model, facts))
 

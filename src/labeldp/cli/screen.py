@@ -549,7 +549,9 @@ def parse_classes(text: str | list[str] | None, kind: Any) -> list[Any] | None:
         return None
     import pyarrow as pa
 
-    inner = kind.value_type if pa.types.is_dictionary(kind) else kind
+    from labeldp.data.tables import value_type
+
+    inner = value_type(kind)
     words = split_names(text) if isinstance(text, str) else text
     try:
         if pa.types.is_integer(inner):

@@ -338,8 +338,9 @@ def _read_names(source: Path, column: str, values: Any) -> Any:
     """Return a column of names: whole numbers or text, none of them missing."""
     import pyarrow as pa
 
-    if pa.types.is_dictionary(values.type):
-        values = values.cast(values.type.value_type)
+    from labeldp.data.tables import decode_dictionary
+
+    values = decode_dictionary(values)
     if values.null_count:
         got = Described(f"{values.null_count:,} missing of {len(values):,} rows")
         raise invalid(source.name, column, "have no missing values", got=got, fix="Drop or fill them first.")

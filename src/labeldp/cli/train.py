@@ -279,7 +279,8 @@ def train(
                 plan = {"stages": 1 if stages is None else stages}
             model, used = _from_table(owner, shape, plan, seed=seed, keep=save_release, search=told)
         used["preparation"], used["text"] = _describe_preparation(model)
-        save_model(model, to, facts=used)
+        # How many labels are missing is the owner's to know: she is told, and the file goes to others.
+        save_model(model, to, facts={name: value for name, value in used.items() if name != "dropped"})
     facts = {"model": str(to), **used, "guarantee": promise_facts(model.guarantee_), "seeded": model.release_.seeded}
     facts["stages"] = [_without_nan(dataclasses.asdict(stage)) for stage in model.stages_]
     answer(facts, as_json=as_json, show=lambda console: _show(console, model, facts))
@@ -354,7 +355,7 @@ class _Search:
 
 
 def _read_grid(estimator: Estimator, search: list[str]) -> dict[str, list[Any]]:
-    from labeldp.learn.tables import search_grid
+    from labeldp.learn.named import search_grid
 
     return search_grid(estimator.value, [text for text in search if text != OWN_GRID])
 
@@ -372,7 +373,7 @@ def _show_work(grid: dict[str, list[Any]] | None) -> Iterator[_Search | None]:
 
 def _describe_search(search: Any) -> dict[str, Any]:
     """Return the candidates, the best first, by the names that the classifier itself has for its settings."""
-    from labeldp.learn.tables import INSIDE
+    from labeldp.learn.named import INSIDE
 
     results = search.cv_results_
     rows = [
@@ -391,7 +392,8 @@ def _from_release(
     directory: Path, shape: dict[str, str], *, drop: list[str], search: _Search | None
 ) -> tuple[Any, dict[str, Any]]:
     from labeldp.engines import open_released_table
-    from labeldp.learn.tables import TableRows, feature_columns, read_columns, table_classifier, table_regressor
+    from labeldp.learn.named import table_classifier, table_regressor
+    from labeldp.learn.tables import TableRows, feature_columns, read_columns
 
     source, release = open_released_table(directory)
     ids = release.person_column
@@ -425,7 +427,8 @@ def _from_table(
 ) -> tuple[Any, dict[str, Any]]:
     from dataclasses import replace
 
-    from labeldp.learn.tables import read_labelled, table_classifier, table_regressor
+    from labeldp.learn.named import table_classifier, table_regressor
+    from labeldp.learn.tables import read_labelled
     from labeldp.release.saving import check_saving
 
     source = owner.table

@@ -45,7 +45,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from labeldp.arrays import Int64s
-from labeldp.data.tables import TableSource
+from labeldp.data.tables import TableSource, decode_dictionary, value_type
 from labeldp.errors import Described, LabelDPError, invalid
 from labeldp.validate import check_choice, check_not_alone
 
@@ -334,16 +334,6 @@ def _check_type(source: TableSource, column: str) -> None:
     if not (pa.types.is_integer(dtype) or pa.types.is_string(dtype) or pa.types.is_large_string(dtype)):
         fix = "Cast it first; rounding would make different ids equal."
         raise invalid(column, "row ids", "be whole numbers or text", got=Described(str(dtype)), fix=fix)
-
-
-def value_type(dtype: Any) -> Any:
-    """Return the type of a column's values, also where they are stored as a dictionary."""
-    return dtype.value_type if pa.types.is_dictionary(dtype) else dtype
-
-
-def decode_dictionary(column: Any) -> Any:
-    """Return a column of values, also where it is stored as places in a dictionary."""
-    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
 
 
 def _read_keys(source: TableSource, column: str) -> Iterator[tuple[Any, Int64s]]:

@@ -149,14 +149,26 @@ class TableSource:
         return _with_rewrite(replace(self, rewritten=found))
 
 
+def value_type(dtype: Any) -> Any:
+    """Return the type of a column's values, also where they are stored as a dictionary."""
+    return dtype.value_type if pa.types.is_dictionary(dtype) else dtype
+
+
+def decode_dictionary(column: Any) -> Any:
+    """Return a column (an array, in chunks or not) as plain values, also where it is stored as places in a dictionary.
+
+    A dictionary may have been read off the labels: what is done with plain values does not know it.
+    """
+    return column.cast(value_type(column.type)) if pa.types.is_dictionary(column.type) else column
+
+
 def _with_rewrite(source: TableSource) -> TableSource:
     """Return the table whose schema says what a rewritten column is: plain values."""
     if source.rewritten is None:
         return source
     place = source.schema.get_field_index(source.rewritten.column)
     old = source.schema.field(place)
-    kind = old.type.value_type if pa.types.is_dictionary(old.type) else old.type
-    return replace(source, schema=source.schema.set(place, pa.field(old.name, kind)))
+    return replace(source, schema=source.schema.set(place, pa.field(old.name, value_type(old.type))))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,14 +195,12 @@ class Rewrite:
         if len(set(olds)) < len(olds) or chained:
             fix = "Name each spelling once, and the class that stays on the left: --merge yes=YES --merge yes=Yes."
             raise invalid("rewrite", "merge", "lead each spelling to one class", got=Described("another"), fix=fix)
-        self._values(kind.value_type if pa.types.is_dictionary(kind) else kind)
+        self._values(value_type(kind))
 
     def apply(self, batch: Any) -> Any:
         """Return a batch with the column changed."""
         place = batch.schema.get_field_index(self.column)
-        values = batch.column(place)
-        if pa.types.is_dictionary(values.type):
-            values = values.dictionary_decode()
+        values = decode_dictionary(batch.column(place))
         if self.strip and (pa.types.is_string(values.type) or pa.types.is_large_string(values.type)):
             values = pc.utf8_trim_whitespace(values)
             absent = pc.is_in(values, value_set=pa.array(NULLS, values.type))

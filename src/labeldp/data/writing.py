@@ -38,6 +38,7 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
+from labeldp.data.tables import value_type
 from labeldp.errors import Described, LabelDPError, invalid
 
 #: The device is full, a quota is used up, or the file may not grow further: the user's fix is the same.
@@ -187,7 +188,7 @@ WRITERS: dict[str, Callable[[Any, Any, str], Any]] = {
 
 def _plain_type(column: Any) -> Any:
     """Return the type that a column has in CSV: the values of a dictionary; nested and binary ones have none."""
-    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    kind = value_type(column.type)
     if pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
         fix = "Leave it out, or write .parquet."
         raise invalid("write_table", column.name, "be of a type that CSV has", got=Described(str(kind)), fix=fix)

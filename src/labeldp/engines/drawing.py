@@ -28,7 +28,7 @@ import pyarrow as pa
 
 from labeldp.arrays import Float64s, Int64s
 from labeldp.channel import FiniteChannel, NumericChannel
-from labeldp.data.label_column import value_type
+from labeldp.data.tables import value_type
 from labeldp.engines.engine import Progress, prefetch
 from labeldp.engines.rows import Rows, regroup, table_changed
 from labeldp.guarantee import Guarantee

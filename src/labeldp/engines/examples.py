@@ -23,8 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from labeldp.arrays import Float64s, Floats, Int64s
-from labeldp.data.label_column import decode_dictionary, value_type
-from labeldp.data.tables import TableSource
+from labeldp.data.tables import TableSource, decode_dictionary, value_type
 from labeldp.engines.engine import Engine, prefetch
 from labeldp.engines.rows import (
     BATCH_ROWS,

@@ -45,13 +45,11 @@ from labeldp.data.label_column import (
     check_label,
     check_missing,
     check_row_ids,
-    decode_dictionary,
     join_profiles,
     label_profile,
     outside_list,
-    value_type,
 )
-from labeldp.data.tables import TableSource, below, row_groups
+from labeldp.data.tables import TableSource, below, decode_dictionary, row_groups, value_type
 from labeldp.engines.engine import Engine, prefetch
 from labeldp.errors import ColumnTypeError, Described, LabelDPError, invalid
 from labeldp.release import SensitiveLabels

@@ -160,7 +160,8 @@ class PatchFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         self._check_axes(axes)
         views = 2 if self.flips == "views" else 1
         out = np.empty((len(X), views, len(self.components_)), np.float32)
-        projection = (self.components_ * self.scale_[:, None]).T.astype(np.float32)
+        # In one order of memory, whatever that of the components: a saved model must sum as the fitted one does, to the last bit.
+        projection = np.ascontiguousarray((self.components_ * self.scale_[:, None]).T, np.float32)
         done = 0
         for pooled in self._pool(X):
             out[done : done + len(pooled)] = (pooled - self.mean_) @ projection

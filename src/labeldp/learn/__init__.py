@@ -42,6 +42,7 @@ from labeldp.learn.convex import (
 )
 from labeldp.learn.evaluated import Evaluation, Metric
 from labeldp.learn.evaluation import evaluate
+from labeldp.learn.named import table_classifier, table_regressor
 from labeldp.learn.number_scores import NumberEvaluation
 from labeldp.learn.pate import PATE, MultiLabelPATE
 from labeldp.learn.recipe import Recipe, recipe
@@ -51,7 +52,7 @@ from labeldp.learn.scoring import Choice, NoisyAccuracy, choose_by_noisy_accurac
 from labeldp.learn.search import PrivateSearchCV
 from labeldp.learn.softmax import SoftmaxRegression
 from labeldp.learn.stages import Stage
-from labeldp.learn.tables import TableEncoder, TableRows, table_classifier, table_regressor
+from labeldp.learn.tables import TableEncoder, TableRows
 from labeldp.release.scores import public_labels
 
 __all__ = [

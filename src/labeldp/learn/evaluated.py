@@ -17,6 +17,7 @@ is the business of `labeldp.learn.evaluation`.
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 import json
 import math
@@ -97,8 +98,43 @@ class Top:
     false_positive_rate: Metric
 
 
+class Report(abc.ABC):
+    """What reports on classifiers and on regressors share: words, plain values and drawings of a frozen dataclass.
+
+    A report has fields `guarantee` and `ledger_entry`; it says its `lines` and its `plots`.
+    """
+
+    guarantee: Guarantee | None
+    ledger_entry: int | None
+
+    @abc.abstractmethod
+    def lines(self) -> Iterator[str]:
+        """Yield the report line by line."""
+
+    @abc.abstractmethod
+    def plots(self) -> tuple[Plot, ...]:
+        """Return the drawings."""
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+    def facts(self) -> dict[str, Any]:
+        """Return the report as plain values: numbers, text, lists and dictionaries."""
+        facts = _to_plain(self, leave_out=("guarantee", "ledger_entry"))
+        promise = None if self.guarantee is None else self.guarantee.to_json()
+        return {**facts, **note_entry(self.ledger_entry), "guarantee": promise, "confidence": CONFIDENCE}
+
+    def to_json(self) -> str:
+        """Return the report as one JSON object."""
+        return json.dumps(self.facts(), allow_nan=False)
+
+    def to_svg(self) -> str:
+        """Return the drawings as the text of an SVG file."""
+        return plot_file(*self.plots())
+
+
 @dataclass(frozen=True, kw_only=True)
-class Evaluation:
+class Evaluation(Report):
     """How good a classifier is on some rows; `str` is the report in words, `to_json` for machines, `to_svg` drawn.
 
     Fields
@@ -158,9 +194,6 @@ class Evaluation:
     ledger_entry: int | None = None
     n_counts: int | None = None
 
-    def __str__(self) -> str:
-        return "\n".join(self.lines())
-
     def __repr__(self) -> str:
         return f"<Evaluation: {self.n_rows} rows, {self.source}, accuracy {self.accuracy}, AUC {self.auc}>"
 
@@ -195,20 +228,6 @@ class Evaluation:
             yield f"  {'cost' if self.n_counts is not None else 'nothing more; the release:'} {self.guarantee.headline}"
         yield from (f"  assumes: {text}" for text in self.assumptions)
         yield from (f"  note: {text}" for text in self.notes)
-
-    def facts(self) -> dict[str, Any]:
-        """Return the report as plain values: numbers, text, lists and dictionaries."""
-        facts = {
-            f.name: _to_plain(getattr(self, f.name))
-            for f in dataclasses.fields(self)
-            if f.name not in ("guarantee", "ledger_entry")
-        }
-        promise = None if self.guarantee is None else self.guarantee.to_json()
-        return {**facts, **note_entry(self.ledger_entry), "guarantee": promise, "confidence": CONFIDENCE}
-
-    def to_json(self) -> str:
-        """Return the report as one JSON object."""
-        return json.dumps(self.facts(), allow_nan=False)
 
     def plots(self) -> tuple[Plot, ...]:
         """Return the drawings: calibration, the ROC curve where there are cuts, and the base rates."""
@@ -259,10 +278,6 @@ class Evaluation:
         x = (0.0, *(float(a or 0.0) for a, _ in inner), 1.0)
         return x, (0.0, *(float(b or 0.0) for _, b in inner), 1.0)
 
-    def to_svg(self) -> str:
-        """Return the drawings as the text of an SVG file."""
-        return plot_file(*self.plots())
-
 
 def _between(interval: tuple[float, float] | None) -> str:
     return "" if interval is None else f"{interval[0]:.4g} to {interval[1]:.4g}"
@@ -274,10 +289,11 @@ def _half(metric: Metric) -> float:
     return 0.0 if ends is None else (ends[1] - ends[0]) / 2
 
 
-def _to_plain(value: Any) -> Any:
-    """Return plain values of metrics, bins and tuples of them."""
+def _to_plain(value: Any, *, leave_out: tuple[str, ...] = ()) -> Any:
+    """Return plain values of reports, metrics, bins and tuples of them."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name.rstrip("_"): _to_plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        names = [f.name for f in dataclasses.fields(value) if f.name not in leave_out]
+        return {name.rstrip("_"): _to_plain(getattr(value, name)) for name in names}
     if isinstance(value, tuple):
         return [_to_plain(v) for v in value]
     if isinstance(value, np.generic):

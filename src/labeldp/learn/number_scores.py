@@ -35,8 +35,6 @@ least as often.
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -47,16 +45,15 @@ import numpy.typing as npt
 from scipy.special import xlogy
 from sklearn.utils.validation import _num_samples
 
-from labeldp.accounting import note_entry
 from labeldp.arrays import Float64s, Int64s
 from labeldp.channel import NumericChannel
 from labeldp.channel.finite import spans
 from labeldp.errors import Described, invalid
 from labeldp.guarantee import Guarantee
-from labeldp.learn.evaluated import CONFIDENCE, NORMAL, Metric
+from labeldp.learn.evaluated import NORMAL, Metric, Report
 from labeldp.learn.metrics import BINS, OWNER
 from labeldp.mechanisms.numbers import check_bounds
-from labeldp.plots import Lines, Plot, Series, plot_file
+from labeldp.plots import Lines, Plot, Series
 from labeldp.release import Query, Release, SensitiveLabels, Sensitivity, measure
 from labeldp.release.grid import box_on_grid
 from labeldp.release.labels import as_plain
@@ -85,7 +82,7 @@ class NumberBin:
 
 
 @dataclass(frozen=True, kw_only=True)
-class NumberEvaluation:
+class NumberEvaluation(Report):
     """How good a regressor is on some rows; `str` is the report in words, `to_json` for machines, `to_svg` drawn.
 
     Fields
@@ -120,9 +117,6 @@ class NumberEvaluation:
     seeded: bool = False
     ledger_entry: int | None = None
 
-    def __str__(self) -> str:
-        return "\n".join(self.lines())
-
     def headline(self) -> list[tuple[str, Metric, str]]:
         """Return the figures of the whole: name, figure, and what to hold it against."""
         return [
@@ -149,16 +143,6 @@ class NumberEvaluation:
         yield from (f"  assumes: {text}" for text in self.assumptions)
         yield from (f"  note: {text}" for text in self.notes)
 
-    def facts(self) -> dict[str, Any]:
-        """Return the report as plain values: numbers, text, lists and dictionaries."""
-        facts = dataclasses.asdict(self)
-        promise = None if self.guarantee is None else self.guarantee.to_json()
-        return {**facts, **note_entry(self.ledger_entry), "guarantee": promise, "confidence": CONFIDENCE}
-
-    def to_json(self) -> str:
-        """Return the report as one JSON object."""
-        return json.dumps(self.facts(), allow_nan=False)
-
     def plots(self) -> tuple[Plot, ...]:
         """Return the drawing of calibration by decile."""
         bins = [place for place in self.calibration if place.observed.value is not None]
@@ -178,10 +162,6 @@ class NumberEvaluation:
                 alt=f"{len(bins)} bins of about equally many rows; RMSE {self.rmse}.",
             ),
         )
-
-    def to_svg(self) -> str:
-        """Return the drawing as the text of an SVG file."""
-        return plot_file(*self.plots())
 
 
 def scores_numbers(model: Any, labels: Any, bounds: Any) -> bool:

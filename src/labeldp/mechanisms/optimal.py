@@ -43,7 +43,7 @@ import numpy as np
 
 from labeldp.arrays import Floats, Places
 from labeldp.channel import MatrixChannel, slopes, tilted_laws
-from labeldp.errors import Described, LabelDPError, invalid
+from labeldp.errors import Described, LabelDPError, PrivacyError, invalid
 from labeldp.guarantee import Guarantee
 from labeldp.mechanisms.response import Mechanism, check_n_classes, check_width, read_distinct_priors
 from labeldp.validate import check_epsilon, check_integer, check_positive, check_probability_rows, check_real
@@ -54,6 +54,9 @@ MOST_CLASSES = 10
 MOST_PRIORS = 1_000
 #: Gauss-Hermite nodes that average over where the mean may be: exact for polynomials of degree 17.
 _NODES = 9
+#: A matrix may be over its epsilon by this much and still be called rounded: the solver meets its equations to 1e-7, which moves a
+#: ratio of two entries by twice that; the arithmetic after it, by 1e-14.
+ROUNDING = 1e-6
 #: Weights below this are the solver's tolerance, not outputs.
 _NEGLIGIBLE = 1e-8
 
@@ -401,8 +404,9 @@ def make_private(transition: Floats, epsilon: float) -> Floats:
     """Return a matrix on the grid from which labels are drawn, moved towards saying nothing until it keeps epsilon exactly.
 
     A matrix that spends all of epsilon in exact arithmetic may exceed it by rounding. Each row is mixed with the mean of all rows,
-    by 2^-52 first and twice as much each time; a matrix that was meant to be private needs a few units in the last place. One that
-    was not is moved until it is, so compare what it was made for with what it became.
+    by 2^-52 first and twice as much each time; a matrix that was meant to be private needs a few units in the last place, or what
+    the grid does to entries near 2^-52. A matrix whose own epsilon is over by more than `ROUNDING` was made for another budget, and
+    is refused: moved until it fits it would be another mechanism, under the name of the one that was meant.
 
     Parameters
     ----------
@@ -411,19 +415,40 @@ def make_private(transition: Floats, epsilon: float) -> Floats:
     epsilon : float
         The largest log-ratio within a column that is allowed.
 
+    Raises
+    ------
+    PrivacyError
+        If the matrix, as it is given, exceeds epsilon by more than `ROUNDING`; the message has its own epsilon.
+
     Example
     -------
     >>> flip = np.array([[math.e, 1.0], [1.0, math.e]]) / (1 + math.e)
     >>> MatrixChannel(flip).epsilon <= 1.0, MatrixChannel(make_private(flip, 1.0)).epsilon <= 1.0
     (False, True)
     """
+    budget = check_epsilon("make_private", epsilon)
+    transition = check_probability_rows("make_private", "transition", np.asarray(transition, np.float64))
+    own = _log_ratio(transition)
+    if own > budget + ROUNDING:
+        fix = "Make it for this epsilon, or claim what it spends: more than rounding is not mended here."
+        must = f"keep epsilon {budget:.6g}, up to rounding"
+        raise invalid(
+            "make_private", "transition", must, got=Described(f"one of {own:.6g}"), fix=fix, kind=PrivacyError
+        )
     silent = np.broadcast_to(transition.mean(axis=0), transition.shape)
     share = 0.0
     while share < 1.0:
         channel = MatrixChannel((1.0 - share) * transition + share * silent)
-        if channel.epsilon <= epsilon:
+        if channel.epsilon <= budget:
             kept: Floats = channel.transition[0]
             return kept
         share = max(2.0 * share, math.ldexp(1.0, -52))
     nothing: Floats = MatrixChannel(silent).transition[0]
     return nothing
+
+
+def _log_ratio(transition: Floats) -> float:
+    """Return the largest log-ratio within a column of a matrix as it is, before the grid; infinite where a zero is beside more."""
+    high, low = transition.max(axis=0), transition.min(axis=0)
+    with np.errstate(divide="ignore"):
+        return float(np.log(high[high > 0] / low[high > 0]).max())

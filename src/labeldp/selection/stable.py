@@ -276,6 +276,20 @@ class StablePlan:
         """A gap at which the test passes with probability at least 1 - test_delta."""
         return self.relation.reach + 2 * gaussian_offset(self.sigma, self.test_delta) + 1
 
+    def pass_chance(self, gap: int) -> float:
+        """Return the probability that the test passes at this gap, Pr[Z > T + g - max(g, gap)], with Z taken as continuous.
+
+        >>> plan = StablePlan(neighbours="add_remove", scale=10.0, sigma=10.0, test_delta=1e-6)
+        >>> round(plan.pass_chance(plan.sure_gap), 3), plan.pass_chance(0) < 1e-6
+        (1.0, True)
+        """
+        from scipy.special import ndtr
+
+        reach = self.relation.reach
+        # Half a step: Z > t for whole numbers is Z > t + 1/2 for the continuous one.
+        least = gaussian_offset(self.sigma, self.test_delta) + reach - max(reach, gap) + 0.5
+        return float(ndtr(-least / self.sigma))
+
     def select(
         self,
         counts: Any,

@@ -6,18 +6,20 @@ import math
 
 import numpy as np
 import pytest
+from scipy.optimize import minimize_scalar
 from scipy.special import expit
 
 from labeldp.accounting import analytic_gaussian_sigma
 from labeldp.errors import LabelDPError
 from labeldp.learn.convex import OutputPerturbation, SimplexERM
 from labeldp.learn.convex.bounds import (
+    balance_output,
     bound_output_risk,
     bound_simplex_risk,
     prescribe_output,
     prescribe_simplex,
 )
-from labeldp.learn.convex.losses import Logistic, Softmax, Squared
+from labeldp.learn.convex.losses import Huber, Logistic, Softmax, Squared
 from labeldp.learn.convex.simplex import sample_range
 
 AT = {"loss": Logistic(), "radius": 1.0, "norm": 4.0, "epsilon": 1.0, "delta": 1e-5}
@@ -135,3 +137,61 @@ def test_theorem_4_prescription_is_private_where_it_draws():
     )
     assert plan.n_samples > 10
     assert Guarantee.bounded_range(each).times(plan.n_samples).epsilon(1e-5) <= 1.0
+
+
+@pytest.mark.parametrize("loss", [Logistic(), Softmax(), Huber(), Squared(two=True), Squared(two=False)])
+def test_the_trace_of_the_hessian_keeps_its_bound(loss):
+    """Columns of the Hessian are directional derivatives along the scores; the bound is reached somewhere."""
+    rng, classes = np.random.default_rng(1), 2 if loss.n_scores(3) == 1 else 3
+    scores = np.vstack([np.zeros((1, loss.n_scores(classes))), 3 * rng.normal(size=(500, loss.n_scores(classes)))])
+    scores = np.vstack([scores, np.ones_like(scores[:1])])
+    targets = np.eye(classes)[rng.integers(classes, size=len(scores))]
+    trace = np.zeros(len(scores))
+    for column in range(scores.shape[1]):
+        change = np.zeros_like(scores)
+        change[:, column] = 1.0
+        trace += loss.bend(scores, targets, change)[:, column]
+    assert trace.max() == pytest.approx(loss.bend_bound(classes), rel=1e-12)  # a handful of roundings
+
+
+def test_noise_costs_its_second_order_and_the_balance_is_least():
+    """The mean over 4,000 draws of noise is below T R^2 s^2 / 2: its standard error is a fiftieth of that."""
+    rng, best = np.random.default_rng(2), np.array([4.0, 0.0, 0.0])
+    X, spread = draw(rng, 2000, 3, best)[0], 0.5
+    moved = [excess(X, best, best + spread * rng.normal(size=3)) for _ in range(4000)]
+    assert np.mean(moved) < Logistic().bend_bound(2) * spread**2 / 2
+
+    n, s = 10_000, analytic_gaussian_sigma(epsilon=1.0, delta=1e-5, sensitivity=1.0)
+
+    def cost(l2: float) -> float:
+        return 0.25 * (s / l2) ** 2 / 2 + l2 * AT["norm"] ** 2 / (2 * n)
+
+    found = balance_output(n, **AT)
+    # Near a minimum the cost is flat: the search's place is right to the root of its precision.
+    assert minimize_scalar(cost, bounds=(1.0, 100.0), method="bounded").x == pytest.approx(found, rel=1e-4)
+
+
+@pytest.mark.parametrize("n", [1_000, 4_000])
+def test_the_default_penalty_is_no_worse_than_the_papers_which_knows_the_best_weights(n: int):
+    """Twelve runs each with fixed seeds; the default knows neither the best weights nor their length."""
+    rng, best = np.random.default_rng(3), np.array([8.0, *np.zeros(19)])
+    test = draw(rng, 4000, 20, best)[0]
+    found = {"auto": [], prescribe_output(n, loss=Logistic(), radius=1.0, norm=8.0): []}
+    for seed in range(12):
+        X, y = draw(rng, n, 20, best)
+        for l2, risks in found.items():
+            model = OutputPerturbation(clip=1.0, l2=l2, fit_intercept=False, classes=[0, 1], random_state=seed)
+            risks.append(excess(test, best, model.fit(X, y).coef_[0]))
+    ours, theirs = (np.mean(risks) for risks in found.values())
+    assert ours <= theirs
+
+
+def test_the_default_penalty_is_the_balance_of_its_unit_and_classes():
+    rng = np.random.default_rng(4)
+    X, y = rng.normal(size=(300, 4)), rng.integers(3, size=300)
+    at = {"epsilon": 2.0, "delta": 1e-6}
+    for unit in ("label", "record"):
+        model = OutputPerturbation(**at, clip=2.0, unit=unit, fit_intercept=False, classes=range(3), random_state=0)
+        balance = balance_output(300, loss=Softmax(), radius=2.0, norm=2.5, n_classes=3, unit=unit, **at)
+        assert model.fit(X, y).l2_ == pytest.approx(balance, rel=1e-12)  # the radius is rounded up
+    assert OutputPerturbation(epsilon=math.inf, clip=1.0, classes=range(3)).fit(X, y).l2_ == 1.0

@@ -236,10 +236,22 @@ def test_teachers_who_vote_for_nothing_answer_with_no_label():
     assert labels.predict(X).sum() == 0
 
 
+def test_a_plan_that_can_answer_nothing_is_refused_before_it_is_charged(tmp_path: Path):
+    # 24 teachers cannot reach a gap that 30 tests at epsilon 0.1 ask for (thousands): a pass has chance 1e-7.
+    ledger = Ledger(tmp_path / "budget.ledger")
+    with pytest.raises(LabelDPError, match=r"`n_teachers` must let a query pass .* got 24, .* Nothing was charged"):
+        several(aggregation="stable-top-k", epsilon=0.1, ledger=ledger).set_params(teacher=Untaught()).fit(X, Y, PUBLIC)
+    assert not list(ledger.entries())
+
+
 def test_no_answer_is_an_error_that_says_what_to_do():
-    # 24 teachers cannot reach a gap that 30 tests at epsilon 0.1 ask for (hundreds): a pass has chance 1e-7.
+    """Teachers who learned coin flips disagree: about 12 of 24 vote for a label, and a gap of 12 passes with chance 1e-4.
+
+    All 24 together would pass 30 tests once or more, so that the plan is not refused. The seeds are fixed.
+    """
+    coins = np.random.default_rng(1).integers(0, 2, size=(600, 2))
     with pytest.raises(LabelDPError, match=r"0 of 30 queries\. The budget is spent"):
-        several(aggregation="stable-top-k", epsilon=0.1).fit(X, Y, PUBLIC)
+        several(aggregation="stable-top-k", epsilon=14.0).fit(X, coins, PUBLIC)
 
 
 def test_sparse_rows_and_sparse_labels_are_taken():

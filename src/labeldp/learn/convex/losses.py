@@ -13,7 +13,7 @@ With scores z (n, C), each loss says
 - `value`: the sum of losses; `slopes` (n, C): d loss / dz; `bend`: the change of the slopes along a change of z;
 - `slope_bound(reach)`: the largest norm of a slope row while scores have norm at most `reach` (L);
 - `label_reach`: the largest change of a slope row when the label is replaced (D_y), at any score;
-- `smoothness`: the largest eigenvalue of the Hessian in z (L_g).
+- `smoothness`: the largest eigenvalue of the Hessian in z (L_g), and `bend_bound` bounds their sum (T).
 
 | loss | scores | L | D_y | L_g |
 |---|---|---|---|---|
@@ -86,6 +86,10 @@ class Loss(abc.ABC):
     def slope_bound(self, reach: float) -> float:
         """Return L, for scores of norm at most `reach`."""
 
+    def bend_bound(self, n_classes: int) -> float:
+        """Return T, a bound on the trace of the Hessian in z: noise of variance 1 in every score costs at most T/2."""
+        return self.n_scores(n_classes) * self.smoothness
+
     def probabilities(self, scores: Floats) -> Floats:
         """Return class probabilities (n, K)."""
         second = expit(scores[:, 0])
@@ -143,6 +147,10 @@ class Softmax(Loss):
 
     def slope_bound(self, reach: float) -> float:
         return math.sqrt(2.0)
+
+    def bend_bound(self, n_classes: int) -> float:
+        """1 - 1/K: the trace of diag(p) - p p' is 1 - |p|^2, and |p|^2 is least for even p."""
+        return 1.0 - 1.0 / n_classes
 
     def probabilities(self, scores: Floats) -> Floats:
         shares: Floats = softmax(scores, axis=1)

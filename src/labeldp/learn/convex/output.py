@@ -64,9 +64,10 @@ from labeldp.arrays import Floats
 from labeldp.errors import PrivacyError, invalid
 from labeldp.guarantee import Unit
 from labeldp.learn.convex.base import ConvexClassifier, check_penalty
+from labeldp.learn.convex.bounds import balance_output
 from labeldp.learn.convex.losses import Loss, choose_loss, one_hot
 from labeldp.random import as_key
-from labeldp.release.vectors import VectorQuery, find_sigma, measure_vector
+from labeldp.release.vectors import VectorQuery, measure_vector
 from labeldp.validate import check_choice, check_delta, check_epsilon, check_positive
 
 UNITS = {"label": Unit.LABEL, "record": Unit.RECORD_REPLACE}
@@ -134,8 +135,8 @@ class OutputPerturbation(ConvexClassifier):
         "auto" is logistic for two classes and softmax for more. Squared loss protects labels only: its gradient has no
         bound when a whole record may change.
     l2 : float or "auto"
-        lambda, against the SUM of losses. "auto" balances noise and bias without looking at labels:
-        R^2 sqrt(2 n sigma_1) / 5, with sigma_1 the noise at sensitivity 1, is best if good scores are about 5.
+        lambda, against the SUM of losses. "auto" balances noise and bias without looking at labels, for good scores of about 5:
+        `labeldp.learn.convex.bounds.balance_output`.
     clip : float or "unit-norm"
         The public bound on the norm of a row; required.
     tolerance : float, optional
@@ -202,7 +203,7 @@ class OutputPerturbation(ConvexClassifier):
         query = Minimiser(
             rows=rows,
             loss=loss,
-            l2=self._choose_penalty(epsilon, delta, n=rows.shape[0], radius=radius),
+            l2=self._choose_penalty(epsilon, delta, rows.shape[0], labels.n_classes, loss=loss, radius=radius),
             tolerance=1e-3 * radius if self.tolerance is None else check_positive(owner, "tolerance", self.tolerance),
             radius=radius,
             unit=unit,
@@ -216,18 +217,24 @@ class OutputPerturbation(ConvexClassifier):
         self._keep(measured.value, inputs, loss=loss, guarantee=measured.guarantee, seeded=measured.seeded)
         return self
 
-    def _choose_penalty(self, epsilon: float, delta: float, *, n: int, radius: float) -> float:
-        """Return lambda.
-
-        Noise moves a loss by about R (sigma_1 R / l2), the penalty biases it by l2 |w|^2 / (2 n): the sum is least at
-        l2 = R sqrt(2 n sigma_1) / |w|, and |w| = 5 / R for scores of 5.
-        """
+    def _choose_penalty(
+        self, epsilon: float, delta: float, n: int, n_classes: int, *, loss: Loss, radius: float
+    ) -> float:
+        """Return lambda: what was given, or the balance for weights of 5 / R, which are scores of 5."""
         if self.l2 != "auto":
             return check_penalty("OutputPerturbation", self.l2)
         if math.isinf(epsilon):
             return 1.0
-        unit_noise = find_sigma(epsilon=epsilon, delta=delta, sensitivity=1.0)
-        return radius**2 * math.sqrt(2.0 * n * unit_noise) / USUAL_SCORE
+        return balance_output(
+            n,
+            loss=loss,
+            radius=radius,
+            norm=USUAL_SCORE / radius,
+            epsilon=epsilon,
+            delta=delta,
+            n_classes=n_classes,
+            unit=self.unit,
+        )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -63,7 +63,8 @@ class MultiLabelPATE(TeacherEnsemble):
         `predict` returns rows of 0 and 1. Labels that are always or never there in a part are handled outside.
     aggregation : {"stable-top-k", "pate", "pate-tau"}
         "stable-top-k": the leading labels, as many as the votes suggest, if a private test finds that no teacher could
-        change them; else no answer. "pate": a noisy count per label against half of the teachers. "pate-tau": the same
+        change them; else no answer. If less than one answer is to be expected even of teachers who all agree, the fit is refused
+        before anything is charged. "pate": a noisy count per label against half of the teachers. "pate-tau": the same
         on votes clipped to `tau` labels per teacher and point: those of her highest probability.
     noise : {"gumbel", "laplace", "gaussian"}
         How "stable-top-k" chooses how many labels lead; Gumbel is the cheapest, Gaussian is the paper's.
@@ -213,7 +214,22 @@ class MultiLabelPATE(TeacherEnsemble):
             choices=(n_labels if most is None else most) + 1 if self.noise == "gaussian" else None,
             choice_share=self.choice_share,
         )
+        self._check_hope(stable, n_queries)
         return stable, stable.guarantee.times(n_queries)
+
+    def _check_hope(self, plan: StablePlan, n_queries: int) -> None:
+        """Refuse, from public numbers and before anything is charged, a plan that answers nothing even if all teachers agree.
+
+        No gap between counts is larger than the number of teachers. A plan whose best case is less than one answer would spend the
+        budget on nothing; with less agreement a plan that passes here may still answer none.
+        """
+        chance = plan.pass_chance(self.n_teachers)
+        if n_queries * chance >= 1.0:
+            return
+        must = f"let a query pass its test: {n_queries:,} queries at this budget are sure to pass with {plan.sure_gap:,} who agree"
+        got = Described(f"{self.n_teachers:,}, with whom {n_queries * chance:.1g} answers are expected at best")
+        fix = 'Nothing was charged. Use more teachers, a larger epsilon, fewer queries, or aggregation="pate".'
+        raise invalid(OWNER, "n_teachers", must, got=got, fix=fix)
 
     def _answer(self, counts: Int64s, plan: VotePlan | StablePlan, key: NoiseKey) -> SetAnswers:
         if isinstance(plan, StablePlan):
