@@ -17,6 +17,7 @@ import tempfile
 import textwrap
 from html import escape
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 from browser import CHROMIUM, Browser, Tab
@@ -26,7 +27,7 @@ from rich.text import Text
 
 import labeldp
 from labeldp import data
-from labeldp.audit import attack_release
+from labeldp.audit import channel_audit
 from labeldp.plots import DARK, LIGHT
 
 PICTURES = Path(__file__).resolve().parent.parent / "docs" / "pictures"
@@ -102,21 +103,21 @@ def whole_page(body: str, ground: str) -> str:
 
 
 #: What is typed in the notebook of the picture.
-NAMES = ("release", "ledger", "counts", "attack_release(release, labels)")
+NAMES = ("release", "ledger", "channel_audit(run, n_classes=2, claimed=1.0)")
 
 
 def card_page(folder: Path, *, dark: bool) -> str:
-    """A page with cards as a notebook shows them: of a release, a ledger, a measurement and the result of an audit."""
+    """A page with cards as a notebook shows them: of a release, a ledger and the result of an audit."""
     release = labeldp.load_release(folder / "release")
-    incomes = pq.read_table(folder / "people.parquet")["income"].to_pylist()  # bundled, and public
-    measured = labeldp.measure(
-        labeldp.SensitiveLabels(incomes, classes=list(release.classes)), labeldp.LabelCounts(), epsilon=0.1
-    )
-    found = attack_release(release, [list(release.classes).index(income) for income in incomes])
     ledger = labeldp.Ledger(folder / "spent.sqlite")
+
+    def run(labels: Any) -> Any:
+        return labeldp.privatize(labels, labeldp.RandomizedResponse(epsilon=1.0, n_classes=2)).codes
+
+    found = channel_audit(run, n_classes=2, claimed=1.0)
     palette = DARK if dark else LIGHT
     style = f"padding:8px 18px;color:{palette['ink']};font:15px/1.4 sans-serif"
-    shown = (release, ledger, measured, found)
+    shown = (release, ledger, found)
     cards = "".join(
         f'<p style="font:14px monospace">In [{n}]: {name}</p>{value._repr_html_()}'
         for n, (name, value) in enumerate(zip(NAMES, shown, strict=True), start=1)
