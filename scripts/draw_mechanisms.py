@@ -101,6 +101,7 @@ def draw_response(
     words: str,
     prior: np.ndarray | None = None,
     believed: str = "what is believed",
+    letters: str = LETTERS,
 ) -> str:
     """A mechanism that answers with a label: rows are what is true, columns what is said."""
     beliefs = np.full(5, 0.2) if prior is None else prior
@@ -108,9 +109,9 @@ def draw_response(
     def panel(epsilon: float, x: float, top: float) -> tuple[list[str], str]:
         matrix = make(epsilon)
         right = 100 * float(beliefs @ np.diagonal(matrix))
-        return draw_matrix(matrix, LETTERS, LETTERS, x=x, top=top), f"the label is right: {right:.0f}%"
+        return draw_matrix(matrix, letters, letters, x=x, top=top), f"the label is right: {right:.0f}%"
 
-    head = [] if prior is None else draw_prior(prior, LETTERS, top=6, title=believed)
+    head = [] if prior is None else draw_prior(prior, letters, top=6, title=believed)
     foot = "down: what is true; across: what is said; numbers are %"
     return draw_panels(panel, height=CELL * 5 + 20, words=words, head=head, foot=foot)
 

@@ -17,6 +17,9 @@ CELL = re.compile(r"<t([dh])\b([^>]*)>(.*?)</t\1>", re.DOTALL)
 CODE = re.compile(r"<code>([^<]*)</code>")
 #: Names of code in cells of tables are not broken (docs/style.css); longer ones may be, after these signs.
 LONGEST, SIGNS = 34, re.compile(r"(::|/|_(?=[^_])|\((?=.))")
+#: An option of a command, which browsers would break after its dashes.
+OPTION = re.compile(r"(?<![\w-])--?[a-zA-Z][\w-]*")
+WHOLE = r'<span class="whole">\g<0></span>'
 
 
 def on_config(config: Any) -> Any:
@@ -38,16 +41,23 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def on_page_content(html: str, **_: Any) -> str:
-    """Let long names of code in tables break after a sign, and only there.
+    """Let long names of code in tables break after a sign, and only there; keep options whole, in tables and in prose.
 
     >>> on_page_content("<td><code>tests/docs/test_pages.py::test_a_page_does</code></td>")[:40]
     '<td><code>tests/<wbr>docs/<wbr>test_<wbr'
     >>> on_page_content("<td><code>labeldp</code></td>")
     '<td><code>labeldp</code></td>'
+    >>> on_page_content("<p><code>inspect --json</code></p>")
+    '<p><code>inspect <span class="whole">--json</span></code></p>'
     """
 
     def soften(code: re.Match[str]) -> str:
         words = SIGNS.sub(r"\1<wbr>", code[1]) if len(code[1]) > LONGEST else code[1]
         return f"<code>{words}</code>"
 
-    return CELL.sub(lambda cell: f"<t{cell[1]}{cell[2]}>{CODE.sub(soften, cell[3])}</t{cell[1]}>", html)
+    def keep_options(code: re.Match[str]) -> str:
+        is_block = "\n" in code[1]
+        return code[0] if is_block else f"<code>{OPTION.sub(WHOLE, code[1])}</code>"
+
+    html = CELL.sub(lambda cell: f"<t{cell[1]}{cell[2]}>{CODE.sub(soften, cell[3])}</t{cell[1]}>", html)
+    return CODE.sub(keep_options, html)

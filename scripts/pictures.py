@@ -18,6 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import draw_answers
+import draw_howto
 import draw_mechanisms
 import draw_numbers
 import draw_persons
@@ -33,6 +34,7 @@ DRAWINGS: dict[str, Callable[[], str]] = {
     **draw_answers.DRAWINGS,
     **draw_persons.DRAWINGS,
     **draw_numbers.DRAWINGS,
+    **draw_howto.DRAWINGS,
 }
 #: Those that train a model, or search for alpha, first: drawn like the others, and not compared by the tests.
 SLOW = frozenset({"numbers-deciles", "mechanism-PeerToPeerRR"})

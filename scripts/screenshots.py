@@ -1,4 +1,4 @@
-"""Photograph the report, the explorer and a terminal for docs/pictures: python scripts/screenshots.py, from the root of a clone.
+"""Photograph the report, the explorer, a terminal and the cards of notebooks for docs/pictures: python scripts/screenshots.py, from the root of a clone.
 
 Each is photographed on a light and on a dark screen; the documentation shows the one that fits (`#only-light`, `#only-dark`). It
 needs Chromium, and says so where there is none. Noise is fresh, so that no two photographs are the same: take them again when the
@@ -17,6 +17,7 @@ import tempfile
 import textwrap
 from html import escape
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 from browser import CHROMIUM, Browser, Tab
@@ -24,7 +25,9 @@ from rich.console import Console
 from rich.terminal_theme import DIMMED_MONOKAI, TerminalTheme
 from rich.text import Text
 
+import labeldp
 from labeldp import data
+from labeldp.audit import channel_audit
 from labeldp.plots import DARK, LIGHT
 
 PICTURES = Path(__file__).resolve().parent.parent / "docs" / "pictures"
@@ -91,7 +94,35 @@ def terminal_page(told: list[tuple[str, str]], *, dark: bool) -> str:
         typed = " \\\n    ".join(textwrap.wrap(line, COLUMNS - 8, break_long_words=False, break_on_hyphens=False))
         parts.append(f"<b>$ {escape(typed)}</b>\n{html}")
     style = f"margin:0;padding:16px 18px;background:{palette['panel']};color:{palette['ink']};font:14px/1.3 monospace"
-    return f'<!doctype html><meta charset="utf-8"><body style="margin:0"><pre style="{style}">{"".join(parts)}</pre>'
+    return whole_page(f'<pre style="{style}">{"".join(parts)}</pre>', palette["panel"])
+
+
+def whole_page(body: str, ground: str) -> str:
+    """A page with a ground of one colour to its very edge."""
+    return f'<!doctype html><meta charset="utf-8"><html style="background:{ground}"><body style="margin:0">{body}'
+
+
+#: What is typed in the notebook of the picture.
+NAMES = ("release", "ledger", "channel_audit(run, n_classes=2, claimed=1.0)")
+
+
+def card_page(folder: Path, *, dark: bool) -> str:
+    """A page with cards as a notebook shows them: of a release, a ledger and the result of an audit."""
+    release = labeldp.load_release(folder / "release")
+    ledger = labeldp.Ledger(folder / "spent.sqlite")
+
+    def run(labels: Any) -> Any:
+        return labeldp.privatize(labels, labeldp.RandomizedResponse(epsilon=1.0, n_classes=2)).codes
+
+    found = channel_audit(run, n_classes=2, claimed=1.0)
+    palette = DARK if dark else LIGHT
+    style = f"padding:8px 18px;color:{palette['ink']};font:15px/1.4 sans-serif"
+    shown = (release, ledger, found)
+    cards = "".join(
+        f'<p style="font:14px monospace">In [{n}]: {name}</p>{value._repr_html_()}'
+        for n, (name, value) in enumerate(zip(NAMES, shown, strict=True), start=1)
+    )
+    return whole_page(f'<div style="{style}">{cards}</div>', palette["ground"])
 
 
 def photograph(tab: Tab, name: str, url: str, *, width: int, height: int | None, dark: bool) -> None:
@@ -99,9 +130,11 @@ def photograph(tab: Tab, name: str, url: str, *, width: int, height: int | None,
     tab.call("Emulation.setScrollbarsHidden", hidden=True)
     tab.open(url, width=width, height=height or 700, dark=dark)
     tab.until(
-        "document.querySelector('tbody tr, pre') || performance.now() > 20000"
+        "document.querySelector('tbody tr, pre, dl') || performance.now() > 20000"
     )  # the explorer computes its tables
-    tall = height or tab.value("document.documentElement.getBoundingClientRect().height")
+    tall = height or int(tab.value("document.documentElement.scrollHeight"))
+    if height is None:  # a window as tall as the page, so that all of it is drawn
+        tab.open(url, width=width, height=tall, dark=dark)
     clip = {"x": 0, "y": 0, "width": width, "height": tall, "scale": 1}
     taken = base64.b64decode(tab.call("Page.captureScreenshot", format="png", clip=clip)["data"])
     path = PICTURES / f"{name}-{'dark' if dark else 'light'}.png"
@@ -131,6 +164,9 @@ def main() -> None:
                 page = folder / f"terminal-{dark}.html"
                 page.write_text(terminal_page(told, dark=dark), encoding="utf-8")
                 photograph(tab, "terminal", page.as_uri(), width=820, height=None, dark=dark)
+                page = folder / f"cards-{dark}.html"
+                page.write_text(card_page(folder, dark=dark), encoding="utf-8")
+                photograph(tab, "cards", page.as_uri(), width=700, height=None, dark=dark)
                 photograph(tab, "report", (folder / "report.html").as_uri(), width=860, height=780, dark=dark)
                 photograph(tab, "explorer", (folder / "explorer.html").as_uri(), width=860, height=780, dark=dark)
         finally:

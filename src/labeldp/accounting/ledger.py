@@ -148,7 +148,10 @@ class Ledger:
         return card(
             title,
             rows=[
-                ("releases", f"{len(entries):,} of {len(names):,} label sets; those of one set add up"),
+                (
+                    "releases",
+                    f"{len(entries):,}, of {len(names):,} label set{'s' * (len(names) != 1)}; those of one set add up",
+                ),
                 ("default budget", say_budget(default)),
                 ("chain", "intact: every row names the hash of the row before" if entries else "no row yet"),
             ],

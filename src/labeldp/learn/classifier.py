@@ -237,6 +237,8 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
             which then stands, or the estimator takes no weights. A curator's counts are of at most so many rows of a person
             as their noise is worth (`labeldp.measure`).
 
+        Notes
+        -----
         *Weights and privacy.* Weights act on what was released, so they change neither the noise nor its price: training is
         post-processing. From the second stage on, the model that they shaped chooses candidates, as features do. All of
         it holds for weights that are public: `guarantee_` says that they did not see these labels. Weights that depend on

@@ -123,7 +123,7 @@ def protection_section(release: Release) -> Section:
         ("Protected", f"{release.rows_in_all:,} labels" + (f" of column {column}" if column else "")),
         *([] if release.rows is None else [("Answered", _answered_text(release))]),
         ("Not protected", "every other column of the table: features are public" if column else "the features"),
-        ("Unit", f"{promise.unit.sentence}: data that differ by so much look alike"),
+        ("Unit", f"{promise.unit.sentence}: tables that differ in this alone can hardly be told apart"),
         *((name.capitalize(), text) for name, text in unit_rows(promise)),
         ("From whom", from_whom(promise)),
         _list_kind(release),

@@ -129,8 +129,8 @@ function drawWords() {
   const most = told.reduce((one, other) => (other.information > one.information + 1e-12 ? other : one));
   document.getElementById("summary").textContent =
     "At epsilon " + facts.epsilon + ", with no one trusted, " + right.name + " keeps most labels right: " +
-    percent(right.accuracy) + ". " + most.name + " tells a learner most: " + nats(most.information) + " of at most " +
-    nats(informationBound(facts.epsilon, facts.prior)) + " nats an answer. Whatever is released, the outputs of two labels differ by at most " +
+    percent(right.accuracy) + ". A learner is told most by \"" + most.name + "\": " + nats(most.information) + " nats an answer, and nothing private tells more than " +
+    nats(informationBound(facts.epsilon, facts.prior)) + ". Whatever is released, the outputs of two labels differ by at most " +
     percent(advantageBound(facts.epsilon), true) + " in any event.";
   document.getElementById("prior-words").textContent =
     "Prior: " + facts.prior.map((share, number) => label(number) + " " + percent(share)).join(", ") +
