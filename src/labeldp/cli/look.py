@@ -86,7 +86,7 @@ def _count_missing(source: Any) -> tuple[list[dict[str, Any]], int]:
     """Return each column with its type and its number of missing values, and the number of rows."""
     import pyarrow.compute as pc
 
-    from labeldp.data.label_column import value_type
+    from labeldp.data.tables import value_type
 
     missing = dict.fromkeys(source.names, 0)
     rows = 0
