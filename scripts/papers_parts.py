@@ -156,6 +156,12 @@ def index(lines: Iterable[tuple[str, str, str]]) -> str:
     return table(("in the paper", "here", "shown by"), lines, numbers=False)
 
 
+def picture(name: str, words: str) -> str:
+    """Return a drawing of docs/pictures (scripts/pictures.py) and an empty line; nothing where its rows are not measured yet."""
+    there = (ROOT / "docs" / "pictures" / f"{name}.svg").exists()
+    return f'<div class="picture"><img src="pictures/{name}.svg" alt="{words}"></div>\n\n' if there else ""
+
+
 def tests(*files: str) -> str:
     """Return the command of the tests that show something, which must exist."""
     gone = [name for name in files if not (ROOT / "tests" / f"{name}.py").exists()]
