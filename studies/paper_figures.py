@@ -266,10 +266,10 @@ def draw_sweeps(rows: Sequence[StudyRow]) -> tuple[Lines | None, ...]:
         (FIGURE_4A, "share of stage 1", "temperature"),
         (FIGURE_4B, "mixup of stage 1", "mixup of stage 2"),
     ):
-        cells = [(*_numbers(row.setting), row) for row in _of(rows, table)]
+        cells = [(_numbers(row.setting), row) for row in _of(rows, table)]
         series = [
-            _series(f"{other} {value:g}", [(first, row) for first, second, row in cells if second == value])
-            for value in dict.fromkeys(second for _, second, _ in cells)
+            _series(f"{other} {value:g}", [(pair[0], row) for pair, row in cells if pair[1] == value])
+            for value in dict.fromkeys(pair[1] for pair, _ in cells)
         ]
         drawn.append(_lines(f"CIFAR-10 at epsilon {EPSILON:g}: {table}", series, x_title=x_title))
     return tuple(drawn)

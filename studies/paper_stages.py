@@ -466,7 +466,7 @@ class PaperStages(Study[AnyCase]):
             (
                 "Label-free features and the small network of studies/images.py, with its settings where a figure does not move them: "
                 "share 0.6, temperature 0.5, mixup 4, five passes, chosen in prototypes that looked at test accuracy. Sweeps show test "
-                "accuracy for every cell and choose nothing. Each stage starts from new weights; the paper's goes on from the last. A "
+                "accuracy for every cell and choose nothing. Each stage goes on from the weights of the last, as in the paper. A "
                 "network says its loss to whoever listens while it trains, not its accuracy: each point of Figure 3 is a fit of its "
                 "own that ends after so many passes, its rates falling to zero there. Test labels count as public."
             ),

@@ -35,7 +35,7 @@ CASES = [
     subject.PriorAt(clusters=subject.PRIOR_CLUSTERS, epsilon=8.0),
     subject.Votes(clusters=20),
     subject.Passes(passes=2),
-    subject.list_sweeps()[0],
+    subject.list_sweeps()[3],
     subject.list_sweeps()[-2],
 ]
 
