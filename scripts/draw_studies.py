@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from drawing import RULE, SOFT, box, picture, series, text
+
 from labeldp.plots import Bars, Lines, Series, plot_file
 
 RESULTS = Path(__file__).resolve().parent.parent / "studies" / "results"
@@ -18,6 +20,12 @@ RESULTS = Path(__file__).resolve().parent.parent / "studies" / "results"
 def read_rows(study: str) -> tuple[dict[str, Any], ...]:
     """The rows of a study: table, setting, epsilon, trust, mean, spread, and the paper's number if there is one."""
     return tuple(json.loads((RESULTS / study / "result.json").read_text(encoding="utf-8"))["rows"])
+
+
+def has_rows(study: str, table: str) -> bool:
+    """Whether a study has a committed result with rows in tables of this beginning."""
+    there = (RESULTS / study / "result.json").exists()
+    return there and any(row["table"].startswith(table) for row in read_rows(study))
 
 
 def trace(rows: Iterable[Mapping[str, Any]], name: str, *, value: str = "mean") -> Series | None:
@@ -143,6 +151,70 @@ def draw_first_model() -> str:
     return plot_file(Bars(title=title, labels=names, values=values, spreads=spreads, x_title=title, alt=alt), dark=True)
 
 
+def draw_stage_counts() -> str:
+    """LP-MST on CIFAR-10: accuracy against the number of stages."""
+    rows = [row for row in read_rows("paper-stages") if row["table"].startswith("Figure 1(a)")]
+    lines = []
+    for epsilon in sorted({float(f"{row['epsilon']:.3g}") for row in rows}):
+        mine = [row for row in rows if math.isclose(row["epsilon"], epsilon, rel_tol=2e-3)]
+        x = tuple(float(row["setting"].split()[0]) for row in mine)
+        y, spreads = tuple(float(row["mean"]) for row in mine), tuple(float(row["spread"]) for row in mine)
+        lines.append(Series(name=f"epsilon {epsilon:g}", x=x, y=y, spreads=spreads))
+    words = "; ".join(f"{line.name}: {', '.join(f'{value:.1f}' for value in line.y)}" for line in lines)
+    plot = Lines(
+        title="LP-MST on CIFAR-10, features without labels",
+        series=tuple(lines),
+        x_title="stages",
+        y_title="test accuracy, %",
+        alt=words,
+    )
+    return plot_file(plot, dark=True)
+
+
+#: A cell of a map of two quantities, and the room for the names of its rows.
+CELL_WIDTH, CELL_HEIGHT, SIDE = 66, 40, 62
+
+
+def draw_map(table: str, x: float, down: str, across: str) -> tuple[list[str], str]:
+    """One half of Figure 4 as a map: a row for each value of the first quantity, a column for each of the second."""
+    cells = {}
+    for row in read_rows("paper-stages"):
+        if row["table"].startswith(table):
+            first, second = (part.split()[-1] for part in row["setting"].split(", "))
+            cells[first, second] = float(row["mean"])
+    rows, columns = (list(dict.fromkeys(key[i] for key in cells)) for i in (0, 1))
+    low, high = min(cells.values()), max(cells.values())
+    left, top = x + SIDE, 66
+    parts = [
+        text(left, 22, f"down: {down}", size=13, colour=SOFT),
+        text(left, 40, f"across: {across}", size=13, colour=SOFT),
+    ]
+    parts += [
+        text(left + CELL_WIDTH * (i + 0.5), top - 8, name, size=13, anchor="middle") for i, name in enumerate(columns)
+    ]
+    for i, name in enumerate(rows):
+        y = top + CELL_HEIGHT * i
+        parts.append(text(left - 10, y + 25, name, size=13, anchor="end"))
+        for j, other in enumerate(columns):
+            if (name, other) in cells:
+                value = cells[name, other]
+                strength = 0.04 + 0.5 * (value - low) / max(high - low, 1e-9)
+                place = left + CELL_WIDTH * j
+                size = {"width": CELL_WIDTH, "height": CELL_HEIGHT}
+                parts.append(box(place, y, **size, fill=series(0), stroke=RULE, strength=strength, round_by=0))
+                parts.append(text(place + CELL_WIDTH / 2, y + 25, f"{value:.1f}", size=13, anchor="middle"))
+    told = "; ".join(f"{a} and {b}: {value:.1f}" for (a, b), value in cells.items())
+    return parts, f"{down} and {across}: {told}"
+
+
+def draw_stage_settings() -> str:
+    """Figure 4 of the paper on our features: share and temperature, and a mixup for each stage."""
+    first, said = draw_map("Figure 4(a)", 0, "share of stage 1", "temperature")
+    second, also = draw_map("Figure 4(b)", 350, "mixup of stage 1", "mixup of stage 2")
+    words = f"LP-2ST on CIFAR-10 at epsilon 2, test accuracy in percent. {said}. {also}."
+    return picture(690, 240, [*first, *second], words=words)
+
+
 DRAWINGS: dict[str, Callable[[], str]] = {
     "accuracy-mnist": lambda: draw_images("mnist"),
     "accuracy-fashion-mnist": lambda: draw_images("fashion-mnist"),
@@ -153,3 +225,8 @@ DRAWINGS: dict[str, Callable[[], str]] = {
     "rows-and-trust": draw_rows_and_trust,
     "first-model": draw_first_model,
 }
+#: Of a study of an hour that is measured in parts: what has rows is drawn.
+if has_rows("paper-stages", "Figure 1(a)"):
+    DRAWINGS["paper-stages"] = draw_stage_counts
+if has_rows("paper-stages", "Figure 4(a)") and has_rows("paper-stages", "Figure 4(b)"):
+    DRAWINGS["paper-stage-settings"] = draw_stage_settings

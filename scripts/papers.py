@@ -10,283 +10,60 @@ or below, where no study repeats the cell. A study without a committed result is
 from __future__ import annotations
 
 import argparse
-import math
 import sys
-from collections.abc import Callable, Iterable, Sequence
-from functools import cache
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT), str(ROOT / "src")]
+sys.path.insert(0, str(Path(__file__).resolve().parent))  # its chapters are found by their names
 
-from labeldp.selection import StablePlan  # noqa: E402
-from studies import StudyRow, names, read_result  # noqa: E402
+from papers_deep import deep_learning
+from papers_parts import (
+    CLASSIFIER,
+    CLUSTER,
+    GAP,
+    GUARANTEE,
+    MAXIMUM,
+    MULTILABEL,
+    NOT_YET,
+    OUTPUT,
+    PATE,
+    PEERS,
+    RELEASABLE,
+    RESPONSE,
+    ROOT,
+    SIMPLEX,
+    STABLE,
+    TEST,
+    cell,
+    command,
+    find,
+    findings,
+    index,
+    is_at,
+    link,
+    name_epsilon,
+    name_study,
+    plain_table,
+    rows_of,
+    see,
+    table,
+    tests,
+)
+
+from labeldp.selection import StablePlan
 
 PAGE = ROOT / "docs" / "papers.md"
-RESULTS = ROOT / "studies" / "results"
-#: What LP-1ST and LP-2ST promise; rows of other promises never stand in their lines.
-SAME = "trusts no one, pure"
-NOT_YET = "not yet"
-INF = math.inf
-
-# ------------------------------------------------------------------------------- the papers' own numbers, as printed
-
-#: Ghazi et al. 2021, Table 1: CIFAR-10, test accuracy in %.
-TABLE_1 = {
-    "LP-1ST": {1.0: 59.96, 2.0: 82.38, 3.0: 89.89, 4.0: 92.58, 6.0: 93.58, 8.0: 94.70, INF: 94.96},
-    "LP-2ST": {1.0: 63.67, 2.0: 86.05, 3.0: 92.19, 4.0: 93.37, 6.0: 94.26, 8.0: 94.52},
-    "LP-1ST, pre-trained": {1.0: 67.64, 2.0: 83.99, 3.0: 90.24, 4.0: 92.83, 6.0: 94.02, 8.0: 94.96, INF: 95.25},
-    "LP-2ST, pre-trained": {1.0: 70.16, 2.0: 87.22, 3.0: 92.12, 4.0: 93.53, 6.0: 94.41, 8.0: 94.59},
-}
-#: Table 3: MovieLens-1M, test RMSE.
-TABLE_3 = {
-    "LP-1ST": {1.0: 1.122, 2.0: 0.981, 3.0: 0.902, 4.0: 0.877, 8.0: 0.867, INF: 0.868},
-    "LP-2ST": {1.0: 1.034, 2.0: 0.928, 3.0: 0.891, 4.0: 0.874, 8.0: 0.865},
-}
-#: Table 4 of the supplement, by set.
-TABLE_4 = {
-    "mnist": {
-        "LP-1ST": {1.0: 95.34, 2.0: 98.16, 3.0: 98.81, 4.0: 99.08, INF: 99.33},
-        "LP-2ST": {1.0: 95.82, 2.0: 98.78, 3.0: 99.14, 4.0: 99.24},
-    },
-    "fashion-mnist": {
-        "LP-1ST": {1.0: 80.78, 2.0: 90.18, 3.0: 92.52, 4.0: 93.50, INF: 94.28},
-        "LP-2ST": {1.0: 83.26, 2.0: 91.24, 3.0: 93.18, 4.0: 94.10},
-    },
-}
 #: Zhu & Wang 2022, Table 2: epsilon for 600 answers about CelebA at delta 1e-6.
 TABLE_2_EPSILON = 3.6
-
-
-# --------------------------------------------------------------------------------------------------- reading results
-
-
-@cache
-def rows_of(study: str) -> tuple[StudyRow, ...]:
-    """Return the rows of a committed result, none where there is no result."""
-    path = RESULTS / study / "result.json"
-    return read_result(path).rows if path.exists() else ()
-
-
-def is_at(row: StudyRow, epsilon: float) -> bool:
-    """Whether a row is of this epsilon: what a fit spent is a rounding below what was asked."""
-    return row.epsilon == epsilon or math.isclose(row.epsilon, epsilon, rel_tol=2e-3)
-
-
-def find(study: str, table: str, setting: str, epsilon: float) -> StudyRow | None:
-    """Return the one row of a table, setting and epsilon, if it was measured."""
-    found = [row for row in rows_of(study) if row.table == table and row.setting == setting and is_at(row, epsilon)]
-    return found[0] if found else None
-
-
-def best(study: str, table: str, epsilon: float, promise: str, *, least: bool = False) -> StudyRow | None:
-    """Return the best row of one promise at an epsilon; `least` where small is good."""
-    mine = [row for row in rows_of(study) if row.table == table and row.promise == promise and is_at(row, epsilon)]
-    return (min if least else max)(mine, key=lambda row: row.mean) if mine else None
-
-
-def promises(study: str, table: str) -> list[str]:
-    """Return the promises of the private rows of a table, no one's trust first."""
-    found = {row.promise for row in rows_of(study) if row.table == table and math.isfinite(row.epsilon)}
-    return sorted(found, key=lambda text: (not text.startswith("trusts no one"), text))
-
-
-def cell(row: StudyRow | None, *, digits: int = 2, scale: float = 1.0, name: bool = False) -> str:
-    """Return mean and spread of a row, and its name where asked."""
-    if row is None:
-        return NOT_YET
-    spread = f" ± {row.spread / scale:.{digits}f}" if row.n_seeds > 1 else ""
-    return f"{row.mean / scale:.{digits}f}{spread}" + (f"<br>{row.setting}" if name else "")
-
-
-# ----------------------------------------------------------------------------------------------- pieces of the page
-
-
-def table(head: Sequence[str], lines: Iterable[Sequence[str]], *, numbers: bool = True) -> str:
-    """Return a Markdown table; numbers are aligned to the right of the first column."""
-    rule = ["---", *(["---:" if numbers else "---"] * (len(head) - 1))]
-    return "\n".join("| " + " | ".join(line) + " |" for line in (head, rule, *lines))
-
-
-def command(*studies: str) -> str:
-    """Return the sentence that names the commands of a table."""
-    told = [f"`python -m studies {study} --out-dir studies/results/{study}`" for study in studies]
-    missing = [f"`{study}`" for study in studies if not rows_of(study)]
-    return (
-        "Command: "
-        + "; ".join(told)
-        + "."
-        + (f" No result is committed yet of {', '.join(missing)}." if missing else "")
-    )
-
-
-def link(name: str, target: str) -> str:
-    """Return a link to a name of the API pages."""
-    return f"[`{name}`][{target}]"
-
-
-RESPONSE = link("RandomizedResponse", "labeldp.mechanisms.RandomizedResponse")
-TOP = link("RRTopK", "labeldp.mechanisms.RRTopK")
-PRIOR = link("RRWithPrior", "labeldp.mechanisms.RRWithPrior")
-CLUSTER = link("ClusterRR", "labeldp.mechanisms.ClusterRR")
-PEERS = link("PeerToPeerRR", "labeldp.mechanisms.PeerToPeerRR")
-CLUSTERS = link("ClusterPrior", "labeldp.priors.ClusterPrior")
-CLASSIFIER = link("LabelPrivateClassifier", "labeldp.learn.LabelPrivateClassifier")
-STATISTICS = link("SufficientStatistics", "labeldp.learn.SufficientStatistics")
-RATINGS = link("LabelPrivateRatings", "labeldp.learn.ratings.LabelPrivateRatings")
-WALK = link("LPRRSGD", "labeldp.learn.LPRRSGD")
-NORMAL = link("LPNormalSGD", "labeldp.learn.LPNormalSGD")
-OUTPUT = link("OutputPerturbation", "labeldp.learn.OutputPerturbation")
-SIMPLEX = link("SimplexERM", "labeldp.learn.SimplexERM")
-CHANNEL = link("Channel", "labeldp.channel.Channel")
-STABLE = link("stable_top_k", "labeldp.selection.stable_top_k")
-GAP = link("large_gap", "labeldp.selection.large_gap")
-MAXIMUM = link("noisy_max", "labeldp.selection.noisy_max")
-TEST = link("propose_test_release", "labeldp.selection.propose_test_release")
-RELEASABLE = link("releasable_gap", "labeldp.selection.releasable_gap")
-PATE = link("PATE", "labeldp.learn.PATE")
-MULTILABEL = link("MultiLabelPATE", "labeldp.learn.MultiLabelPATE")
-GUARANTEE = link("Guarantee", "labeldp.guarantee.Guarantee")
-NETWORK = link("NetClassifier", "labeldp.nn.NetClassifier")
-PRESET = link("paper_preset", "labeldp.nn.paper_preset")
-PATCHES = link("PatchFeatures", "labeldp.features.PatchFeatures")
-LOAD = link("load", "labeldp.data.load")
-
-
-def index(lines: Iterable[tuple[str, str, str]]) -> str:
-    """Return the table of a paper: what is numbered there, where it is here, and what shows it."""
-    return table(("in the paper", "here", "shown by"), lines, numbers=False)
-
-
-def tests(*files: str) -> str:
-    """Return the command of the tests that show something, which must exist."""
-    gone = [name for name in files if not (ROOT / "tests" / f"{name}.py").exists()]
-    if gone:
-        raise SystemExit(f"there is no tests/{gone[0]}.py")
-    return f"`pytest {' '.join(f'tests/{name}.py' for name in files)}`"
-
-
-def name_study(name: str) -> str:
-    """Return the name of a study, which must exist."""
-    if name not in names():
-        raise SystemExit(f"there is no study {name}")
-    return f"study `{name}`"
-
-
-def see(anchor: str) -> str:
-    """Return a link to a section of this page."""
-    return f"[numbers](#{anchor})"
-
-
-# ------------------------------------------------------------------------------------------------------- the numbers
-
-
-def name_epsilon(epsilon: float) -> str:
-    """Return the head of a column."""
-    return "no privacy" if math.isinf(epsilon) else f"ε = {epsilon:g}"
-
-
-def accuracy_table(
-    study: str,
-    data: str,
-    paper: dict[str, dict[float, float]],
-    epsilons: Sequence[float],
-    extra: Sequence[tuple[str, Callable[[float], StudyRow | None]]] = (),
-) -> str:
-    """Return the paper's lines and ours of one set, each of ours within one promise."""
-    lines = []
-    for name, cells in paper.items():
-        printed = [f"{cells[epsilon]:.2f}" if epsilon in cells else "" for epsilon in epsilons]
-        lines.append([f"paper: {name}, GPU", *printed])
-        if name in {"LP-1ST", "LP-2ST"}:
-            ours = [
-                find(study, data, name if math.isfinite(epsilon) else "no privacy", epsilon) for epsilon in epsilons
-            ]
-            same = [
-                cell(row) if name == "LP-1ST" or math.isfinite(at) else ""
-                for row, at in zip(ours, epsilons, strict=True)
-            ]
-            lines.append([f"ours: {name}, features without labels, CPU", *same])
-    for promise in promises(study, data):
-        found = [best(study, data, epsilon, promise) for epsilon in epsilons if math.isfinite(epsilon)]
-        if not any(found):  # a curator whom no plan needs at these budgets
-            continue
-        shown = [cell(row, name=True) for row in found]
-        lines.append([f"ours: best that {promise}", *shown, *([""] if math.isinf(epsilons[-1]) else [])])
-    for name, pick in extra:
-        open_too = study == "images-cifar10"  # the studies of networks and of the encoder have a row without privacy
-        lines.append([name, *(cell(pick(at)) if open_too or math.isfinite(at) else "" for at in epsilons)])
-    return table(["test accuracy, %", *map(name_epsilon, epsilons)], lines)
-
-
-def cifar_table() -> str:
-    """Return Table 1, with networks and a public encoder where they are measured."""
-
-    def network(setting_end: str) -> Callable[[float], StudyRow | None]:
-        def pick(epsilon: float) -> StudyRow | None:
-            mine = [row for row in rows_of("networks") if row.table == "cifar10" and is_at(row, epsilon)]
-            chosen = [row for row in mine if row.setting.endswith("pretrained") == (setting_end == "pretrained")]
-            return max(chosen, key=lambda row: row.mean) if chosen else None
-
-        return pick
-
-    def encoder(epsilon: float) -> StudyRow | None:
-        names = sorted({row.table for row in rows_of("encoder")})
-        if math.isinf(epsilon):
-            return next((row for row in rows_of("encoder") if math.isinf(row.epsilon)), None)
-        return best("encoder", names[0], epsilon, SAME) if names else None
-
-    extra = (
-        (f"ours: network end to end, one core; {SAME}", network("")),
-        (f"ours: network pre-trained without labels, one core; {SAME}", network("pretrained")),
-        (f"ours: best on a public encoder; {SAME}", encoder),
-    )
-    return accuracy_table("images-cifar10", "cifar10", TABLE_1, (1.0, 2.0, 3.0, 4.0, 6.0, 8.0, INF), extra)
-
-
-def small_images_table(data: str) -> str:
-    """Return Table 4 of one set, with the epsilons that only the study of recipes has."""
-    names_of = [row.table for row in rows_of("recipes") if row.table.startswith(f"{data}, 60000")]
-
-    def recipe(epsilon: float) -> StudyRow | None:
-        return find("recipes", names_of[0], "auto, no one", epsilon) if names_of and math.isfinite(epsilon) else None
-
-    extra = ((f"ours: auto, no one, of the study of recipes; {SAME}", recipe),)
-    return accuracy_table(f"images-{data}", data, TABLE_4[data], (1.0, 2.0, 3.0, 4.0, INF), extra)
-
-
-def ratings_table() -> str:
-    """Return Table 3 in stars."""
-    epsilons = (1.0, 2.0, 3.0, 4.0, 8.0)
-    lines = []
-    for name, cells in TABLE_3.items():
-        lines.append([f"paper: {name}", *(f"{cells[epsilon]:.3f}" for epsilon in epsilons)])
-        ours = [find("ratings", f"epsilon {epsilon:g}", f"NCF, {name}", epsilon) for epsilon in epsilons]
-        lines.append([f"ours: {name}, the paper's network", *(cell(row, digits=3, scale=1000) for row in ours)])
-    for promise in (SAME, "trusts a curator, pure"):
-        found = [best("ratings", f"epsilon {epsilon:g}", epsilon, promise, least=True) for epsilon in epsilons]
-        lines.append([f"ours: best that {promise}", *(cell(row, digits=3, scale=1000, name=True) for row in found)])
-    return table(["test RMSE, stars", *map(name_epsilon, epsilons)], lines)
-
-
-def settings_table() -> str:
-    """Return what we have of Figure 4: three one-dimensional sweeps on Fashion-MNIST."""
-    names = ("share of stage 1", "temperature", "mixup")
-    lines = []
-    for name in names:
-        mine = [row for row in rows_of("stage-settings") if row.table == name]
-        told = ", ".join(f"{row.setting.removeprefix(name).strip()}: {row.mean:.2f}" for row in mine)
-        lines.append([name, told or NOT_YET])
-    return table(["varied", "test accuracy, %"], lines, numbers=False)
 
 
 def cluster_table(data: str) -> str:
     """Return Figure 1 of the clustering paper: UniformRR, ClusterRR, and DP-SGD in its own unit."""
     epsilons = (0.1, 0.5, 1.0, 2.0)
+    rows = [row for row in rows_of("cluster-response") if row.table == data]
     settings = ("UniformRR, plain", "UniformRR, forward", "ClusterRR, plain", "ClusterRR, histogram")
     lines = []
     for setting in settings:
-        found = [find("cluster-response", data, setting, epsilon) for epsilon in epsilons]
+        found = [find(rows, setting, epsilon) for epsilon in epsilons]
         trust = next((row.promise for row in found if row is not None), "")
         lines.append([f"{setting}; a label, {trust}", *(cell(row, digits=1) for row in found)])
     figure = f"{data}, Figure 1 (share of the accuracy without privacy, %)"
@@ -311,17 +88,6 @@ def cluster_bound_table() -> str:
             lines.append([f"{name.removesuffix(end)}: {setting}", *cells])
     head = ["excess error, points (bound, constant 1)", *map(name_epsilon, epsilons)]
     return table(head, lines or [["every task", *[NOT_YET] * len(epsilons)]])
-
-
-def plain_table(study: str, tables: Sequence[str], head: Sequence[str], *, digits: int = 2) -> str:
-    """Return rows of tables as they are: setting, epsilon, the paper's or the bound, exact, ours."""
-    lines = []
-    for row in (row for name in tables for row in rows_of(study) if row.table == name):
-        paper = "" if row.paper is None else f"{row.paper:.{digits}f}"
-        exact = "" if row.expected is None else f"{row.expected:.{digits}f}"
-        lines.append([row.setting, f"{row.epsilon:.3g}", paper, exact, cell(row, digits=digits)])
-    kept = [i for i in range(5) if i < 2 or any(line[i] for line in lines)]
-    return table([head[i] for i in kept], [[line[i] for i in kept] for line in lines] or [[NOT_YET] * len(kept)])
 
 
 def peer_tables() -> dict[str, str]:
@@ -392,158 +158,7 @@ def celeba_sentence() -> str:
     )
 
 
-def risk_table() -> str:
-    """Return measured excess risk and bounds of supplement F at n = 100,000, and against the dimension."""
-    lines = []
-    for row in rows_of("excess-risk"):
-        method, _, at = row.setting.rpartition(", ")
-        if method in {"LP-RR-SGD", "LP-RR-SGD, top 2", "LP-Normal-SGD", "DP-SGD (record)"} and at in {
-            "p = 10", "p = 100,000", "n = 1,000", "n = 100,000", "K = 16",
-        }:  # fmt: skip
-            paper = "" if row.paper is None else f"{row.paper:,.0f}"
-            lines.append([method, at, row.promise, paper, cell(row, digits=1)])
-    head = ["learner", "at", "promise", "bound", "measured"]
-    return table(head, lines)
-
-
 # -------------------------------------------------------------------------------------------------------- the page
-
-
-def deep_learning() -> str:
-    """Return the section of the first paper."""
-    return f"""## Deep learning with label differential privacy {{ #deep-learning }}
-
-Ghazi, Golowich, Kumar, Manurangsi, Zhang, NeurIPS 2021, and its supplement. Unit: one label replaced. LP-1ST and LP-2ST trust no
-one and are pure; lines of other promises are named as such and are not compared with them.
-
-{
-        index(
-            [
-                ("Algorithm 1, RRTop-k; Lemma 1", TOP, tests("mechanisms/test_optimality", "channel/test_privacy")),
-                (
-                    "Algorithm 2, RRWithPrior; Corollary 2",
-                    PRIOR,
-                    f"{see('prior-response')}; {tests('mechanisms/test_edge_cases')}",
-                ),
-                (
-                    "Theorem 3, it is optimal",
-                    f"{PRIOR}, oracle: its linear program",
-                    tests("mechanisms/test_optimality"),
-                ),
-                (
-                    "Algorithm 3, LP-MST; Observation 4",
-                    f"{CLASSIFIER} with `stages=`",
-                    f"{see('table-1')}; {tests('learn/test_stages')}",
-                ),
-                ("Table 1, CIFAR-10", CLASSIFIER, see("table-1")),
-                (
-                    "Table 2, CIFAR-100",
-                    f"{LOAD}`('cifar100')`, {name_study('images-cifar100')}",
-                    "not measured: we do not have the set",
-                ),
-                ("Table 3, MovieLens-1M", RATINGS, see("table-3")),
-                (
-                    "Figure 1(a), more than two stages",
-                    f"{CLASSIFIER} with `stages=3`",
-                    "not measured yet for LP-MST; the staged statistics of Table 4 have three",
-                ),
-                (
-                    "Figure 1(b), priors of self-supervision",
-                    f"{CLUSTERS} on {PATCHES}",
-                    f"not measured yet against ε; the encoder's line of Table 1 and the cluster priors of {name_study('first-model')} are parts of it",
-                ),
-                ("Theorem 5 = 9; Algorithm 5, LP-RR-SGD", WALK, see("excess-risk")),
-                ("Corollary 6 = 10, with a prior", f"{WALK} with `prior=`", see("excess-risk")),
-                (
-                    "Algorithm 4, priors from clusters",
-                    CLUSTERS,
-                    f"{tests('priors/test_cluster')}; its `dlaplace.rvs(eps / 2, K)` draws one number for all bins: [errata](proofs.md)",
-                ),
-                ("Figure 2, histograms of self-supervised features", CLUSTERS, "not measured yet"),
-                ("Table 4, MNIST and Fashion-MNIST", CLASSIFIER, see("table-4")),
-                (
-                    "Table 5, KMNIST",
-                    f"{LOAD}`('kmnist')`, {name_study('images-kmnist')}",
-                    "not measured: we do not have the set",
-                ),
-                ("Figure 3, learning curves of the stages", NETWORK, "not measured yet"),
-                ("Figure 4, split, temperature, mixup", CLASSIFIER, see("figure-4")),
-                ("Figure 5, stage 1 and the final accuracy", CLASSIFIER, "not measured yet"),
-                ("Section B, architectures and schedules", PRESET, tests("nn/test_presets")),
-                ("Algorithm 6, LP-Normal-SGD; Proposition 11", NORMAL, see("excess-risk")),
-                (
-                    "Propositions 12, 13; Lemmas 15, 16: lower bounds",
-                    "`studies/excess_risk.py`: the rate of 12",
-                    see("excess-risk"),
-                ),
-                (
-                    "Equation 17, Lemmas 18, 19: the debiased loss",
-                    f"{CHANNEL}`.unbiased`",
-                    tests("channel/test_algebra"),
-                ),
-                (
-                    "Theorem 17, generalization (Lemmas 20 to 22)",
-                    "`studies/excess_risk.py`: `theorem_17`, corrected",
-                    tests("studies/test_excess_risk"),
-                ),
-            ]
-        )
-    }
-
-### Table 1, CIFAR-10 {{ #table-1 }}
-
-{cifar_table()}
-
-{command("images-cifar10", "networks", "encoder")}
-
-### Table 3, MovieLens-1M {{ #table-3 }}
-
-{ratings_table()}
-
-{command("ratings")}
-
-### Table 4, MNIST and Fashion-MNIST {{ #table-4 }}
-
-**MNIST**
-
-{small_images_table("mnist")}
-
-**Fashion-MNIST**
-
-{small_images_table("fashion-mnist")}
-
-{command("images-mnist", "images-fashion-mnist", "recipes")}
-
-### Figure 4, settings of two stages {{ #figure-4 }}
-
-On Fashion-MNIST, one quantity at a time; the paper's figure has two at a time, on CIFAR-10.
-
-{settings_table()}
-
-{command("stage-settings")}
-
-### How often a released label is right {{ #prior-response }}
-
-{told("prior-response", 2)}
-
-{command("prior-response")}
-
-### Supplement F: excess risk {{ #excess-risk }}
-
-Thousandths of a nat; the bound has the constants of the supplement's proofs. DP-SGD hides a record, the others a label.
-
-{risk_table()}
-
-{command("excess-risk")}
-"""
-
-
-def told(study: str, count: int) -> str:
-    """Return the first findings of a study, as it says them."""
-    path = RESULTS / study / "result.json"
-    if not path.exists():
-        return f"{NOT_YET.capitalize()}."
-    return "\n\n".join(read_result(path).findings[:count])
 
 
 def clustering() -> str:
@@ -750,12 +365,6 @@ films of MovieLens. The study has the same for `replace`.
 """
 
 
-def findings(study: str) -> tuple[str, ...]:
-    """Return the findings of a committed result."""
-    path = RESULTS / study / "result.json"
-    return read_result(path).findings if path.exists() else ()
-
-
 def dimension_free() -> str:
     """Return the section of the fourth paper."""
     names = list(dict.fromkeys(row.table for row in rows_of("dimension-free")))
@@ -811,9 +420,7 @@ Excess risk in thousandths of a nat.
 
 def make_page() -> str:
     """Return the whole page."""
-    known = [
-        study for study in ("networks", "encoder", "cluster-bounds", "peers", "dimension-free") if not rows_of(study)
-    ]
+    known = [study for study in ("paper-stages", "networks", "encoder") if not rows_of(study)]
     waiting = f" Results that are not committed yet: {', '.join(f'`{name}`' for name in known)}." if known else ""
     return f"""# The papers, line by line
 

@@ -12,6 +12,7 @@ package. Long results are committed under studies/results/ with the command that
 from __future__ import annotations
 
 from studies.run import (
+    add_measured,
     find_study,
     measure_part,
     names,
@@ -30,6 +31,7 @@ __all__ = [
     "Study",
     "StudyResult",
     "StudyRow",
+    "add_measured",
     "find_study",
     "measure_part",
     "names",

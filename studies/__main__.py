@@ -44,6 +44,10 @@ def study(
         bool,
         typer.Option("--measured", help="Measure nothing: write the page of what has been measured so far."),
     ] = False,
+    add: Annotated[
+        bool,
+        typer.Option("--add", help="Measure nothing: add what --only measured to the result in --out-dir."),
+    ] = False,
     retell: Annotated[
         bool, typer.Option("--retell", help="Say the findings of --out-dir/result.json anew; measure nothing.")
     ] = False,
@@ -58,6 +62,8 @@ def study(
       python -m studies prior-response --quick
 
       python -m studies networks --only "cifar10, 20 minutes" && python -m studies networks --measured
+
+      python -m studies ratings --only "epsilon 8" --out-dir DIR && python -m studies ratings --add --out-dir DIR
     """
     try:
         if readme:
@@ -66,6 +72,8 @@ def study(
             _list_studies(as_json=as_json)
         elif retell:
             _retell_study(name, out_dir)
+        elif add:
+            _add_to_study(name, seeds=seeds, out_dir=out_dir, directory=data)
         else:
             options = {"quick": quick, "seeds": seeds, "out_dir": out_dir, "directory": data}
             _run_study(name, only=only, measured=measured, as_json=as_json, options=options)
@@ -90,6 +98,13 @@ def _retell_study(name: str | None, out_dir: Path | None) -> None:
     studies.write_result(result, target)
     for finding in result.findings:
         typer.echo(finding)
+
+
+def _add_to_study(name: str | None, **options: Any) -> None:
+    """Add rows that were measured later to a result, and say what its facts then say of them."""
+    result = studies.add_measured(str(name), **options)
+    added = result.facts["added"][-1]
+    typer.echo(f"added {added['rows']} rows of {', '.join(added['cases'])}; page: {result.page}")
 
 
 def _run_study(name: str | None, *, only: str | None, measured: bool, as_json: bool, options: dict[str, Any]) -> None:

@@ -26,11 +26,11 @@ from typing import Any
 
 from rich.table import Table as RichTable
 
-from labeldp.errors import invalid, nearest
+from labeldp.errors import Described, invalid, nearest
 from labeldp.guarantee import format_up
 from labeldp.report import Block, Facts, Plot, Section, Table, page, plot_file, write_page
 from labeldp.validate import check_integer
-from studies.study import Kept, Progress, Study, StudyResult, StudyRow
+from studies.study import Kept, Progress, Study, StudyResult, StudyRow, read_result
 
 Where = str | os.PathLike[str] | None
 
@@ -55,6 +55,7 @@ STUDIES = {
     "networks": "networks:Networks",
     "noisy-max": "noisy_max:NoisyMax",
     "numbers": "numbers:Numbers",
+    "paper-stages": "paper_stages:PaperStages",
     "peers": "peers:Peers",
     "persons": "persons:Persons",
     "prior-response": "prior_response:PriorResponse",
@@ -157,6 +158,45 @@ def write_measured(
     return dataclasses.replace(result, page=write_result(result, target))
 
 
+def add_measured(name: str, *, seeds: int | None = None, out_dir: Where = None, directory: Where = None) -> StudyResult:
+    """Add the rows of cases that were measured later (`measure_part` with the same `out_dir`) to a result that is there.
+
+    A study may get a case after a run of hours. Its old rows stand as they are; the fact `added` says how many rows came later, by which
+    command, version and date, for how many seconds. A row that is there already is refused: a case is measured
+    again by a whole run. The words are said anew, of all rows.
+    """
+    target = find_target(name, out_dir)
+    before = read_result(target / "result.json")
+    kept = Kept(target / "partial.jsonl")
+    study = find_study(name, directory=directory, kept=kept)
+    part = study.join_measured(seeds=seeds)
+    known = {_place(row) for row in before.rows}
+    twice = [row for row in part.rows if _place(row) in known]
+    if twice:
+        got = Described(f"{twice[0].setting!r} of {twice[0].table!r}, which {target / 'result.json'} has")
+        raise invalid("study", "add", "be given new rows", got=got, fix="Run the study as a whole to measure it again.")
+    cases = [case.name for case in study.cases() if any(kept.find(f"{case.name}, seed {seed}") for seed in study.seeds)]
+    told = {
+        "rows": len(part.rows),
+        "cases": cases,
+        "seeds": list(part.facts["seeds"]),
+        "cpu_seconds": part.facts["cpu_seconds"],
+        "finished": part.facts["finished"],
+        "versions": part.facts["versions"],
+    }
+    facts = {**before.facts, "added": [*before.facts.get("added", ()), told]}
+    rows = tuple(study.arrange_rows((*before.rows, *part.rows)))
+    result = retell(dataclasses.replace(before, rows=rows, facts=facts))
+    made = write_result(result, target)
+    kept.forget()
+    return dataclasses.replace(result, page=made)
+
+
+def _place(row: StudyRow) -> tuple[str, str, str]:
+    """What tells a row from the others of a study."""
+    return row.table, row.setting, f"{row.epsilon:.6g}"
+
+
 def retell(result: StudyResult) -> StudyResult:
     """Return the result with its findings said anew from its rows and facts: nothing is measured.
 
@@ -245,9 +285,9 @@ def _format_number(value: float | None) -> str:
 
 def _format_fact(value: Any) -> str:
     if isinstance(value, dict):
-        return ", ".join(f"{name} {part}" for name, part in value.items())
+        return ", ".join(f"{name.replace('_', ' ')} {_format_fact(part)}" for name, part in value.items())
     if isinstance(value, (list, tuple)):
-        parts = [str(part) for part in value]
+        parts = [_format_fact(part) if isinstance(part, dict) else str(part) for part in value]
         if len(parts) <= FEW_SEEDS or any(isinstance(part, str) for part in value):
             return ("; " if any("," in part for part in parts) else ", ").join(parts)
         return f"{parts[0]} to {parts[-1]}"
@@ -301,7 +341,9 @@ Files made before the studies left the package name the same command as `labeldp
 A study keeps what it has measured in `partial.jsonl` beside its results until it has ended; called again after a crash it
 goes on from there. A study of hours may be measured in parts, side by side or on several days (`--only CASE`), and shown before
 it is whole (`--measured`): its page then says so in its title, names the cases and seeds that are missing, and has the
-`partial.jsonl` beside it that the next run goes on from. Processor seconds are those of all parts together.
+`partial.jsonl` beside it that the next run goes on from. Processor seconds are those of all parts together. A case that a study got
+after its run is measured alone (`--only CASE`) and its rows are added to the result (`--add`); the fact "added" has its own date,
+versions and seconds.
 
 The same in Python: `studies.run("first-model", out_dir="studies/results/first-model")`. A page is made again from its
 JSON, without running anything, by `studies.write_result(studies.read_result("result.json"), ".")`; with its findings said

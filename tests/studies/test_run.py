@@ -60,7 +60,7 @@ def test_files_of_a_result(tmp_path: Path):
 #: Studies whose results are not here yet: hours of processor time, and no number is typed by hand. When the result comes, the name goes.
 UNMEASURED = {"encoder", "networks"}
 #: Studies whose page is of a part, with the `partial.jsonl` that the next run goes on from. When the rest comes, the name goes.
-PARTIAL: set[str] = set()
+PARTIAL: set[str] = {"paper-stages"}
 #: Studies of sets that we do not have: they run where a user has the files.
 ABSENT = {"images-cifar100", "images-kmnist"}
 
@@ -150,6 +150,50 @@ def test_a_part_is_shown_as_one_and_the_next_run_goes_on(tmp_path: Path, monkeyp
     assert whole.facts["processes"] == 2
     assert whole.facts["cpu_seconds"] >= part.facts["cpu_seconds"]
     assert not (tmp_path / "out" / "partial-quick.jsonl").exists()
+
+
+@pytest.fixture
+def old_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a whole result of a study that has got one more case since."""
+    monkeypatch.setattr(prior_response, "EPSILONS", (1.0,))
+    studies.run("prior-response", seeds=1, out_dir=tmp_path)
+    monkeypatch.setattr(prior_response, "EPSILONS", (1.0, 2.0))
+    return tmp_path
+
+
+def test_a_case_that_was_measured_later_is_added_with_its_own_date(old_result: Path):
+    before = read_result(old_result / "result.json")
+    later = prior_response.PriorResponse().cases()[-1]
+    out = ["--seeds", "1", "--out-dir", str(old_result)]
+    command = CliRunner()
+    assert command.invoke(app, ["prior-response", "--only", later.name, *out]).exit_code == 0
+    shown = command.invoke(app, ["prior-response", "--add", *out])
+    assert shown.exit_code == 0, shown.stderr
+    after = read_result(old_result / "result.json")
+    assert f"added {len(after.rows) - len(before.rows)} rows of {later.name}" in shown.stdout
+    assert len(after.rows) > len(before.rows)
+    assert [row for row in after.rows if row in before.rows] == list(before.rows)
+    assert {name: after.facts[name] for name in before.facts} == before.facts
+    (added,) = after.facts["added"]
+    assert added["cases"] == [later.name]
+    assert added["versions"] == before.facts["versions"]
+    assert added["finished"] >= before.facts["finished"]
+    assert after.findings == prior_response.PriorResponse().findings(after.rows)
+    assert later.name in (old_result / "index.html").read_text(encoding="utf-8")
+    assert not (old_result / "partial.jsonl").exists()
+
+
+def test_a_row_that_is_there_is_not_added_twice(old_result: Path):
+    before = (old_result / "result.json").read_text(encoding="utf-8")
+    first = prior_response.PriorResponse().cases()[0]
+    out = ["--seeds", "1", "--out-dir", str(old_result)]
+    command = CliRunner()
+    assert command.invoke(app, ["prior-response", "--only", first.name, *out]).exit_code == 0
+    shown = command.invoke(app, ["prior-response", "--add", *out])
+    assert shown.exit_code == 2
+    assert "Run the study as a whole" in shown.stderr
+    assert (old_result / "result.json").read_text(encoding="utf-8") == before
+    assert (old_result / "partial.jsonl").exists()
 
 
 #: Their words need the data themselves, or what a run of theirs has made.
