@@ -183,9 +183,10 @@ def test_a_linear_model_of_faint_answers_is_pooled_and_a_receiver_gets_the_same(
 def test_a_receiver_of_persons_answers_pools_linear_models_as_the_owner_did():
     X, y = load_digits(return_X_y=True)
     settings = {"epsilon": 2.0, "trust": "no one", "classes": range(10)}
-    owner = LabelPrivateClassifier(**settings, random_state=0).fit(X, y, persons=np.arange(len(y)) // 3)
+    ids = np.arange(len(y)) // 3
+    owner = LabelPrivateClassifier(**settings, random_state=0).fit(X, y, persons=ids)
     for rows in (X, X[owner.release_.rows]):
-        receiver = LabelPrivateClassifier(**settings).fit_release(rows, owner.release_)
+        receiver = LabelPrivateClassifier(**settings).fit_release(rows, owner.release_, persons=ids)
         np.testing.assert_array_equal(owner.predict_proba(X[:50]), receiver.predict_proba(X[:50]))
 
 

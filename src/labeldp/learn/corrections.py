@@ -154,6 +154,9 @@ def fit_released(
             got = Described("outputs that are not labels")
             fix = 'Use correction="forward" or "posterior", with an estimator that can take it.'
             raise invalid("LabelPrivateClassifier", "release", "hold labels for correction='none'", got=got, fix=fix)
+        if weights is None and hasattr(estimator, "fit_targets") and len(np.unique(codes)) < len(labels):
+            # Fitted on labels it would not know the classes that nobody has here, and could not go on from a fit that does.
+            return estimator.fit_targets(X, np.eye(len(labels))[codes], classes=labels)
         copies = np.arange(len(codes)), codes.astype(np.intp), np.ones(len(codes)) if weights is None else weights
         if weights is not None and not takes_weights(estimator):
             copies = draw_copies(estimator, np.eye(len(labels))[copies[1]], weights=weights)
