@@ -105,7 +105,7 @@ def cifar_table() -> str:
         return pick_best(rows_of("encoder"), epsilon, SAME if math.isfinite(epsilon) else "trusts everyone, pure")
 
     extra: Sequence[Line] = (
-        (f"ours: network end to end, one core; {SAME}", network(pretrained=False), networks.EPSILONS["cifar10"]),
+        (f"ours: network end to end, one core; {SAME}", network(pretrained=False), tuple(networks.MINUTES["cifar10"])),
         (
             f"ours: network pre-trained without labels, one core; {SAME}",
             network(pretrained=True),

@@ -67,9 +67,9 @@ from labeldp.untrusted import read_footer
 #: Rows looked at, evenly spaced: at this many, a share is known to 0.2 %; fewer where classes are so many that the table
 #: of rows by classes would be larger than the second number.
 MOST_ROWS, MOST_CELLS = 50_000, 5_000_000
-#: Standard deviations: a copy of the raw labels is farther than this from its expectation once in 16,000 times; an
-#: unrelated column is farther than the second from its own once in 500 million.
-NEAR, FAR = 4.0, 6.0
+#: Standard deviations: a copy of the raw labels is farther than this from its expectation, and so passes unseen, once in 1.7 million
+#: times; an unrelated column is farther than the second from its own once in 500 million.
+NEAR, FAR = 5.0, 6.0
 #: A sound release fails "outputs plausible" with this probability at most, whatever its labels and columns are.
 LEVEL = 1e-6
 #: The commonest outputs that are counted; a fault in how labels are drawn shows in them.
