@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
-from labeldp import load_release
+from labeldp import RandomizedResponse, load_release, privatize
 from labeldp.learn import LabelPrivateClassifier, SufficientStatistics
+from labeldp.release import SensitiveLabels
 
 pytest.importorskip("torch")
 
@@ -58,3 +61,13 @@ def test_moments_in_stages(views):
     assert model.score(X, y) > 0.7  # seeded; chance is 1/3
     assert model.guarantee_.epsilon(1e-5) <= 1.0
     assert model.network_.mixup == 1.0
+
+
+def test_a_network_knows_the_classes_of_which_no_label_is_left():
+    """As after the filter of a stage: fitted on plain labels it would know two, and the next stage could not go on from it."""
+    X = np.random.default_rng(0).normal(size=(60, 4))
+    labels = SensitiveLabels(np.arange(60) % 2, n_classes=3)  # nobody has the third class
+    release = privatize(labels, RandomizedResponse(math.inf, n_classes=3))
+    model = LabelPrivateClassifier(network(warm_start=True), correction="none").fit_release(X, release)
+    assert model.estimator_.classes_.tolist() == [0, 1, 2]
+    assert model.predict_proba(X).shape == (60, 3)
