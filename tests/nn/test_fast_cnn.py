@@ -12,7 +12,16 @@ from sklearn.base import clone
 from labeldp.errors import LabelDPError
 from labeldp.learn import LabelPrivateClassifier, load_model, recipe, save_model
 from labeldp.nn import Augment, NetClassifier, Training, cpu_preset, load_network, save_network
-from labeldp.nn.fast_cnn import FastCNN, Muon, count_operations, make_orthogonal, plan_epochs, shrink_images
+from labeldp.nn.fast_cnn import (
+    MANY_CHANNELS,
+    Convolution,
+    FastCNN,
+    Muon,
+    count_operations,
+    make_orthogonal,
+    plan_epochs,
+    shrink_images,
+)
 from labeldp.nn.inputs import ArrayInputs, Scale
 from labeldp.nn.models import build
 from labeldp.nn.training import Evidence, Task, start_run, take_step
@@ -87,6 +96,51 @@ def test_orthogonal_steps_keep_the_directions_and_even_out_their_sizes(shape):
     assert even.max() < 1.3
     assert sizes[kept].max() / sizes[kept].min() > even[kept].max() / even[kept].min()
     assert not make_orthogonal(torch.zeros(shape)).any()
+
+
+@pytest.mark.parametrize("side", [(1, 1), (2, 2), (1, 4), (5, 3)])
+def test_gradients_of_convolutions_are_those_of_torch(side):
+    """In float64, where torch's own gradient is the oracle and only the order of sums differs; and by finite differences, twice."""
+    torch.manual_seed(0)
+    images = torch.randn(3, MANY_CHANNELS, *side, dtype=torch.float64, requires_grad=True)
+    layer = Convolution(MANY_CHANNELS, 4, 3, padding=1, bias=False, dtype=torch.float64)
+    weight = torch.randn(3, 4, *side, dtype=torch.float64)
+    found = layer(images)
+    assert type(found.grad_fn).__name__ == "TapByTapBackward"
+    plain = torch.nn.functional.conv2d(images, layer.weight, padding=1)
+    assert torch.equal(found, plain)
+    ours = torch.autograd.grad((found * weight).sum(), [images, layer.weight])
+    theirs = torch.autograd.grad((plain * weight).sum(), [images, layer.weight])
+    for one, other in zip(ours, theirs, strict=True):
+        assert one.shape == other.shape
+        # Sums of at most 9 * 64 products of normal numbers, in another order: errors near 1e-15 each.
+        assert torch.allclose(one, other, rtol=0, atol=1e-11)
+    few = images[:1, :, :1, :2].detach().requires_grad_()
+    assert torch.autograd.gradcheck(lambda x: layer(x).tanh(), (few,))
+    assert torch.autograd.gradgradcheck(lambda x: layer(x).tanh(), (few,))
+
+
+def test_small_convolutions_and_predictions_are_left_to_torch():
+    small = Convolution(MANY_CHANNELS - 1, 2, 3, padding=1, bias=False)
+    assert type(small(torch.zeros(1, MANY_CHANNELS - 1, 2, 2)).grad_fn).__name__ == "ConvolutionBackward0"
+    large = Convolution(MANY_CHANNELS, 2, 3, padding=1, bias=False)
+    with torch.no_grad():
+        assert large(torch.zeros(1, MANY_CHANNELS, 2, 2)).grad_fn is None
+
+
+def test_orthogonal_steps_on_the_square_are_those_on_the_matrix():
+    """Against the plain iteration in float64, on singular values that span five decades."""
+    torch.manual_seed(0)
+    left, _, right = torch.linalg.svd(torch.randn(24, 96, dtype=torch.float64), full_matrices=False)
+    matrix = (left * torch.logspace(0, -5, 24, dtype=torch.float64)) @ right
+    plain = matrix / matrix.norm()
+    for _ in range(3):
+        square = plain @ plain.T
+        plain = 3.4445 * plain + (-4.7750 * square + 2.0315 * square @ square) @ plain
+    # Three polynomials whose slope at 0 is 3.4 enlarge a rounding error by at most 3.4445^3 = 41; a few sums have some.
+    assert torch.allclose(make_orthogonal(matrix), plain, rtol=0, atol=100 * 1e-15)
+    assert torch.allclose(make_orthogonal(matrix.float()).double(), plain, rtol=0, atol=100 * 1e-6)
+    assert torch.equal(make_orthogonal(torch.zeros(3, 5)), torch.zeros(3, 5))
 
 
 def test_muon_is_what_it_says():
