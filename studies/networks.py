@@ -155,7 +155,7 @@ class Networks(Study[Case]):
                 "Every row is one call with the settings of the preset, the same at every epsilon: one draw of every label, one fit by "
                 "the forward loss, images and their mirror images. The network, its rates and its sizes come from prototypes on CIFAR-10 "
                 "that looked at test accuracy; what was chosen since was chosen on 5,000 training images held out. Minutes are "
-                "of a core of 68 GFLOP/s, and decide the passes; the seconds that they took here stand in the notes."
+                "of a core of 64 GFLOP/s, and decide the passes; the seconds that they took here stand in the notes."
             ),
             "No one is trusted: a label is randomized before it leaves its owner. Test labels count as public.",
         )

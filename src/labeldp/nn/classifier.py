@@ -104,7 +104,7 @@ class NetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sc
         Where the settings that are None below come from. "fast-cnn" has "minutes" (5 of one core; its "cpu" too) and "hours" (60).
         "resnet18" and "inception" are the paper's, for a GPU: "paper", or "cpu" with `epochs` of your own.
     cpu_minutes : float, optional
-        Of "fast-cnn": how many minutes of one core of 68 GFLOP/s a fit may take. They are turned into a number of epochs (200 at
+        Of "fast-cnn": how many minutes of one core of 64 GFLOP/s a fit may take. They are turned into a number of epochs (200 at
         most) before it begins, so that a plan is the same on every machine, however busy; `progress` shows what is left of it.
     epochs, batch_size, lr, weight_decay : optional
         Batches are as equal as can be and no larger than `batch_size`; every example is in one of them.
