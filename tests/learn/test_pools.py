@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 from scipy.optimize import minimize
+from sklearn.base import clone
 from sklearn.datasets import load_digits
 
 from labeldp import InformativeResponse, LabelPrivateClassifier, privatize
@@ -197,17 +198,20 @@ def test_answers_that_neighbourhoods_do_not_explain_are_read_one_by_one():
     y = np.digitize(X[:, 0], [-0.005, 0.005])
     release = privatize(y, InformativeResponse(2.0, n_classes=3), rng=0)
     evidence = [Evidence(release.codes, release.channel)]
-    assert fit_linear(SoftmaxRegression(), X, evidence, classes=range(3)) is None
-    settings = {"epsilon": 2.0, "classes": range(3), "stages": 1, "prior": None, "random_state": 0}
-    found, forward = (LabelPrivateClassifier(**settings, correction=way).fit(X, y) for way in ("auto", "forward"))
-    np.testing.assert_array_equal(found.predict_proba(X), forward.predict_proba(X))
+    likelihood = release.channel.likelihood(release.codes)
+    for plain in (SoftmaxRegression(), SoftmaxRegression(l2=0.02)):
+        # The same penalty is chosen, or given; the likelihoods are those of the release times a constant of each row.
+        read = clone(plain).fit_likelihood(X, likelihood, classes=range(3))
+        found = fit_linear(plain, X, evidence, classes=range(3))
+        assert found.l2_ == read.l2_
+        np.testing.assert_allclose(found.predict_proba(X), read.predict_proba(X), atol=1e-3)  # both end at tol=1e-5
 
 
 def test_an_l2_that_is_given_is_kept_and_sure_answers_change_nothing():
     X, y = load_digits(return_X_y=True)
     strong = LabelPrivateClassifier(SoftmaxRegression(l2=0.5), epsilon=1.0, classes=range(10), random_state=0).fit(X, y)
-    assert strong.estimator_.l2 == 0.5
-    assert SoftmaxRegression().l2 == 1e-3
+    assert strong.estimator_.l2 == strong.estimator_.l2_ == 0.5
+    assert SoftmaxRegression().fit(X, y).l2_ == SoftmaxRegression().plain_l2 == 1e-3
     clear = LabelPrivateClassifier(epsilon=float("inf"), classes=range(10), random_state=0).fit(X, y)
     np.testing.assert_allclose(clear.predict_proba(X), SoftmaxRegression().fit(X, y).predict_proba(X), atol=1e-3)
 
@@ -216,5 +220,6 @@ def test_sparse_rows_are_not_clustered():
     X, y = load_digits(return_X_y=True)
     settings = {"epsilon": 1.0, "stages": 1, "classes": range(10), "random_state": 0}
     rows = scipy.sparse.csr_matrix(X)
+    # Read one by one, with a penalty that the answers choose.
     found, forward = (LabelPrivateClassifier(**settings, correction=way).fit(rows, y) for way in ("auto", "forward"))
     np.testing.assert_array_equal(found.predict_proba(rows), forward.predict_proba(rows))

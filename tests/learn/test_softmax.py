@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from dataclasses import replace
 from functools import partial
@@ -18,10 +19,11 @@ from sklearn.metrics import log_loss
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from labeldp import RandomizedResponse, privatize
+from labeldp import InformativeResponse, RandomizedResponse, privatize
 from labeldp.data import load
 from labeldp.errors import LabelDPError
 from labeldp.learn import SoftmaxRegression
+from labeldp.learn.softmax import are_faint
 from labeldp.softmax import ColumnMoments, SoftmaxObjective, sum_forward, sum_soft, sum_targets
 
 
@@ -424,3 +426,68 @@ def test_no_evidence_is_the_uniform_model_without_a_step():
     model = SoftmaxRegression().fit_likelihood(X, np.full((50, 4), 0.25), classes=range(4))
     assert model.n_iter_ == 0
     assert not model.coef_.any()
+
+
+# ------------------------------------------------------------------------------------------------ how strong a penalty
+
+
+@pytest.fixture(scope="module")
+def faint():
+    """Two classes that lean on one of 60 columns, answers at epsilon 0.5, and rows to be scored."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(6_000, 60))
+    y = (rng.random(6_000) < 1 / (1 + np.exp(-X[:, 0]))).astype(int)
+    release = privatize(y[:3_000], RandomizedResponse(0.5, n_classes=2), rng=1)
+    return X[:3_000], release.channel.likelihood(release.codes), X[3_000:], y[3_000:]
+
+
+def loss_of(model, X, y):
+    return -float(np.mean(np.log(model.predict_proba(X)[np.arange(len(y)), y])))
+
+
+def test_faint_answers_choose_a_stronger_penalty(faint):
+    X, likelihood, held, y = faint
+    chosen, plain = (SoftmaxRegression(l2=l2).fit_likelihood(X, likelihood, classes=[0, 1]) for l2 in ("auto", 1e-3))
+    assert chosen.l2_ > plain.l2_ == 1e-3
+    # 3,000 rows: a standard error of the difference is near 0.006 nats. Without the choice the model loses to a constant.
+    assert loss_of(chosen, held, y) < math.log(2) < loss_of(plain, held, y)
+    np.testing.assert_array_equal(chosen.coef_, SoftmaxRegression().fit_likelihood(X, likelihood, classes=[0, 1]).coef_)
+
+
+def test_the_penalty_is_the_same_for_features_of_every_kind(faint):
+    X, likelihood, *_ = faint
+    dense = SoftmaxRegression().fit_likelihood(X, likelihood, classes=[0, 1])
+    for rows in (scipy.sparse.csr_matrix(X), X.astype(np.float32)):
+        assert SoftmaxRegression().fit_likelihood(rows, likelihood, classes=[0, 1]).l2_ == dense.l2_
+    # A constant of a row's likelihoods says nothing, and a weight of two is a row that is there twice.
+    scaled = SoftmaxRegression().fit_likelihood(X, 7.0 * likelihood, classes=[0, 1], sample_weight=np.full(3_000, 2.0))
+    assert scaled.l2_ == dense.l2_
+
+
+def test_answers_that_say_enough_keep_the_penalty():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(3_000, 3))
+    y = (X[:, 0] > 0).astype(int)
+    sure = np.eye(2)[y]
+    assert not are_faint(sure, n_columns=10_000)  # labels as they are
+    assert not are_faint(np.ones((3_000, 2)), n_columns=3)  # answers of nothing, from which nothing is chosen
+    assert not are_faint(np.array([[0.6, 0.4]] * 11), n_columns=60)  # too few to hold any out
+    assert SoftmaxRegression().fit_likelihood(X, sure, classes=[0, 1]).l2_ == 1e-3
+    likely = np.where(sure == 1, math.exp(2), 1.0)
+    assert SoftmaxRegression().fit_likelihood(X, likely, classes=[0, 1]).l2_ == 1e-3
+
+
+def test_nats_are_the_information_of_the_channel():
+    """The mean of what answers say is the mutual information of the channel under uniform labels, by enumeration."""
+    channel = InformativeResponse(1.0, n_classes=4).channel()
+    matrix = np.asarray(channel.matrix(0))
+    joint = matrix / 4
+    exact = float(np.sum(joint * np.log(matrix / matrix.mean(axis=0))))
+    shares = matrix.T / matrix.sum(axis=0)[:, None]
+    nats = math.log(4) + np.sum(shares * np.log(shares), axis=1)
+    assert math.isclose(float(nats @ joint.sum(axis=0)), exact, rel_tol=1e-12)
+    # `are_faint` turns where 20 (K - 1) d is passed: with n answers in their exact shares, at n I / 60 columns.
+    counts = np.round(60_000 * joint.sum(axis=0)).astype(int)
+    answers = np.repeat(matrix.T, counts, axis=0)
+    most = len(answers) * exact / 60
+    assert [are_faint(answers, n_columns=int(columns)) for columns in (0.99 * most, 1.01 * most)] == [False, True]

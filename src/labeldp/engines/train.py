@@ -175,7 +175,7 @@ def _fit_softmax(estimator: Any, pieces: Sequence[_Piece], engine: Engine, *, si
         curved=curved,
         linear=linear,
         total=total,
-        l2=estimator.l2,
+        l2=estimator.plain_l2,
         intercept=estimator.fit_intercept,
         columns=columns,
     )
@@ -185,7 +185,7 @@ def _fit_softmax(estimator: Any, pieces: Sequence[_Piece], engine: Engine, *, si
         max_iter=limit,
         tol=estimator.tol,
         owner=OWNER,
-        l2=estimator.l2 if estimator.standardise else 0.0,
+        l2=estimator.plain_l2 if estimator.standardise else 0.0,
     )
     if columns is not None:
         theta = columns.to_raw(theta)

@@ -27,9 +27,9 @@ a network sees dozens of times, that was worth several points (a prototype, on t
 
 **A linear model** of d columns has K d coefficients to fill with noise, so that answers say little to it where they have few nats for each
 (`overwhelms`). A table need not have neighbourhoods, though, and the answers themselves say whether it has (`fit_linear`). A third of
-them after the other is held out. One model is fitted by the forward loss on the others, another on what pooling makes of them, and the
-kind that explains the held-out answers better is fitted on all: the first only if it is better by a standard error, since where
-answers are very faint chance would choose it, and it is the one that learns noise. Pooled shares are flat: pseudo-counts and the mean
+them after the other is held out. One model is fitted by the forward loss on the others, with the penalty that explains the held-out ones best
+(`labeldp.learn.softmax.choose_l2`), another on what pooling makes of them, and the kind that explains the held-out answers better is fitted
+on all. Pooled shares are flat: pseudo-counts and the mean
 over clusterings blur them. So the pooled model's logits z are multiplied by that s of a few (`STEEPNESSES`) under which the held-out
 answers are likeliest: sum_i log sum_y p_i[y] L_i[y] is largest, p_i = softmax(s z_i).
 
@@ -52,10 +52,16 @@ from labeldp.arrays import Floats, Ints
 from labeldp.channel import Evidence
 from labeldp.items import is_dataset, stack_items
 from labeldp.learn.corrections import fit_soft
-from labeldp.learn.softmax import SoftmaxRegression
+from labeldp.learn.softmax import (
+    FOLDS,
+    NATS_PER_COEFFICIENT,
+    TRIAL_STEPS,
+    SoftmaxRegression,
+    choose_l2,
+    explain,
+)
 from labeldp.mechanisms import most_information
 from labeldp.priors import cluster, flat_features
-from labeldp.softmax import softmax
 
 #: Answers of fewer nats a class than this are pooled first: with few rows, which a network sees so often that it learns their
 #: answers by heart, and with more. All of it was measured with ten classes; with more than thirty nothing is pooled.
@@ -68,16 +74,10 @@ COMPONENTS, FULL_STEPS = 128, 3
 PSEUDO_COUNT, STEPS = 0.3, 100
 #: The power of a row's own answer in the rounds after pooling.
 OWN_ANSWER = 0.5
-#: Answers of fewer nats than so many for each coefficient may be noise to a linear model; in so many parts they are held out to tell.
-NATS_PER_COEFFICIENT, FOLDS = 20.0, 3
 #: Clusters at most for a linear model: more of them took most of the time, and brought little.
 MOST_OF_LINEAR = 300
 #: What the logits of a pooled linear model may be multiplied by.
 STEEPNESSES = (1.0, 1.5, 2.0, 3.0, 4.0)
-#: The least chance that an answer has.
-LEAST_CHANCE = 1e-300
-#: Steps of the solver in a fit that is there to be compared: one that needs more is learning noise.
-TRIAL_STEPS = 100
 
 
 def says_little(epsilon: float, *, n_examples: int, n_classes: int) -> bool:
@@ -139,8 +139,8 @@ def fit_linear(
     *,
     classes: Sequence[Any],
     weights: Floats | None = None,
-) -> SoftmaxRegression | None:
-    """Return a linear model of pooled answers; None where the forward loss explains held-out answers better.
+) -> SoftmaxRegression:
+    """Return a linear model of pooled answers, or of answers read one by one, whichever explains held-out answers better.
 
     Parameters
     ----------
@@ -154,9 +154,10 @@ def fit_linear(
         Public weights of the rows, in fits and in the likelihood of what is held out.
     """
     likelihood, groups = _likelihood(evidence), _find_neighbourhoods(X, evidence, most=MOST_OF_LINEAR)
-    trial = clone(estimator).set_params(max_iter=min(estimator.max_iter, TRIAL_STEPS))
     fold = np.arange(len(likelihood)) % FOLDS
-    plain, pooled = (np.empty(likelihood.shape) for _ in range(2))
+    strength, read = choose_l2(estimator, X, likelihood, classes=classes, weights=weights)
+    pooled = np.empty(likelihood.shape)
+    trial = clone(estimator).set_params(max_iter=min(estimator.max_iter, TRIAL_STEPS))
     for number in range(FOLDS):
         held, kept = fold == number, np.flatnonzero(fold != number)
         # Held-out answers are made to say nothing: the same neighbourhoods serve each time.
@@ -164,22 +165,14 @@ def fit_linear(
         shares = {} if weights is None else {"sample_weight": weights[kept]}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # only what is kept has to be finished
-            reader = clone(trial).fit_likelihood(X[kept], likelihood[kept], classes=classes, **shares)
             pooler = clone(trial).fit_targets(X[kept], beliefs[kept], classes=classes, **shares)
-        plain[held], pooled[held] = (X[held] @ model.coef_.T + model.intercept_ for model in (reader, pooler))
+        pooled[held] = X[held] @ pooler.coef_.T + pooler.intercept_
 
     counts = np.ones(len(likelihood)) if weights is None else weights
-
-    def explain(logits: Floats) -> Floats:
-        """Return log sum_y p[y] L[y] of each row, times its weight."""
-        chances = (softmax(logits) * likelihood).sum(axis=1)
-        return np.asarray(counts * np.log(np.maximum(chances, LEAST_CHANCE)))
-
-    explained = {steepness: explain(steepness * pooled) for steepness in STEEPNESSES}
+    explained = {steepness: explain(steepness * pooled, likelihood, counts) for steepness in STEEPNESSES}
     best = max(STEEPNESSES, key=lambda steepness: float(explained[steepness].sum()))
-    gains = explain(plain) - explained[best]
-    if gains.sum() > math.sqrt(float(gains @ gains)):
-        return None
+    if explain(read, likelihood, counts).sum() > explained[best].sum():
+        return clone(estimator).fit_chosen(X, likelihood, classes=classes, weights=weights, l2=strength)
     model: SoftmaxRegression = fit_soft(
         clone(estimator), X, _average_shares(groups, likelihood), classes, weights=weights
     )

@@ -16,6 +16,13 @@ Features may be dense, sparse, or `labeldp.softmax.RowBatches`: rows that are re
 so that only one batch is in memory. The answer is the same up to the order of sums: both end where no entry of the
 gradient exceeds `tol`.
 
+*How strong a penalty?* With labels as they are, l2 = 0.001 is little. Answers that say little are another matter: a model of many columns
+fits their noise, and its probabilities are then worse than those of a constant. So `l2="auto"`, the default, asks the answers themselves
+(`choose_l2`), where they have few nats for each coefficient: a third of them after the other is held out, models of some penalties (`LADDER`) are
+fitted on the others, and a stronger one is taken if it explains what was held out better, by half a standard error at least. An answer says
+ln K + sum_k q_k ln q_k nats, q = L / sum L its likelihoods as shares: that is its information about a label of which nothing else is
+known. All this reads what was released and nothing else.
+
 Columns may have any units. Their means and scales are taken from the features alone, which are public here, in a first pass;
 the solver works on standardised columns and `coef_` and `intercept_` refer to the columns as they came (`labeldp.softmax`
 has the formulas). Multiplying a column by a constant, or adding one, changes no prediction. Features that all lie in [-1, 1] and
@@ -24,6 +31,8 @@ are none of them narrow (pixels, shares, categories) share a unit already and st
 
 from __future__ import annotations
 
+import math
+import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -31,7 +40,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse
-from sklearn.base import BaseEstimator, ClassifierMixin
+import scipy.special
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
@@ -53,6 +64,17 @@ from labeldp.softmax import (
 )
 from labeldp.validate import check_integer, check_positive, check_real, check_weights
 
+#: The penalty of labels as they are, and the stronger ones, as multiples of it, that faint answers may choose.
+L2, LADDER = 1e-3, (1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
+#: Answers of fewer nats than so many for each coefficient may be noise; in so many parts they are held out to tell. With more classes
+#: than this nothing was measured, and nothing is chosen.
+NATS_PER_COEFFICIENT, FOLDS, MOST_CLASSES = 20.0, 3, 30
+#: By how many standard errors a stronger penalty must explain what is held out better.
+SURENESS = 0.5
+#: Steps of the solver in a fit that is there to be compared: one that needs more is learning noise.
+TRIAL_STEPS = 100
+#: The least chance that an answer has.
+LEAST_CHANCE = 1e-300
 #: Sums in float32 err by 1e-7 of their size, and centring by m scales multiplies that by m: beyond this the gradient would
 #: not come below the default `tol`.
 MOST_SHORT = 8.0
@@ -63,10 +85,10 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
 
     Parameters
     ----------
-    l2 : float
+    l2 : float or "auto"
         Weight of the squared norm of the coefficients of the standardised columns, relative to the mean loss. On columns
         that are standardised already, scikit-learn's C is 1 / (n l2), and 2 / (n l2) for two classes, where it has one
-        coefficient and this has two of half its size.
+        coefficient and this has two of half its size. "auto" is 0.001, and more where likelihoods say little (see above).
     max_iter : int
         Most iterations of L-BFGS; `n_iter_` says how many it took. Where it ends above `tol`, scikit-learn's
         ConvergenceWarning says so.
@@ -80,6 +102,15 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         Whether S are the scales of the columns: the standard deviation, or the distance of the two values where a column
         has two; 1 where features share a unit (see above). Without it S = 1: the penalty then depends on units, and so does
         the way of the solver. For features whose scales mean something, such as principal components.
+
+    Attributes
+    ----------
+    coef_, intercept_ : (K, d), (K,)
+        The coefficients, in the units of the columns as they came, and the constants.
+    l2_ : float
+        The penalty, chosen or given.
+    n_iter_ : int
+        The iterations of the solver in the last fit.
     """
 
     #: `fit_targets` and `fit_likelihood` take `labeldp.channel.LazyRows`.
@@ -89,7 +120,7 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
     def __init__(
         self,
         *,
-        l2: float = 1e-3,
+        l2: float | str = "auto",
         max_iter: int = 1000,
         tol: float = 1e-5,
         fit_intercept: bool = True,
@@ -144,8 +175,17 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         """Fit the forward loss: `likelihood` (n, K) is Pr[what was observed | label k]. `sample_weight` as for `fit`."""
         X = self._check_features(X)
         weights = None if sample_weight is None else _check_weights(sample_weight, X)
-        X, columns = self._measure_columns(X, weights)
         checked = _check_rows("likelihood", likelihood, X, len(classes), check=_check_likelihood)
+        chosen = self.plain_l2
+        if isinstance(self.l2, str) and are_faint(checked, n_columns=X.shape[1]):
+            chosen, _ = choose_l2(self, X, checked, classes=classes, weights=weights)
+        return self.fit_chosen(X, checked, classes=classes, weights=weights, l2=chosen)
+
+    def fit_chosen(
+        self, X: Any, checked: Any, *, classes: Sequence[Any], weights: Floats | None, l2: float
+    ) -> SoftmaxRegression:
+        """`fit_likelihood` of what was checked, with a penalty that is settled."""
+        X, columns = self._measure_columns(self._check_features(X), weights)
 
         def take_logarithms(positions: Any) -> Floats:
             with np.errstate(divide="ignore"):  # a label that is ruled out has log 0 = -inf, and exp of it is 0 again
@@ -156,7 +196,7 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
             curved=partial(sum_forward, X, logarithms=logarithms, weights=weights),
             linear=np.zeros((len(classes), X.shape[1] + 1)),
             total=float(X.shape[0]) if weights is None else float(weights.sum(dtype=np.float64)),
-            l2=self.l2,
+            l2=l2,
             intercept=self.fit_intercept,
             columns=columns,
         )
@@ -190,15 +230,13 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
             curved=partial(sum_soft, X, weights=weights),
             linear=sum_targets(X, targets, n_classes=n_classes, intercept=self.fit_intercept),
             total=float(total),
-            l2=self.l2,
+            l2=self.plain_l2,
             intercept=self.fit_intercept,
             columns=columns,
         )
 
     def _minimise(self, X: Any, classes: npt.NDArray[Any], objective: SoftmaxObjective) -> SoftmaxRegression:
         check_positive("SoftmaxRegression", "tol", self.tol)
-        if check_real("SoftmaxRegression", "l2", self.l2) < 0:
-            raise invalid("SoftmaxRegression", "l2", "be >= 0", got=self.l2)
         limit = check_integer("SoftmaxRegression", "max_iter", self.max_iter, least=1)
         start, columns = self._start(X.shape[1], len(classes)), objective.columns
         if columns is not None:
@@ -209,15 +247,25 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
             max_iter=limit,
             tol=self.tol,
             owner=type(self).__name__,
-            l2=self.l2 if self.standardise else 0.0,
+            l2=objective.l2 if self.standardise else 0.0,
             dtype=X.dtype,
         )
+        self.l2_ = objective.l2
         if columns is not None:
             theta = columns.to_raw(theta)
         self.classes_ = classes
         self.coef_ = theta[:, :-1].copy()
         self.intercept_ = theta[:, -1].copy()
         return self
+
+    @property
+    def plain_l2(self) -> float:
+        """The penalty of labels as they are: l2, or what "auto" begins with."""
+        if isinstance(self.l2, str) and self.l2 == "auto":
+            return L2
+        if check_real("SoftmaxRegression", "l2", self.l2) < 0:
+            raise invalid("SoftmaxRegression", "l2", "be >= 0", got=self.l2)
+        return float(self.l2)
 
     def _start(self, n_features: int, n_classes: int) -> Floats:
         theta = np.zeros((n_classes, n_features + 1))
@@ -227,10 +275,11 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
 
     def decision_function(self, X: Any) -> Floats:
         """Return the logits; for two classes the difference, as scikit-learn has it."""
-        logits = self._logits(X)
+        logits = self.find_logits(X)
         return logits[:, 1] - logits[:, 0] if len(self.classes_) == 2 else logits
 
-    def _logits(self, X: Any) -> Floats:
+    def find_logits(self, X: Any) -> Floats:
+        """Return the logits (n, K) of all classes."""
         check_is_fitted(self)
         if isinstance(X, RowBatches):
             logits = np.empty((len(X), len(self.classes_)))
@@ -243,7 +292,7 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
 
     def predict_proba(self, X: Any) -> Floats:
         """Return class probabilities (n, K)."""
-        return softmax(self._logits(X))
+        return softmax(self.find_logits(X))
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
         """Return the likeliest class of each row; logits of all rows are never in memory at once."""
@@ -260,6 +309,61 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
+
+
+# ------------------------------------------------------------------------------------------------ how strong a penalty
+
+
+def are_faint(likelihood: Any, *, n_columns: int) -> bool:
+    """Whether answers have so few nats for each coefficient of a model of so many columns that they may be noise to it.
+
+    >>> likely = np.tile([[3.0, 1.0], [1.0, 3.0]], (500, 1))  # 0.13 nats each
+    >>> are_faint(likely, n_columns=2), are_faint(likely, n_columns=20)
+    (False, True)
+    """
+    n_rows, n_classes = likelihood.shape
+    if isinstance(likelihood, LazyRows) or not 2 <= n_classes <= MOST_CLASSES or n_rows < 2 * FOLDS * n_classes:
+        return False
+    shares = likelihood / likelihood.sum(axis=1, keepdims=True)
+    nats = n_rows * math.log(n_classes) + float(scipy.special.xlogy(shares, shares).sum())
+    # Labels that are said as they are are no noise, however few.
+    return 0.0 < nats < NATS_PER_COEFFICIENT * (n_classes - 1) * n_columns and nats < 0.9 * n_rows * math.log(n_classes)
+
+
+def choose_l2(
+    estimator: SoftmaxRegression, X: Any, likelihood: Floats, *, classes: Sequence[Any], weights: Floats | None
+) -> tuple[float, Floats]:
+    """Return the penalty under which answers that are held out are explained best, and the held-out logits (n, K) of it.
+
+    Rows are held out by a weight of zero, so that features may be of any kind. Each model starts from the next stronger one.
+    """
+    fold = np.arange(len(likelihood)) % FOLDS
+    counts = np.ones(len(likelihood)) if weights is None else np.asarray(weights, dtype=np.float64)
+    first = estimator.plain_l2
+    strengths = [first * factor for factor in LADDER] if isinstance(estimator.l2, str) else [first]
+    logits = {l2: np.empty(likelihood.shape) for l2 in strengths}
+    for number in range(FOLDS):
+        held = fold == number
+        if not counts[~held].any():
+            return first, logits[first]
+        trial = clone(estimator).set_params(max_iter=min(estimator.max_iter, TRIAL_STEPS), warm_start=True)
+        kept = np.where(held, 0.0, counts).astype(X.dtype)
+        for l2 in reversed(strengths):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ConvergenceWarning)  # only what is kept has to be finished
+                trial.fit_chosen(X, likelihood, classes=classes, weights=kept, l2=l2)
+            logits[l2][held] = trial.find_logits(X)[held]
+    explained = {l2: explain(logits[l2], likelihood, counts) for l2 in strengths}
+    best = max(strengths, key=lambda l2: float(explained[l2].sum()))
+    gains = explained[best] - explained[first]
+    sure = gains.sum() > SURENESS * math.sqrt(float(gains @ gains))
+    return (best, logits[best]) if sure else (first, logits[first])
+
+
+def explain(logits: Floats, likelihood: Floats, counts: Floats) -> Floats:
+    """Return the log of the chance of each row's answer under a model's logits, sum_k softmax(z)_k L_k, times its weight."""
+    chances = (softmax(logits) * likelihood).sum(axis=1)
+    return np.asarray(counts * np.log(np.maximum(chances, LEAST_CHANCE)))
 
 
 def _check_weights(sample_weight: Any, X: Any) -> Floats:
