@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from labeldp import load_release
+from labeldp import RandomizedResponse, load_release, privatize
 from labeldp.data import open_table
 from labeldp.errors import LabelDPError
 from labeldp.learn import SoftmaxRegression, TableEncoder, table_classifier
@@ -58,6 +58,20 @@ class Matrix(RowBatches):
         for start in reversed(range(0, len(self.matrix), self.size)):
             rows = slice(start, min(start + self.size, len(self.matrix)))
             yield rows, self.matrix[rows]
+
+
+def test_rows_in_batches_choose_a_penalty_too():
+    """Forty columns, one of which says something, and faint answers: one third of them is held out."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(2_000, 40))
+    y = (X[:, 0] > 0).astype(int)
+    release = privatize(y, RandomizedResponse(0.5, n_classes=2), rng=0)
+    likelihood = release.channel.likelihood(release.codes)
+    rows = Matrix(X, 700)
+    found = SoftmaxRegression().fit_likelihood(rows, likelihood, classes=[0, 1])
+    assert found.l2_ > 1e-3
+    given = SoftmaxRegression(l2=found.l2_).fit_likelihood(X, likelihood, classes=[0, 1])
+    np.testing.assert_allclose(found.predict_proba(rows), given.predict_proba(X), atol=1e-3)  # both end at tol=1e-5
 
 
 @pytest.mark.parametrize("order", [np.arange(7), np.array([5, 0, 6, 2]), np.array([3])])

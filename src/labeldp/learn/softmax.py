@@ -335,14 +335,16 @@ def choose_l2(
 ) -> tuple[float, Floats]:
     """Return the penalty under which answers that are held out are explained best, and the held-out logits (n, K) of it.
 
-    Rows are held out by a weight of zero, so that features may be of any kind. Each model starts from the next stronger one.
+    Rows are held out by a weight of zero, so that features may be of any kind; of those that are read in batches, where every step of the
+    solver reads a file, one third only. Each model starts from the next stronger one.
     """
     fold = np.arange(len(likelihood)) % FOLDS
+    tried = range(1 if isinstance(X, RowBatches) else FOLDS)
     counts = np.ones(len(likelihood)) if weights is None else np.asarray(weights, dtype=np.float64)
     first = estimator.plain_l2
     strengths = [first * factor for factor in LADDER] if isinstance(estimator.l2, str) else [first]
-    logits = {l2: np.empty(likelihood.shape) for l2 in strengths}
-    for number in range(FOLDS):
+    logits = {l2: np.zeros(likelihood.shape) for l2 in strengths}
+    for number in tried:
         held = fold == number
         if not counts[~held].any():
             return first, logits[first]
@@ -353,7 +355,8 @@ def choose_l2(
                 warnings.simplefilter("ignore", ConvergenceWarning)  # only what is kept has to be finished
                 trial.fit_chosen(X, likelihood, classes=classes, weights=kept, l2=l2)
             logits[l2][held] = trial.find_logits(X)[held]
-    explained = {l2: explain(logits[l2], likelihood, counts) for l2 in strengths}
+    seen = np.where(fold < len(tried), counts, 0.0)
+    explained = {l2: explain(logits[l2], likelihood, seen) for l2 in strengths}
     best = max(strengths, key=lambda l2: float(explained[l2].sum()))
     gains = explained[best] - explained[first]
     sure = gains.sum() > SURENESS * math.sqrt(float(gains @ gains))
