@@ -19,6 +19,8 @@ CODE = re.compile(r"<code>([^<]*)</code>")
 LONGEST, SIGNS = 34, re.compile(r"(::|/|_(?=[^_])|\((?=.))")
 #: An option of a command, which browsers would break after its dashes.
 OPTION = re.compile(r"(?<![\w-])--?[a-zA-Z][\w-]*")
+#: Pages whose tables have many columns.
+WIDE = {"papers.md"}
 WHOLE = r'<span class="whole">\g<0></span>'
 
 
@@ -38,6 +40,13 @@ def on_files(files: Any, config: Any) -> Any:
     for page in sorted(results.glob("*/index.html")):
         files.append(File.generated(config, f"studies/{page.parent.name}.html", abs_src_path=str(page)))
     return files
+
+
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """Give pages of wide tables the room of the list of contents: their first tables have the same links."""
+    if page.file.src_uri in WIDE:
+        page.meta.setdefault("hide", ["toc"])
+    return markdown
 
 
 def on_page_content(html: str, **_: Any) -> str:

@@ -495,6 +495,8 @@ from the committed results by `python scripts/papers.py`, which writes this page
 is a cell that could be measured and was not. Lines are compared within one promise: the same unit, trust and δ. Where a paper is
 wrong or loose, [Proofs, and the papers' errors](proofs.md) has the derivation.{waiting}
 
+[Deep learning](#deep-learning) · [Clustering](#clustering) · [Top k](#selection) · [Dimension](#dimension)
+
 {deep_learning()}
 {clustering()}
 {selection()}

@@ -21,6 +21,8 @@ RESULTS = ROOT / "studies" / "results"
 #: What LP-1ST and LP-2ST promise; rows of other promises never stand in their lines.
 SAME = "trusts no one, pure"
 NOT_YET = "not yet"
+#: A blank at which no line is broken.
+BLANK = "\u00a0"
 INF = math.inf
 
 
@@ -82,7 +84,7 @@ def cell(row: StudyRow | None, *, digits: int = 2, scale: float = 1.0, name: boo
     """Return mean and spread of a row, and its name where asked."""
     if row is None:
         return NOT_YET
-    spread = f" ± {row.spread / scale:.{digits}f}" if row.n_seeds > 1 else ""
+    spread = f"{BLANK}±{BLANK}{row.spread / scale:.{digits}f}" if row.n_seeds > 1 else ""
     return f"{row.mean / scale:.{digits}f}{spread}" + (f"<br>{row.setting}" if name else "")
 
 
@@ -116,11 +118,11 @@ def command(*studies: str) -> str:
     return " ".join(lines)
 
 
-def run_study(name: str) -> str:
-    """Return the command that runs a study, which must exist."""
+def run_study(name: str, *, kept: bool = True) -> str:
+    """Return the command that runs a study, which must exist, and keeps its result in its place."""
     if name not in names():
         raise SystemExit(f"there is no study {name}")
-    return f"`python -m studies {name} --out-dir studies/results/{name}`"
+    return f"`python -m studies {name}{f' --out-dir studies/results/{name}' if kept else ''}`"
 
 
 def say_seeds(rows: Iterable[StudyRow]) -> str:
