@@ -75,6 +75,17 @@ def test_pictures_of_a_page_exist_and_are_described(page: Path):
         assert re.search(r'alt="[^"]{20,}"', image), image
 
 
+def test_examples_of_docstrings_are_blocks_of_code():
+    pytest.importorskip("griffe")
+    fence = importlib.import_module("scripts.griffe_doctests").fence
+    text = "Add.\n\n    >>> 1 + 1\n    2\n\nEnd.\n\n```python\n>>> kept\n```\n\n>>> 3\n3"
+    made = fence(text)
+    assert "    ```pycon\n    >>> 1 + 1\n    2\n    ```\n\nEnd." in made
+    assert "```python\n>>> kept\n```" in made
+    assert made.endswith("```pycon\n>>> 3\n3\n```")
+    assert fence("No example.") == "No example."
+
+
 def test_a_link_to_a_study_waits_for_its_result(tmp_path: Path):
     pytest.importorskip("mkdocs")
     unlink_studies = importlib.import_module("scripts.mkdocs_hooks").unlink_studies
