@@ -110,7 +110,7 @@ def draw_pixels() -> str:
         "a public encoder, no one": [row for row in encoder if row["setting"] == "auto, no one"],
         "a public encoder, a curator": [row for row in encoder if row["setting"] == "auto, curator"],
         "a network on pixels, no one": [row for row in ends if row not in later],
-        "the same after groups of alike images, no one": later,
+        "pixels, after alike images, no one": later,
     }
     lines = [trace(rows, f"labeldp: {name}") for name, rows in starts.items()]
     for name in ("LP-2ST", "LP-2ST, pre-trained"):

@@ -61,7 +61,7 @@ def test_networks_are_drawn_as_soon_as_they_are_measured(monkeypatch: pytest.Mon
     monkeypatch.setattr(draw_studies, "RESULTS", tmp_path)
     draw_studies.read_rows.cache_clear()
     without = draw_studies.draw_pixels()
-    pixels, alike = "labeldp: a network on pixels, no one", "labeldp: the same after groups of alike images, no one"
+    pixels, alike = "labeldp: a network on pixels, no one", "labeldp: pixels, after alike images, no one"
     assert pixels not in without
     assert alike not in without
     usual = {"table": "cifar10", "setting": "fast-cnn, 60 minutes", "trust": "no one", "spread": 0.5, "paper": None}
