@@ -31,6 +31,7 @@ import tarfile
 import tempfile
 import time
 import zipfile
+from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
@@ -70,6 +71,8 @@ TEXT = {
     *(".svg", ".png", ".webp", ".html", ".css", ".js", ".ipynb"),
 }
 NAMES = {"LICENSE", "Makefile", "PKG-INFO", "METADATA", "WHEEL", "RECORD", ".gitignore", "run"}
+#: What a study has measured of its cases: scores, no rows of a data set.
+NAMES |= {"partial.jsonl"}
 #: UCI Adult (CC BY 4.0), and models and a release of made-up rows, which tests load.
 DATA = ("labeldp/data/adult.parquet", "tests/learn/saved_by_0.1/", "tests/nn/saved_by_0.1/")
 
@@ -221,9 +224,14 @@ def check_contents(tag: str | None) -> str:
     assert not missing, f"not there: {missing}"
     strangers = [name for name in inside if not name.startswith(("labeldp/", f"labeldp-{version}.dist-info/"))]
     assert not strangers, f"in the wheel and not of the package: {strangers}"
-    data = [name for name in {*names, *inside} if not is_text(name) and not any(part in name for part in DATA)]
+    data = find_data({*names, *inside})
     assert not data, f"data that is not known to be free to ship: {data}"
     return f"{len(inside)} files in the wheel, {len(names)} in the sdist"
+
+
+def find_data(names: Iterable[str]) -> list[str]:
+    """Return the files that are neither text nor known as data that may be shipped."""
+    return sorted(name for name in names if not is_text(name) and not any(part in name for part in DATA))
 
 
 def is_text(name: str) -> bool:

@@ -1,8 +1,8 @@
-"""Draw the pictures of the how-to pages: what is read out of a file, what becomes of columns, what a choice gives away, what a loss
-does with an answer, where an encoder stands, what an engine costs, and the mechanism of docs/extending.md.
+"""Draw the pictures of the how-to pages: what is read out of a file, what becomes of columns, what a choice gives away, how wide
+the intervals of an evaluation are, what a loss does with an answer, where an encoder stands, what an engine costs, and the mechanism of docs/extending.md.
 
 Nothing is written by hand: files are read and encoded by the library, losses come from a channel, figures of measurements are read
-from the tables that the benchmarks printed into benchmarks/results/choosing.md and docs/scale.md.
+from the tables that the benchmarks printed into benchmarks/results (choosing.md, evaluation.md) and docs/scale.md.
 """
 
 from __future__ import annotations
@@ -185,6 +185,69 @@ def draw_choice() -> str:
     )
 
 
+# --------------------------------------------------------------------------------------------- docs/evaluating.md
+
+#: Sources of truth, by their headings in benchmarks/results/evaluation.md; the first one is exact.
+SOURCES = {
+    "public labels: exact": "protected labels, epsilon 1",
+    "protected, epsilon 2": "protected labels, epsilon 2",
+    "protected, epsilon 1": "protected labels, epsilon 1",
+    "protected, epsilon 0.5": "protected labels, epsilon 0.5",
+    "released at epsilon 1": "released by randomized response, epsilon 1",
+}
+
+
+def draw_intervals() -> str:
+    """The accuracy and the AUC of one model on 10,000 rows of Adult, and how wide their intervals are, by the labels that are read."""
+    parts = []
+    words = []
+    for number, (metric, name) in enumerate((("accuracy", "accuracy"), ("auc", "AUC"))):
+        left, width = 190.0 + 250 * number, 230.0
+        found = {}
+        for source, heading in SOURCES.items():
+            cells = read_figure("adult", heading, metric)
+            found[source] = (100 * cells[0], 0.0 if source.startswith("public") else 100 * cells[1])
+        middle, widest = next(iter(found.values()))[0], max(half for _, half in found.values())
+        scale = width / 2 / (1.15 * widest)
+        parts.append(text(left + width / 2, 26, f"{name}, %", size=15, bold=True, anchor="middle"))
+        parts.append(line(left + width / 2, 40, left + width / 2, 48 + 34 * len(found), stroke=SOFT, dash="4 4"))
+        for row, (source, (value, half)) in enumerate(found.items()):
+            y, x = 66 + 34 * row, left + width / 2
+            if not number:
+                parts.append(text(176, y + 5, source, size=14, anchor="end"))
+            if half:
+                parts.append(line(x - half * scale, y, x + half * scale, y, stroke=series(row), width=5))
+            parts.append(box(x - 4, y - 4, 8, 8, fill=series(row), stroke=series(row), round_by=4))
+            shown = f"{value:.1f}" if not half else f"± {half:.2f}"
+            parts.append(box(x - 26, y - 21, 52, 14, fill=GROUND, stroke=GROUND, round_by=0))
+            parts.append(text(x, y - 9, shown, size=12.5, anchor="middle"))
+            words.append(f"{name}, {source}: {shown}")
+        parts.append(
+            text(
+                left, 70 + 34 * len(found), f"{middle - width / 2 / scale:.1f}", size=12.5, colour=SOFT, anchor="start"
+            )
+        )
+        parts.append(
+            text(
+                left + width,
+                70 + 34 * len(found),
+                f"{middle + width / 2 / scale:.1f}",
+                size=12.5,
+                colour=SOFT,
+                anchor="end",
+            )
+        )
+    return picture(696, 84 + 34 * len(SOURCES), parts, words=f"Intervals of 95%, Adult. {'; '.join(words)}.")
+
+
+def read_figure(data: str, heading: str, metric: str) -> tuple[float, float]:
+    """The exact value of a figure, and the mean half width of its intervals, as benchmarks/evaluation.py wrote them."""
+    written = (ROOT / "benchmarks" / "results" / "evaluation.md").read_text(encoding="utf-8")
+    section = written.split(f"### {data}, {heading}\n", maxsplit=1)[1].split("\n### ", maxsplit=1)[0]
+    cells = next(words for words in section.splitlines() if words.startswith(f"| {metric} |")).strip("|").split("|")
+    return float(cells[1]), float(cells[3])
+
+
 # ------------------------------------------------------------------------------------------------ docs/pytorch.md
 
 
@@ -316,6 +379,7 @@ DRAWINGS: dict[str, Callable[[], str]] = {
     "reading": draw_reading,
     "encoding": draw_encoding,
     "choice": draw_choice,
+    "intervals": draw_intervals,
     "losses": draw_losses,
     "encoder": draw_encoder,
     "engines": draw_engines,

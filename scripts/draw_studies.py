@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import math
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,12 @@ from drawing import RULE, SOFT, box, picture, series, text
 
 from labeldp.plots import Bars, Lines, Series, plot_file
 
-RESULTS = Path(__file__).resolve().parent.parent / "studies" / "results"
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from studies.paper_figures import TABLE_1  # noqa: E402 - studies are not installed
+
+RESULTS = ROOT / "studies" / "results"
 
 
 @functools.cache
@@ -68,10 +74,17 @@ WAYS = {
 }
 
 
+def read_images(data: str) -> dict[str, list[dict[str, Any]]]:
+    """The rows of a set on its features by setting: of its own study, and at the other epsilons of the paper's table."""
+    rows = list(read_rows(f"images-{data}"))
+    if has_rows("paper-stages", "Table"):
+        rows += [row for row in read_rows("paper-stages") if row["table"] in {f"Table 1, {data}", f"Table 4, {data}"}]
+    return {name: [row for row in rows if row["setting"] == name] for name in {row["setting"] for row in rows}}
+
+
 def draw_images(data: str) -> str:
     """Accuracy on one set of images, beside the paper's own numbers, which are of a larger network."""
-    rows = read_rows(f"images-{data}")
-    settings = {name: [row for row in rows if row["setting"] == name] for name in {row["setting"] for row in rows}}
+    settings = read_images(data)
     lines = [trace(settings.get(setting, ()), name) for setting, name in WAYS.items()]
     lines.append(trace(settings.get("LP-2ST", ()), "LP-2ST, the paper's ResNet", value="paper"))
     lines.append(trace(settings.get("LP-1ST", ()), "LP-1ST, the paper's ResNet", value="paper"))
@@ -84,12 +97,41 @@ def draw_images(data: str) -> str:
     return draw_lines(data, lines, y_title="test accuracy, %", references=references)
 
 
+def draw_pixels() -> str:
+    """CIFAR-10 by what the learner starts from: features of patches, pixels, a public encoder; and the paper's networks.
+
+    Lines of the studies `networks` and `encoder` are there as soon as these have rows.
+    """
+    networks, encoder = (list(read_rows(name)) if has_rows(name, "cifar10") else [] for name in ("networks", "encoder"))
+    ends = [row for row in networks if row["table"] == "cifar10"]
+    later = [row for row in ends if row["setting"].endswith("pretrained")]
+    starts = {
+        "features of patches, no one": read_images("cifar10").get("auto, no one", []),
+        "a public encoder, no one": [row for row in encoder if row["setting"] == "auto, no one"],
+        "a public encoder, a curator": [row for row in encoder if row["setting"] == "auto, curator"],
+        "a network on pixels, no one": [row for row in ends if row not in later],
+        "pixels, after alike images, no one": later,
+    }
+    lines = [trace(rows, f"labeldp: {name}") for name, rows in starts.items()]
+    for name in ("LP-2ST", "LP-2ST, pre-trained"):
+        known = {at: value for at, value in TABLE_1[name].items() if math.isfinite(at)}
+        words = "the paper's LP-2ST on pixels" if name == "LP-2ST" else "the same, pre-trained on CIFAR-100"
+        lines.append(Series(name=words, x=tuple(known), y=tuple(known.values())))
+    free = {
+        f"no privacy, {name}": float(row["mean"])
+        for name, rows in (("pixels", ends), ("encoder", encoder))
+        for row in rows
+        if row["setting"].startswith(("fast-cnn", "no privacy")) and math.isinf(float(row["epsilon"]))
+    }
+    return draw_lines("CIFAR-10, by what is learned from", lines, y_title="test accuracy, %", references=free)
+
+
 ADULT = {
     "sufficient statistics, softmax": "noisy sums, a curator",
     "DP-SGD, linear (record)": "DP-SGD, whole records",
     "LP-RR-SGD": "LP-RR-SGD, no one",
     "randomized response, forward": "randomized response, corrected",
-    "LP-Normal-SGD": "LP-Normal-SGD, a curator",
+    "LP-Normal-SGD": "LP-Normal-SGD, no one, a delta",
     "randomized response, plain": "randomized response, as it is",
 }
 
@@ -219,6 +261,7 @@ DRAWINGS: dict[str, Callable[[], str]] = {
     "accuracy-mnist": lambda: draw_images("mnist"),
     "accuracy-fashion-mnist": lambda: draw_images("fashion-mnist"),
     "accuracy-cifar10": lambda: draw_images("cifar10"),
+    "accuracy-pixels": draw_pixels,
     "accuracy-adult": draw_adult,
     "accuracy-many-classes": draw_many_classes,
     "calibration-tables": draw_calibration,

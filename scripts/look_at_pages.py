@@ -5,8 +5,8 @@
 
 Each page is opened from disk at 1280 and at 360 pixels, light and dark. For each the script prints what a reader would stumble
 over and a program can see: a page wider than its window, a picture that is missing or has no description, names of code that
-are broken in the middle of a word, whatever the console said, and any request that leaves the disk. Then it searches for a word, from
-disk. It ends with 1 if anything is wrong.
+are broken in the middle of a word, examples that are shown as quotations, whatever the console said, and any request that leaves
+the disk. Then it searches for a word, from disk. It ends with 1 if anything is wrong.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ FAULTS = """(() => {
     const may = code.textContent.includes(" ") || code.querySelector("wbr");
     if (!may && code.getClientRects().length > 1) found.push(`broken in two: ${code.textContent}`);
   }
+  for (const quote of document.querySelectorAll("blockquote blockquote blockquote"))
+    found.push(`an example is shown as quotations: ${quote.textContent.trim().slice(0, 60)}`);
   return found;
 })()"""
 

@@ -1,5 +1,5 @@
-"""What mkdocs does to these pages beside its plugins: the version at the foot of each, the studies beside them, and where long
-names of code may break.
+"""What mkdocs does to these pages beside its plugins: the version at the foot of each, the studies beside them, the room of wide
+tables, and where long names of code may break.
 
 mkdocs calls the functions by their names (mkdocs.yml, `hooks`).
 """
@@ -19,6 +19,10 @@ CODE = re.compile(r"<code>([^<]*)</code>")
 LONGEST, SIGNS = 34, re.compile(r"(::|/|_(?=[^_])|\((?=.))")
 #: An option of a command, which browsers would break after its dashes.
 OPTION = re.compile(r"(?<![\w-])--?[a-zA-Z][\w-]*")
+#: A link to the page of a study.
+STUDY = re.compile(r"\[([^\]]+)\]\((?:\.\./)?studies/([\w-]+)\.html\)")
+#: Pages whose tables have many columns.
+WIDE = {"papers.md"}
 WHOLE = r'<span class="whole">\g<0></span>'
 
 
@@ -38,6 +42,30 @@ def on_files(files: Any, config: Any) -> Any:
     for page in sorted(results.glob("*/index.html")):
         files.append(File.generated(config, f"studies/{page.parent.name}.html", abs_src_path=str(page)))
     return files
+
+
+def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
+    """Give pages of wide tables the room of the list of contents, and leave links to studies without a result as words.
+
+    The first tables of a wide page have the links that its list of contents would have.
+    """
+    if page.file.src_uri in WIDE:
+        page.meta.setdefault("hide", ["toc"])
+    return unlink_studies(markdown, Path(config.config_file_path).parent / "studies" / "results")
+
+
+def unlink_studies(markdown: str, results: Path) -> str:
+    """Return a page whose links to studies without a committed result are words: they become links when the result comes.
+
+    A study is one that the README of the results lists. Any other name is left as it is, and mkdocs complains of it.
+    """
+    listed = set(re.findall(r"^\| `([\w-]+)` \|", (results / "README.md").read_text(encoding="utf-8"), re.MULTILINE))
+
+    def keep_or_unlink(link: re.Match[str]) -> str:
+        waits = link[2] in listed and not (results / link[2] / "index.html").exists()
+        return link[1] if waits else link[0]
+
+    return STUDY.sub(keep_or_unlink, markdown)
 
 
 def on_page_content(html: str, **_: Any) -> str:

@@ -21,6 +21,8 @@ RESULTS = ROOT / "studies" / "results"
 #: What LP-1ST and LP-2ST promise; rows of other promises never stand in their lines.
 SAME = "trusts no one, pure"
 NOT_YET = "not yet"
+#: A blank at which no line is broken.
+BLANK = "\u00a0"
 INF = math.inf
 
 
@@ -82,7 +84,7 @@ def cell(row: StudyRow | None, *, digits: int = 2, scale: float = 1.0, name: boo
     """Return mean and spread of a row, and its name where asked."""
     if row is None:
         return NOT_YET
-    spread = f" ± {row.spread / scale:.{digits}f}" if row.n_seeds > 1 else ""
+    spread = f"{BLANK}±{BLANK}{row.spread / scale:.{digits}f}" if row.n_seeds > 1 else ""
     return f"{row.mean / scale:.{digits}f}{spread}" + (f"<br>{row.setting}" if name else "")
 
 
@@ -97,9 +99,7 @@ def table(head: Sequence[str], lines: Iterable[Sequence[str]], *, numbers: bool 
 
 def command(*studies: str) -> str:
     """Return the sentence that names the commands of a table, and what of them is missing."""
-    lines = [
-        f"Command: {'; '.join(f'`python -m studies {name} --out-dir studies/results/{name}`' for name in studies)}."
-    ]
+    lines = [f"Command: {'; '.join(f'{run_study(name)}{_tell_seeds(name)}' for name in studies)}."]
     missing = [f"`{name}`" for name in studies if result_of(name) is None]
     if missing:
         lines.append(f"No result is committed yet of {', '.join(missing)}.")
@@ -116,6 +116,32 @@ def command(*studies: str) -> str:
         for later in result.facts.get("added", ())
     ]
     return " ".join(lines)
+
+
+def run_study(name: str, *, kept: bool = True) -> str:
+    """Return the command that runs a study, which must exist, and keeps its result in its place."""
+    if name not in names():
+        raise SystemExit(f"there is no study {name}")
+    return f"`python -m studies {name}{f' --out-dir studies/results/{name}' if kept else ''}`"
+
+
+def say_seeds(rows: Iterable[StudyRow]) -> str:
+    """Say how many seeds rows have, in words up to three; what is computed and not drawn has one.
+
+    >>> say_seeds([StudyRow(table="", setting="", epsilon=1.0, trust="no one", values=(1.0, 2.0))])
+    'two seeds'
+    """
+    counts = sorted({row.n_seeds for row in rows})
+    few = ("no", "one", "two", "three")
+    words = [few[count] if counts[-1] < len(few) else str(count) for count in counts]
+    joined = " or ".join(words) if len(words) <= 2 else f"{words[0]} to {words[-1]}"
+    return f"{joined} seed{'s' * (counts[-1:] != [1])}" if counts else ""
+
+
+def _tell_seeds(study: str) -> str:
+    """The seeds of a study's rows in brackets; nothing where there are none."""
+    said = say_seeds(rows_of(study))
+    return f" ({said})" if said else ""
 
 
 def link(name: str, target: str) -> str:
@@ -168,13 +194,6 @@ def tests(*files: str) -> str:
     if gone:
         raise SystemExit(f"there is no tests/{gone[0]}.py")
     return f"`pytest {' '.join(f'tests/{name}.py' for name in files)}`"
-
-
-def name_study(name: str) -> str:
-    """Return the name of a study, which must exist."""
-    if name not in names():
-        raise SystemExit(f"there is no study {name}")
-    return f"study `{name}`"
 
 
 def see(anchor: str) -> str:

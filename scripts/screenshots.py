@@ -34,7 +34,7 @@ PICTURES = Path(__file__).resolve().parent.parent / "docs" / "pictures"
 #: The most that a picture may weigh: pages are read on telephones too.
 MOST_BYTES = 150_000
 COLUMNS = 92
-#: What is typed at the terminal of the picture; what is only needed for it is typed before.
+#: What is typed at the terminal of the picture, as on docs/index.md, with a ledger of its own; what other pictures need is typed before.
 BEFORE = (
     "labeldp privatize people.parquet --label income --classes '<=50K,>50K' --epsilon 1 --to release --ledger spent.sqlite --budget 2",
     "labeldp train release --to model.skops",
@@ -42,8 +42,8 @@ BEFORE = (
     "labeldp audit release --ledger spent.sqlite --json",
 )
 TYPED = (
-    "labeldp privatize people.parquet --label income --classes '<=50K,>50K' -e 1 --to income --ledger spent.sqlite",
-    "labeldp ledger spent.sqlite",
+    "labeldp privatize people.parquet --label income --epsilon 1 --classes '<=50K,>50K' --to income-release --ledger income.sqlite --budget 2",
+    "labeldp ledger income.sqlite",
 )
 #: Sixteen colours that are readable on white; those of a dark terminal are rich's own.
 ON_WHITE = TerminalTheme(

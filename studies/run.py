@@ -19,7 +19,8 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -230,13 +231,32 @@ def write_result(result: StudyResult, directory: str | os.PathLike[str]) -> Path
 
 def _sections(result: StudyResult, plots: Sequence[Plot]) -> list[Section]:
     """Return the sections of the page: findings, plots, tables, how it was run."""
-    told = tuple((name.replace("_", " "), _format_fact(value)) for name, value in result.facts.items())
+    told = tuple((name.replace("_", " "), _format_fact(value)) for name, value in _tell_run(result.facts).items())
     return [
         Section(title="What was found", blocks=tuple(result.findings)),
         Section(title="Plots", blocks=tuple(plots)),
         Section(title="Paper, ours, difference", blocks=tuple(_tables(result))),
         Section(title="How it was run", blocks=(Facts(pairs=told),)),
     ]
+
+
+def _tell_run(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the facts as a reader of today can use them: a command that runs, and whose seconds they are.
+
+    Before facts had the number of `processes`, each counted its own seconds, so that a run that was resumed named its last part's.
+
+    >>> _tell_run({"command": "labeldp study peers", "cpu_seconds": 3.5})
+    {'command': 'python -m studies peers', 'cpu seconds of the last process (those of earlier ones, if it was resumed, were not kept)': 3.5}
+    >>> _tell_run({"command": "python -m studies peers", "cpu_seconds": 3.5, "processes": 2})
+    {'command': 'python -m studies peers', 'cpu_seconds': 3.5, 'processes': 2}
+    """
+    told = dict(facts)
+    if "command" in told:
+        told["command"] = re.sub("^labeldp study ", "python -m studies ", told["command"])
+    if "processes" in told:
+        return told
+    last = "cpu seconds of the last process (those of earlier ones, if it was resumed, were not kept)"
+    return {last if name == "cpu_seconds" else name: value for name, value in told.items()}
 
 
 def _tables(result: StudyResult) -> list[Block]:
@@ -336,7 +356,8 @@ LABELDP_DATA=<folder of data sets> python -m studies first-model --out-dir studi
 make study NAME=prior-response QUICK=1
 ```
 
-Files made before the studies left the package name the same command as `labeldp study NAME`.
+A `result.json` made before the studies left the package names the same command as `labeldp study NAME`. One without `processes`
+counts the processor seconds of its last process alone: a run that was resumed took more.
 
 A study keeps what it has measured in `partial.jsonl` beside its results until it has ended; called again after a crash it
 goes on from there. A study of hours may be measured in parts, side by side or on several days (`--only CASE`), and shown before

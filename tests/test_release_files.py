@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import runpy
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,15 @@ def test_a_tag_of_another_version_is_refused():
 )
 def test_data_is_told_from_text(name, text):
     assert DIST["is_text"](name) is text
+
+
+def test_no_committed_file_is_unknown_data():
+    """What `make dist` would refuse to ship is found here, in a second."""
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False)
+    if listed.returncode != 0:
+        pytest.skip("not a clone: there is no list of committed files")
+    assert DIST["find_data"](f"/{name}" for name in listed.stdout.splitlines()) == []
+    assert DIST["find_data"](["/docs/ratings.npz"]) == ["/docs/ratings.npz"]
 
 
 def test_every_extra_has_a_use_that_is_tried():

@@ -162,3 +162,10 @@ def test_over_budget_draws_nothing(run, refused, tables):
     run("ledger l --set-budget 0.5 --delta 1e-5")
     refused(f"{STABLE} --k-max 2 --ledger l --to found.json", code=3)
     assert json.loads(run("ledger l --json").stdout)["entries"] == []
+
+
+def test_the_promise_is_said_to_be_the_budget_where_its_delta_is_another(run, tables):
+    shown = {delta: run(f"{BASE} add_remove -d {delta} --k-max 3").stdout for delta in ("1e-6", "1e-5")}
+    other, usual = (" ".join(text.split()) for text in shown.values())
+    assert "budget epsilon 1 at delta 1e-06; the promise is this budget, said at delta 1e-05" in other
+    assert "said at delta" not in usual

@@ -170,3 +170,44 @@ def test_every_numbered_thing_of_the_papers_has_a_line(repository: Path):
     for section, items in wanted.items():
         index = sections[section].split("\n### ", maxsplit=1)[0]
         assert [item for item in items if item not in index] == []
+
+
+def test_networks_stand_beside_both_tables_of_images(results):
+    results["networks"] = make_result("networks", [row("fashion-mnist", "fast-cnn, 10 minutes", 2.0, 91.75)])
+    clothes = line_of(papers_deep.small_images_table("fashion-mnist"), "ours: network end to end")
+    assert clothes == ["not yet", "91.75", "", "not yet", ""]
+    assert "network" not in papers_deep.small_images_table("mnist")
+    assert line_of(papers_deep.cifar_table(), "ours: network end to end")[1] == "not yet"
+
+
+def test_commands_say_how_many_seeds_they_were_run_with(results):
+    results["networks"] = make_result(
+        "networks",
+        [
+            row("cifar10", "fast-cnn, 60 minutes", 3.0, 80.0),
+            dataclasses.replace(row("cifar10", "fast-cnn, 60 minutes", 2.0, 80.0), values=(80.0, 81.0, 82.0)),
+        ],
+    )
+    assert papers_parts.command("networks") == (
+        "Command: `python -m studies networks --out-dir studies/results/networks` (one or three seeds)."
+    )
+    assert papers_parts.say_seeds([]) == ""
+
+
+def test_a_line_of_the_index_is_shown_by_numbers_or_by_a_command_or_says_why_not(repository: Path):
+    page = (repository / "docs" / "papers.md").read_text(encoding="utf-8")
+    lines = [[part.strip() for part in line.strip("|").split(" | ")] for line in page.splitlines() if "| " in line]
+    begins = [i for i, line in enumerate(lines) if line[-1].rstrip(" |") == "shown by"]
+    shown = []
+    for begin in begins:
+        for line in lines[begin + 2 :]:
+            if len(line) != 3:
+                break
+            shown.append(line)
+    assert len(shown) > 55
+    unshown = [line[0] for line in shown if not re.search(r"\(#|`pytest |`python -m studies ", line[2])]
+    assert unshown == [
+        "Table 1, rates",
+        "Definition 2, Theorem 5: no private learner of label sets",
+        "Theorem 2",
+    ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))  # chapters of scripts/ import each other by their names
 
+import draw_studies  # noqa: E402
 import pictures  # noqa: E402
 from screenshots import MOST_BYTES  # noqa: E402
 
@@ -48,3 +50,33 @@ def test_photographs_are_small_and_come_in_pairs():
         assert path.stat().st_size <= MOST_BYTES, path.name
         other = path.name.replace("-light", "-x").replace("-dark", "-light").replace("-x", "-dark")
         assert (pictures.PICTURES / other).is_file(), path.name
+
+
+def test_networks_are_drawn_as_soon_as_they_are_measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    """A made-up result of a study that takes hours: its lines and its reference stand in the drawing."""
+    real = draw_studies.RESULTS
+    for name in ("images-cifar10", "encoder"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "result.json").write_bytes((real / name / "result.json").read_bytes())
+    monkeypatch.setattr(draw_studies, "RESULTS", tmp_path)
+    draw_studies.read_rows.cache_clear()
+    without = draw_studies.draw_pixels()
+    pixels, alike = "labeldp: a network on pixels, no one", "labeldp: pixels, after alike images, no one"
+    assert pixels not in without
+    assert alike not in without
+    usual = {"table": "cifar10", "setting": "fast-cnn, 60 minutes", "trust": "no one", "spread": 0.5, "paper": None}
+    rows = [
+        {**usual, "epsilon": 2.0, "mean": 81.5},
+        {**usual, "epsilon": 4.0, "mean": 88.25},
+        {**usual, "epsilon": "inf", "mean": 93.75},
+        {**usual, "epsilon": 1.0, "mean": 70.5, "setting": "fast-cnn, 20 minutes, pretrained"},
+        {**usual, "epsilon": 2.0, "mean": 99.5, "table": "cifar10, other times"},
+    ]
+    (tmp_path / "networks").mkdir()
+    (tmp_path / "networks" / "result.json").write_text(json.dumps({"rows": rows}))
+    with_networks = draw_studies.draw_pixels()
+    draw_studies.read_rows.cache_clear()
+    assert f"{pixels}: 81.5 at 2, 88.2 at 4" in with_networks
+    assert f"{alike}: 70.5 at 1, 70.5 at 1" in with_networks
+    assert "no privacy, pixels: 93.8" in with_networks
+    assert "99.5" not in with_networks

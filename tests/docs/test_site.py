@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import re
 from pathlib import Path
 
@@ -72,6 +73,30 @@ def test_pictures_of_a_page_exist_and_are_described(page: Path):
         assert source is not None, image
         assert (page.parent / source[1]).is_file(), image
         assert re.search(r'alt="[^"]{20,}"', image), image
+
+
+def test_examples_of_docstrings_are_blocks_of_code():
+    pytest.importorskip("griffe")
+    fence = importlib.import_module("scripts.griffe_doctests").fence
+    text = "Add.\n\n    >>> 1 + 1\n    2\n\nEnd.\n\n```python\n>>> kept\n```\n\n>>> 3\n3"
+    made = fence(text)
+    assert "    ```pycon\n    >>> 1 + 1\n    2\n    ```\n\nEnd." in made
+    assert "```python\n>>> kept\n```" in made
+    assert made.endswith("```pycon\n>>> 3\n3\n```")
+    assert fence("No example.") == "No example."
+
+
+def test_a_link_to_a_study_waits_for_its_result(tmp_path: Path):
+    pytest.importorskip("mkdocs")
+    unlink_studies = importlib.import_module("scripts.mkdocs_hooks").unlink_studies
+    (tmp_path / "README.md").write_text("| study |\n|---|\n| `slow` | ? | nothing |\n| `done` | ? | nothing |\n")
+    page = "[a](studies/slow.html), [b](../studies/done.html), [c](studies/none.html)"
+    (tmp_path / "done").mkdir()
+    (tmp_path / "done" / "index.html").touch()
+    assert unlink_studies(page, tmp_path) == "a, [b](../studies/done.html), [c](studies/none.html)"
+    (tmp_path / "slow").mkdir()
+    (tmp_path / "slow" / "index.html").touch()
+    assert unlink_studies(page, tmp_path) == page
 
 
 def test_pages_opened_from_disk_can_be_searched(tab: Tab, tmp_path: Path):

@@ -61,7 +61,7 @@ class Matrix(RowBatches):
 
 
 def test_rows_in_batches_choose_a_penalty_too():
-    """Forty columns, one of which says something, and faint answers: one third of them is held out."""
+    """Forty columns, one of which says something, and faint answers."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(2_000, 40))
     y = (X[:, 0] > 0).astype(int)

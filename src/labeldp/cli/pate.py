@@ -40,7 +40,7 @@ from labeldp.cli.screen import (
 from labeldp.cli.tables import Consent, LabelRules, Reading
 from labeldp.cli.train import Estimator
 from labeldp.errors import Described, invalid
-from labeldp.report.words import promise_facts, promise_rows
+from labeldp.report.words import budget_words, promise_facts, promise_rows
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -310,7 +310,7 @@ def _show(console: Console, model: Any, facts: dict[str, Any]) -> None:
         ("left out", f"{facts['dropped']:,} rows without a label" if facts["dropped"] else None),
         ("label", facts["label"]),
         ("answered", f"{facts['answered']:,} of {facts['asked']:,} queries, by {facts['aggregation']}"),
-        ("budget", f"epsilon {facts['epsilon']:.6g} at delta {facts['delta']:g}"),
+        ("budget", budget_words(model.guarantee_, facts["delta"])),
         *promise_rows(model.guarantee_),
         ("ledger entry", entry_text(facts)),
         ("answers", facts["answers"]),

@@ -35,7 +35,7 @@ from labeldp.cli.screen import (
 )
 from labeldp.cli.tables import Consent, Reading
 from labeldp.errors import Described, LabelDPError, invalid
-from labeldp.report.words import promise_facts, promise_rows
+from labeldp.report.words import budget_words, promise_facts, promise_rows
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -279,7 +279,8 @@ def _show(console: Console, found: Any, facts: dict[str, Any]) -> None:
     rows: list[tuple[str, Any]] = [
         ("k", str(facts["k"]) + (f" ({proposed} proposed)" if proposed not in (None, facts["k"]) else "")),
         ("passed", _passed_text(facts)),
-        ("budget", f"epsilon {facts['epsilon']:.6g} at delta {facts['delta']:g}; neighbours: {facts['neighbours']}"),
+        ("neighbours", facts["neighbours"]),
+        ("budget", budget_words(found.guarantee, facts["delta"])),
         *promise_rows(found.guarantee),
         ("ledger entry", entry_text(facts)),
     ]

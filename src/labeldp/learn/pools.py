@@ -59,6 +59,7 @@ from labeldp.learn.softmax import (
     SoftmaxRegression,
     choose_l2,
     explain,
+    hold_out,
 )
 from labeldp.mechanisms import most_information
 from labeldp.priors import cluster, flat_features
@@ -154,12 +155,12 @@ def fit_linear(
         Public weights of the rows, in fits and in the likelihood of what is held out.
     """
     likelihood, groups = _likelihood(evidence), _find_neighbourhoods(X, evidence, most=MOST_OF_LINEAR)
-    fold = np.arange(len(likelihood)) % FOLDS
     strength, read = choose_l2(estimator, X, likelihood, classes=classes, weights=weights)
-    pooled = np.empty(likelihood.shape)
+    pooled = np.zeros(likelihood.shape)
     trial = clone(estimator).set_params(max_iter=min(estimator.max_iter, TRIAL_STEPS))
-    for number in range(FOLDS):
-        held, kept = fold == number, np.flatnonzero(fold != number)
+    parts = hold_out(len(likelihood))
+    for held in parts:
+        kept = np.flatnonzero(~held)
         # Held-out answers are made to say nothing: the same neighbourhoods serve each time.
         beliefs = _average_shares(groups, np.where(held[:, None], 1.0, likelihood))
         shares = {} if weights is None else {"sample_weight": weights[kept]}
@@ -168,11 +169,12 @@ def fit_linear(
             pooler = clone(trial).fit_targets(X[kept], beliefs[kept], classes=classes, **shares)
         pooled[held] = X[held] @ pooler.coef_.T + pooler.intercept_
 
-    counts = np.ones(len(likelihood)) if weights is None else weights
+    counts = np.any(parts, axis=0) * (np.ones(len(likelihood)) if weights is None else weights)
     explained = {steepness: explain(steepness * pooled, likelihood, counts) for steepness in STEEPNESSES}
     best = max(STEEPNESSES, key=lambda steepness: float(explained[steepness].sum()))
     if explain(read, likelihood, counts).sum() > explained[best].sum():
-        return clone(estimator).fit_chosen(X, likelihood, classes=classes, weights=weights, l2=strength)
+        reader: SoftmaxRegression = clone(estimator)
+        return reader.fit_chosen(X, likelihood, classes=classes, weights=weights, l2=strength)
     model: SoftmaxRegression = fit_soft(
         clone(estimator), X, _average_shares(groups, likelihood), classes, weights=weights
     )

@@ -69,6 +69,8 @@ L2, LADDER = 1e-3, (1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
 #: Answers of fewer nats than so many for each coefficient may be noise; in so many parts they are held out to tell. With more classes
 #: than this nothing was measured, and nothing is chosen.
 NATS_PER_COEFFICIENT, FOLDS, MOST_CLASSES = 20.0, 3, 30
+#: Of more rows than this one part only is held out: each fit takes long, and a third of them is many.
+MANY_ROWS = 50_000
 #: By how many standard errors a stronger penalty must explain what is held out better.
 SURENESS = 0.5
 #: Steps of the solver in a fit that is there to be compared: one that needs more is learning noise.
@@ -327,7 +329,8 @@ def are_faint(likelihood: Any, *, n_columns: int) -> bool:
     shares = likelihood / likelihood.sum(axis=1, keepdims=True)
     nats = n_rows * math.log(n_classes) + float(scipy.special.xlogy(shares, shares).sum())
     # Labels that are said as they are are no noise, however few.
-    return 0.0 < nats < NATS_PER_COEFFICIENT * (n_classes - 1) * n_columns and nats < 0.9 * n_rows * math.log(n_classes)
+    most = min(NATS_PER_COEFFICIENT * (n_classes - 1) * n_columns, 0.9 * n_rows * math.log(n_classes))
+    return bool(0.0 < nats < most)
 
 
 def choose_l2(
@@ -335,17 +338,14 @@ def choose_l2(
 ) -> tuple[float, Floats]:
     """Return the penalty under which answers that are held out are explained best, and the held-out logits (n, K) of it.
 
-    Rows are held out by a weight of zero, so that features may be of any kind; of those that are read in batches, where every step of the
-    solver reads a file, one third only. Each model starts from the next stronger one.
+    Rows are held out by a weight of zero (`hold_out`), so that features may be of any kind. Each model starts from the next stronger one.
     """
-    fold = np.arange(len(likelihood)) % FOLDS
-    tried = range(1 if isinstance(X, RowBatches) else FOLDS)
+    parts = hold_out(len(likelihood))
     counts = np.ones(len(likelihood)) if weights is None else np.asarray(weights, dtype=np.float64)
     first = estimator.plain_l2
     strengths = [first * factor for factor in LADDER] if isinstance(estimator.l2, str) else [first]
     logits = {l2: np.zeros(likelihood.shape) for l2 in strengths}
-    for number in tried:
-        held = fold == number
+    for held in parts:
         if not counts[~held].any():
             return first, logits[first]
         trial = clone(estimator).set_params(max_iter=min(estimator.max_iter, TRIAL_STEPS), warm_start=True)
@@ -355,12 +355,22 @@ def choose_l2(
                 warnings.simplefilter("ignore", ConvergenceWarning)  # only what is kept has to be finished
                 trial.fit_chosen(X, likelihood, classes=classes, weights=kept, l2=l2)
             logits[l2][held] = trial.find_logits(X)[held]
-    seen = np.where(fold < len(tried), counts, 0.0)
+    seen = np.where(np.any(parts, axis=0), counts, 0.0)
     explained = {l2: explain(logits[l2], likelihood, seen) for l2 in strengths}
     best = max(strengths, key=lambda l2: float(explained[l2].sum()))
     gains = explained[best] - explained[first]
     sure = gains.sum() > SURENESS * math.sqrt(float(gains @ gains))
     return (best, logits[best]) if sure else (first, logits[first])
+
+
+def hold_out(n_rows: int) -> list[npt.NDArray[np.bool_]]:
+    """Return the rows that are held out together: every third of few rows in turn, one third of many, where that tells enough.
+
+    >>> [held.tolist() for held in hold_out(4)]
+    [[True, False, False, True], [False, True, False, False], [False, False, True, False]]
+    """
+    turn = np.arange(n_rows) % FOLDS
+    return [turn == number for number in range(1 if n_rows > MANY_ROWS else FOLDS)]
 
 
 def explain(logits: Floats, likelihood: Floats, counts: Floats) -> Floats:

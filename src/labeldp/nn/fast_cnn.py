@@ -181,7 +181,7 @@ def multiply_taps(images: Tensor, gradient: Tensor) -> Tensor:
             columns, beside = overlap(width, right)
             left = changed[:, rows, columns].flatten(0, 2)
             taps.append(left.T @ seen[:, below, beside].flatten(0, 2))  # a tap that is always outside sums nothing
-    return torch.stack(taps).unflatten(0, (3, 3)).permute(2, 3, 0, 1)
+    return torch.stack(taps).reshape(3, 3, *taps[0].shape).permute(2, 3, 0, 1)
 
 
 def overlap(length: int, shift: int) -> tuple[slice, slice]:
@@ -200,7 +200,7 @@ class Convolution(nn.Conv2d):
     def forward(self, images: Tensor) -> Tensor:
         """Return (n, out, height, width)."""
         if images.device.type == "cpu" and self.in_channels >= MANY_CHANNELS and torch.is_grad_enabled():
-            found: Tensor = TapByTap.apply(images, self.weight)
+            found: Tensor = TapByTap.apply(images, self.weight)  # type: ignore[no-untyped-call]  # torch's own
             return found
         return super().forward(images)
 

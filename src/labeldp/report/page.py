@@ -281,7 +281,7 @@ linear-gradient(to left,var(--ground) 1.2rem,transparent) 100% 0/2.4rem 100% no-
 linear-gradient(to right,transparent 2px,color-mix(in srgb,var(--ink) 40%,transparent) 2px,transparent) 0 0/.8rem 100% no-repeat scroll,
 linear-gradient(to left,transparent 2px,color-mix(in srgb,var(--ink) 40%,transparent) 2px,transparent) 100% 0/.8rem 100% no-repeat scroll}
 table{border-collapse:collapse;width:100%;font-size:.88rem;margin:.3rem 0}
-caption{text-align:left;font-weight:600;padding:.4rem 0}
+caption{text-align:left;font-weight:600;padding:.4rem 0;max-width:calc(100vw - 3rem)}
 th,td{text-align:left;vertical-align:top;padding:.35rem .7rem .35rem 0;border-bottom:1px solid var(--rule)}
 td,th{overflow-wrap:normal}
 td.code{font:.8rem/1.4 ui-monospace,"DejaVu Sans Mono",monospace;overflow-wrap:anywhere;min-width:16.5ch}

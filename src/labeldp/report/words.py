@@ -245,6 +245,26 @@ def unit_rows(guarantee: Guarantee) -> list[tuple[str, str]]:
     ]
 
 
+def budget_words(guarantee: Guarantee, delta: float) -> str:
+    """Return what a guarantee costs at the delta that was asked for, and say so where its own line has another one.
+
+    >>> from labeldp.guarantee import Guarantee
+    >>> budget_words(Guarantee.pure(1.0), 0.0)
+    'epsilon 1 at delta 0'
+    >>> budget_words(Guarantee.zcdp(0.01), 1e-6)
+    'epsilon 0.621693 at delta 1e-06; the promise is this budget, said at delta 1e-05'
+    """
+    from labeldp.guarantee import SHOWN_DELTA
+
+    text = f"epsilon {guarantee.epsilon(delta):.6g} at delta {delta:g}"
+    is_pure = math.isfinite(guarantee.epsilon())
+    return (
+        text
+        if is_pure or delta == SHOWN_DELTA
+        else f"{text}; the promise is this budget, said at delta {SHOWN_DELTA:g}"
+    )
+
+
 def promise_rows(guarantee: Guarantee) -> list[tuple[str, str | None]]:
     """Return a guarantee as names and values, for a table that people read: its parts and assumptions come last."""
     from labeldp.guarantee import advantage_bound
