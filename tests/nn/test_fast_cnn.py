@@ -289,6 +289,21 @@ def test_mirror_images_are_asked_for(stripes, fitted):
     assert np.allclose(flipped.predict_proba(X), flipped.predict_proba(turned), atol=1e-6)  # sums in another order
 
 
+def test_a_prediction_is_the_mean_of_moved_and_mirrored_images(stripes):
+    """Against the six images made by hand, one by one, by a network that looks once."""
+    X, y = stripes
+    model = NetClassifier("fast-cnn", **QUICK, augment="shift,flip").fit(X, y)
+    found = model.predict_proba(X)
+    model.training_ = replace(model.training_, mirrors=False)
+    total = np.zeros_like(found)
+    for turned in (X, X[:, :, ::-1]):
+        edged = np.pad(turned, ((0, 0), (1, 1), (1, 1)), mode="edge")
+        total += 0.25 * model.predict_proba(turned)
+        total += 0.125 * (model.predict_proba(edged[:, :12, :12]) + model.predict_proba(edged[:, 2:, 2:]))
+    assert np.allclose(found, total, atol=1e-6)  # sums in another order
+    assert not np.allclose(found, model.predict_proba(X), atol=1e-3)
+
+
 def test_it_is_stored_without_pickle_and_answers_the_same(stripes, tmp_path):
     X, y = stripes
     settings = {**QUICK, "image_shape": (12, 12), "augment": "shift,flip"}

@@ -439,13 +439,18 @@ class NetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sc
         together = ROWS_TOGETHER if len(inputs.sample_shape) == 1 else IMAGES_TOGETHER
         together = max(1, min(together, CELLS_TOGETHER // len(self.classes_)))
         self.module_.eval()
-        mirrored = self.training_.mirrors and self.training_.augment.flip and len(inputs.sample_shape) == 3
+        images = len(inputs.sample_shape) == 3
         parts = []
         with torch.inference_mode():
             for rows in torch.split(torch.arange(len(inputs)), together):
                 seen = [inputs.batch(rows, view=view) for view in range(inputs.n_views)]
-                views = [answer(batch) for batch in [*seen, *([batch.flip(3) for batch in seen] if mirrored else [])]]
-                parts.append(finish(torch.stack(views).mean(dim=0).cpu().numpy()))
+                if images:
+                    total = sum(
+                        share * answer(view) for batch in seen for share, view in self.training_.look_again(batch)
+                    )
+                else:
+                    total = sum(answer(batch) for batch in seen)
+                parts.append(finish((total / len(seen)).cpu().numpy()))
         return np.concatenate(parts)
 
     # State

@@ -116,7 +116,8 @@ class Training:
     sizes : tuple of (share of the side, share of the steps)
         Images are shown smaller at first; () for their own size all along. The rate follows the work done, not the steps.
     mirrors : bool
-        Where `augment` flips: an image is seen as it is and mirrored in turn, pass by pass, and a prediction is the mean of both.
+        Where `augment` flips: an image is seen as it is and mirrored in turn, pass by pass. A prediction is the mean of those of an
+        image and of what `augment` may make of it (`Training.look_again`).
     cpu_minutes : float
         Minutes of one core that a fit of "fast-cnn" may take; `epochs` is then the most passes that there are. A fit turns it
         into a number of passes before it begins (`labeldp.nn.fast_cnn.plan_epochs`). 0 for `epochs` as they are.
@@ -185,6 +186,23 @@ class Training:
         if self.augment:
             images = self.augment(images, turn=take_turns(rows, epoch) if self.mirrors else None)
         return images.contiguous(memory_format=torch.channels_last) if self.sizes else images
+
+    def look_again(self, images: Tensor) -> list[tuple[float, Tensor]]:
+        """Return what a prediction is the mean of, each with its share: images and their mirror images, each also moved by a pixel.
+
+        Either is done only where the network was trained on images that are moved, or mirrored, and looks so (`mirrors`). An image and
+        its mirror image have the same prediction: they are moved after they are mirrored.
+        """
+        views = [(1.0, images)]
+        if self.mirrors and self.augment.flip:
+            views = [(0.5, images), (0.5, images.flip(3))]
+        if self.mirrors and self.augment.crop:
+            views = [
+                (share * part, view if by == 0 else move_images(view, by=by))
+                for share, view in views
+                for part, by in ((0.5, 0), (0.25, -1), (0.25, 1))
+            ]
+        return views
 
     def to_json(self) -> dict[str, Any]:
         """Return the settings as JSON values; `from_json` reads them.
@@ -453,6 +471,19 @@ def shift_images(images: Tensor, *, most: int) -> Tensor:
     windows = padded.unfold(2, height, 1).unfold(3, width, 1)
     down, right = (torch.randint(2 * most + 1, (len(images),)).to(images.device) for _ in range(2))
     return windows[torch.arange(len(images), device=images.device), :, down, right]
+
+
+def move_images(images: Tensor, *, by: int) -> Tensor:
+    """Return the images, moved by so many pixels down and to the right; the border is repeated.
+
+    >>> move_images(torch.tensor([[[[1.0, 2.0], [3.0, 4.0]]]]), by=1).tolist()
+    [[[[1.0, 1.0], [1.0, 1.0]]]]
+    """
+    height, width = images.shape[2:]
+    most = abs(by)
+    padded = functional.pad(images, (most,) * 4, mode="replicate")
+    first = most - by
+    return padded[:, :, first : first + height, first : first + width]
 
 
 def blank_squares(images: Tensor, *, side: int) -> Tensor:
