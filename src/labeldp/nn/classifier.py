@@ -117,7 +117,7 @@ class NetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sc
     augment : str or Augment, optional
         For images: "crop,flip,cutout", some of them, or sizes; "shift" is half of "crop". No preset of ours for a CPU flips, since
         digits, letters and scans are not what their mirror images are: say "shift,flip" for photographs with "fast-cnn",
-        which then answers with the mean over an image and its mirror image too.
+        which then answers with the mean over an image, its mirror image, and both moved by a pixel.
     ema : float, optional
         Decay of the moving average of the weights that predicts in their place; 0 for none.
     hidden, dropout : int, float
