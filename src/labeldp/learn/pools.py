@@ -55,11 +55,11 @@ from labeldp.learn.corrections import fit_soft
 from labeldp.learn.softmax import (
     FOLDS,
     NATS_PER_COEFFICIENT,
-    TRIAL_STEPS,
     SoftmaxRegression,
     choose_l2,
     explain,
     hold_out,
+    make_trial,
 )
 from labeldp.mechanisms import most_information
 from labeldp.priors import cluster, flat_features
@@ -157,7 +157,7 @@ def fit_linear(
     likelihood, groups = _likelihood(evidence), _find_neighbourhoods(X, evidence, most=MOST_OF_LINEAR)
     strength, read = choose_l2(estimator, X, likelihood, classes=classes, weights=weights)
     pooled = np.zeros(likelihood.shape)
-    trial = clone(estimator).set_params(max_iter=min(estimator.max_iter, TRIAL_STEPS))
+    trial = make_trial(estimator)
     parts = hold_out(len(likelihood))
     for held in parts:
         kept = np.flatnonzero(~held)
@@ -173,8 +173,10 @@ def fit_linear(
     explained = {steepness: explain(steepness * pooled, likelihood, counts) for steepness in STEEPNESSES}
     best = max(STEEPNESSES, key=lambda steepness: float(explained[steepness].sum()))
     if explain(read, likelihood, counts).sum() > explained[best].sum():
-        reader: SoftmaxRegression = clone(estimator)
-        return reader.fit_chosen(X, likelihood, classes=classes, weights=weights, l2=strength)
+        reader: SoftmaxRegression = clone(estimator).set_params(l2=strength)
+        reader.fit_likelihood(X, likelihood, classes=classes, sample_weight=weights)
+        reader.set_params(l2=estimator.l2)  # as it was asked for; `l2_` says what was chosen
+        return reader
     model: SoftmaxRegression = fit_soft(
         clone(estimator), X, _average_shares(groups, likelihood), classes, weights=weights
     )

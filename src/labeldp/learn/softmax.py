@@ -186,8 +186,8 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
     def fit_chosen(
         self, X: Any, checked: Any, *, classes: Sequence[Any], weights: Floats | None, l2: float
     ) -> SoftmaxRegression:
-        """`fit_likelihood` of what was checked, with a penalty that is settled."""
-        X, columns = self._measure_columns(self._check_features(X), weights)
+        """`fit_likelihood` of features and likelihoods that were checked, with a penalty that is settled."""
+        X, columns = self._measure_columns(X, weights)
 
         def take_logarithms(positions: Any) -> Floats:
             with np.errstate(divide="ignore"):  # a label that is ruled out has log 0 = -inf, and exp of it is 0 again
@@ -342,25 +342,30 @@ def choose_l2(
     """
     parts = hold_out(len(likelihood))
     counts = np.ones(len(likelihood)) if weights is None else np.asarray(weights, dtype=np.float64)
+    trial = make_trial(estimator).set_params(warm_start=True)
     first = estimator.plain_l2
     strengths = [first * factor for factor in LADDER] if isinstance(estimator.l2, str) else [first]
     logits = {l2: np.zeros(likelihood.shape) for l2 in strengths}
     for held in parts:
         if not counts[~held].any():
             return first, logits[first]
-        trial = clone(estimator).set_params(max_iter=min(estimator.max_iter, TRIAL_STEPS), warm_start=True)
-        kept = np.where(held, 0.0, counts).astype(X.dtype)
+        model, kept = clone(trial), np.where(held, 0.0, counts).astype(X.dtype)
         for l2 in reversed(strengths):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ConvergenceWarning)  # only what is kept has to be finished
-                trial.fit_chosen(X, likelihood, classes=classes, weights=kept, l2=l2)
-            logits[l2][held] = trial.find_logits(X)[held]
+                model.fit_chosen(X, likelihood, classes=classes, weights=kept, l2=l2)
+            logits[l2][held] = model.find_logits(X)[held]
     seen = np.where(np.any(parts, axis=0), counts, 0.0)
     explained = {l2: explain(logits[l2], likelihood, seen) for l2 in strengths}
     best = max(strengths, key=lambda l2: float(explained[l2].sum()))
     gains = explained[best] - explained[first]
     sure = gains.sum() > SURENESS * math.sqrt(float(gains @ gains))
     return (best, logits[best]) if sure else (first, logits[first])
+
+
+def make_trial(estimator: SoftmaxRegression) -> Any:
+    """Return an unfitted copy whose fits are there to be compared."""
+    return clone(estimator).set_params(max_iter=min(estimator.max_iter, TRIAL_STEPS))
 
 
 def hold_out(n_rows: int) -> list[npt.NDArray[np.bool_]]:

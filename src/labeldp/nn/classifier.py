@@ -439,17 +439,12 @@ class NetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sc
         together = ROWS_TOGETHER if len(inputs.sample_shape) == 1 else IMAGES_TOGETHER
         together = max(1, min(together, CELLS_TOGETHER // len(self.classes_)))
         self.module_.eval()
-        images = len(inputs.sample_shape) == 3
+        look = self.training_.look_again if len(inputs.sample_shape) == 3 else lambda rows: [(1.0, rows)]
         parts = []
         with torch.inference_mode():
             for rows in torch.split(torch.arange(len(inputs)), together):
                 seen = [inputs.batch(rows, view=view) for view in range(inputs.n_views)]
-                if images:
-                    total = sum(
-                        share * answer(view) for batch in seen for share, view in self.training_.look_again(batch)
-                    )
-                else:
-                    total = sum(answer(batch) for batch in seen)
+                total = sum(share * answer(view) for batch in seen for share, view in look(batch))
                 parts.append(finish((total / len(seen)).cpu().numpy()))
         return np.concatenate(parts)
 

@@ -293,17 +293,24 @@ TINY = 1e-7
 
 def make_orthogonal(matrix: Tensor) -> Tensor:
     """Return a matrix with the same singular vectors whose singular values are about 1, where they are not tiny."""
-    a, b, c = QUINTIC
     tall = matrix.shape[0] > matrix.shape[1]
     wide = (matrix.T if tall else matrix) / matrix.norm().clamp(min=TINY)
     square = wide @ wide.T
-    factor = torch.eye(len(wide), dtype=matrix.dtype, device=matrix.device)
-    for _ in range(STEPS):
-        step = torch.addmm(square, square, square, beta=b, alpha=c)
-        step.diagonal().add_(a)
-        factor, square = step @ factor, step @ square @ step
+    factor = step = find_step(square)
+    for _ in range(STEPS - 1):
+        square = step @ square @ step
+        step = find_step(square)
+        factor = step @ factor
     answer: Tensor = factor @ wide
     return answer.T if tall else answer
+
+
+def find_step(square: Tensor) -> Tensor:
+    """Return Q = a + b A + c A^2 for A = `square`."""
+    a, b, c = QUINTIC
+    step = torch.addmm(square, square, square, beta=b, alpha=c)
+    step.diagonal().add_(a)
+    return step
 
 
 # ----------------------------------------------------------------------------------------------------------------- cost
