@@ -32,7 +32,7 @@ import pyarrow.parquet as pq
 from labeldp.accounting import AccountName, Ledger, ProtectedRows, RowKey, fingerprint, protect_ids
 from labeldp.accounting.account_file import AccountTables
 from labeldp.accounting.balance import Balance
-from labeldp.accounting.ledger import draft_release
+from labeldp.accounting.entries import draft_release
 from labeldp.accounting.ledger_file import open_for_writing
 from labeldp.engines import privatize_table
 from labeldp.guarantee import Guarantee

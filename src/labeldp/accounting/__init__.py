@@ -30,7 +30,8 @@ from labeldp.accounting.calibration import (
     least_cluster_size,
     zcdp_rho,
 )
-from labeldp.accounting.ledger import EntryNumber, Ledger, LedgerEntry, note_entry, recall_entry
+from labeldp.accounting.entries import EntryNumber, LedgerEntry, note_entry, recall_entry
+from labeldp.accounting.ledger import Ledger
 from labeldp.accounting.ledger_file import fingerprint
 from labeldp.accounting.peers import calibrate_peers, peers_epsilon
 from labeldp.guarantee import what_is_left
