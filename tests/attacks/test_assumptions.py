@@ -43,7 +43,7 @@ from labeldp.learn import (
 )
 from labeldp.learn.ratings import LabelPrivateRatings
 from labeldp.mechanisms import PeerToPeerRR
-from labeldp.release.measurement import LabelSums
+from labeldp.release.queries import LabelSums
 
 N = 240
 RNG = np.random.default_rng(5)

@@ -51,7 +51,7 @@ from labeldp.learn import (
 from labeldp.learn.ratings import LabelPrivateRatings
 from labeldp.mechanisms import PeerToPeerRR
 from labeldp.release.labels import SensitiveLabels
-from labeldp.release.measurement import LabelSums
+from labeldp.release.queries import LabelSums
 
 WORD = "HIVplus" + "canary"
 NUMBER = 4_711_000_000 + 815

@@ -36,7 +36,7 @@ from labeldp.accounting import AccountName
 from labeldp.errors import AccountError, AccountWarning, BudgetError
 from labeldp.mechanisms import most_information
 from labeldp.release import kernels
-from labeldp.release.measurement import Sensitivity, choose_noise
+from labeldp.release.measurement import choose_noise
 from labeldp.release.persons import (
     WAYS,
     best_answers,
@@ -51,6 +51,7 @@ from labeldp.release.persons import (
     plan_answers,
 )
 from labeldp.release.persons.choice import SPREAD
+from labeldp.release.queries import Sensitivity
 from labeldp.release.vectors import VectorQuery, measure_vector
 
 OWNERS = ["ann", "bob", "ann", "cyd", "ann", "bob"]

@@ -35,7 +35,8 @@ from labeldp.guarantee import Guarantee, did_not_see
 from labeldp.mechanisms import Mechanism
 from labeldp.priors.base import Beliefs, Counts, Examples, Grouping, Prior
 from labeldp.random import NoiseKey
-from labeldp.release.measurement import check_groups, shares
+from labeldp.release.measurement import shares
+from labeldp.release.queries import check_groups
 from labeldp.validate import check_epsilon, check_integer, check_probability_rows, check_real
 
 #: The rule of thumb: a histogram pays when epsilon_p times the cluster size is about this.

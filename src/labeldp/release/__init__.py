@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 from labeldp.release.dataset import ReleasedItems
 from labeldp.release.door import privatize
 from labeldp.release.labels import SensitiveLabels
-from labeldp.release.measurement import LabelCounts, LabelSums, Measurement, Query, Sensitivity, measure
+from labeldp.release.measurement import Measurement, measure
 from labeldp.release.persons import Persons
+from labeldp.release.queries import LabelCounts, LabelSums, Query, Sensitivity
 from labeldp.release.release import Release
 
 if TYPE_CHECKING:  # a type checker does not see __getattr__ through: without this, load_release is just an object

@@ -36,8 +36,9 @@ from labeldp.release.labels import (
     check_classes_shared,
     codes_of,
 )
-from labeldp.release.measurement import Counter, LabelCounts, measure
+from labeldp.release.measurement import Counter, measure
 from labeldp.release.persons import ASSIGNMENT, CHOICE, AnswerPlan, Persons, plan_answers
+from labeldp.release.queries import LabelCounts
 from labeldp.release.release import Release
 from labeldp.validate import check_integer
 

@@ -62,8 +62,9 @@ from labeldp.guarantee import Guarantee, Trust, Unit
 from labeldp.random import BitStream, as_key
 from labeldp.release.budget import Budget
 from labeldp.release.labels import SensitiveLabels, as_sensitive, check_classes_shared, codes_of
-from labeldp.release.measurement import Query, Sensitivity, measure, round_to_integers
+from labeldp.release.measurement import measure
 from labeldp.release.persons import ASSIGNMENT, Persons
+from labeldp.release.queries import Query, Sensitivity, round_to_integers
 from labeldp.validate import check_delta, check_epsilon, check_integer
 
 FLOATING_POINT = "noise and statistic are floating-point numbers, taken for real ones"

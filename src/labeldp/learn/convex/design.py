@@ -37,8 +37,8 @@ import numpy as np
 from labeldp.arrays import Floats, Int64s
 from labeldp.errors import Described, invalid
 from labeldp.learn.convex.persons import noise_ratio, share_influence
-from labeldp.release.measurement import round_to_integers
 from labeldp.release.persons import Persons
+from labeldp.release.queries import round_to_integers
 from labeldp.softmax import ColumnMoments
 from labeldp.validate import check_positive, check_weights
 

@@ -79,9 +79,9 @@ from labeldp.release import Release
 from labeldp.release.budget import assume_public
 from labeldp.release.grid import box_on_grid
 from labeldp.release.labels import SensitiveLabels, as_plain, box_labels
-from labeldp.release.measurement import check_groups
 from labeldp.release.numbers import Asked, read_finite
 from labeldp.release.persons import Persons
+from labeldp.release.queries import check_groups
 from labeldp.release.scores import ScoredRegressor, check_raw_labels
 from labeldp.softmax import softmax
 from labeldp.validate import check_choice, check_delta, check_epsilon, check_integer, check_weights

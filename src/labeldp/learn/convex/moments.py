@@ -81,8 +81,8 @@ from labeldp.errors import Described, invalid
 from labeldp.guarantee import Guarantee
 from labeldp.random import NoiseKey
 from labeldp.release import LabelSums, Query, SensitiveLabels, Sensitivity, measure
-from labeldp.release.measurement import MOST_TOTAL, largest_size, round_to_integers
 from labeldp.release.persons import Persons
+from labeldp.release.queries import MOST_TOTAL, largest_size, round_to_integers
 from labeldp.softmax import SoftmaxObjective, minimise, sum_soft
 from labeldp.validate import check_probability_rows
 

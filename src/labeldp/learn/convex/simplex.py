@@ -62,7 +62,7 @@ from labeldp.learn.convex.losses import Loss, choose_loss, one_hot
 from labeldp.learn.convex.output import BLOCK, UNITS
 from labeldp.random import BitStream, as_key
 from labeldp.release import SensitiveLabels
-from labeldp.release.measurement import round_to_integers
+from labeldp.release.queries import round_to_integers
 from labeldp.release.vectors import Procedure, curate
 from labeldp.samplers import bernoulli_exp, uniform_below
 from labeldp.validate import check_choice, check_delta, check_epsilon, check_integer, check_positive

@@ -63,8 +63,8 @@ from labeldp.random import NoiseKey
 from labeldp.release import Measurement, Query, Sensitivity, measure
 from labeldp.release.budget import Budget
 from labeldp.release.grid import GridLabels
-from labeldp.release.measurement import MOST_TOTAL, check_groups
 from labeldp.release.persons import ASSIGNMENT, Persons, choose_rows
+from labeldp.release.queries import MOST_TOTAL, check_groups
 from labeldp.release.stages import StageDoor, run_stages
 from labeldp.validate import check_positive
 

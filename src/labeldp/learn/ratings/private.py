@@ -53,7 +53,7 @@ from labeldp.release import LabelSums, Query, Release, SensitiveLabels, Sensitiv
 from labeldp.release.budget import Budget
 from labeldp.release.grid import box_on_grid
 from labeldp.release.labels import box_labels
-from labeldp.release.measurement import check_groups, round_to_integers
+from labeldp.release.queries import check_groups, round_to_integers
 from labeldp.release.scores import ScoredRegressor
 from labeldp.release.stages import StageDoor
 from labeldp.validate import check_epsilon, check_integer, check_real
