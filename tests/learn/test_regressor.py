@@ -20,7 +20,7 @@ import labeldp
 from labeldp import LabelPrivateRegressor, UnbiasedResponse
 from labeldp.errors import BudgetError, LabelDPError, PrivacyError, RawLabelWarning
 from labeldp.learn import load_model, save_model
-from labeldp.learn.regressor import bin_beliefs, measure_error
+from labeldp.learn.number_stages import bin_beliefs, measure_error
 from labeldp.mechanisms import BinnedResponse, RandomizedResponse
 from labeldp.release.scores import TOLD
 

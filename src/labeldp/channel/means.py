@@ -19,7 +19,7 @@ whatever the channel is. Any learner with squared loss that takes weights can le
 
 *Why not the answer itself.* An unbiased answer v is its own pseudo-target for a learner that knows nothing of p: its variance is
 that of the answer. Knowing p, some answers weigh more than others, and what cannot be told from far off is discounted
-(`labeldp.learn.regressor` has an example in numbers). The price is that p must be about right; the unbiased answer needs no such
+(`labeldp.learn.number_stages` has an example in numbers). The price is that p must be about right; the unbiased answer needs no such
 thing.
 
 | laws | p(m) | of |

@@ -10,7 +10,8 @@
 | `recipe` | what "auto" stands for: stages and prior, by epsilon, rows, classes and whom the user trusts |
 | `bags` | a curator's noisy counts of clusters as evidence in training |
 | `regressor` | `LabelPrivateRegressor`: any regressor, on numbers released without bias |
-| `stages` | the loop over stages, the same for the owner of labels and for a receiver of a release |
+| `number_stages` | the loop over stages for numbers: beliefs, weights, evidence |
+| `stages` | the loop over stages for classes, the same for the owner of labels and for a receiver of a release |
 | `corrections` | how training accounts for the noise |
 | `crossfit` | true probabilities from any classifier: cross-fit, calibrate by the likelihood, refit |
 | `softmax` | `SoftmaxRegression`, which takes labels, soft targets or likelihoods |
@@ -44,9 +45,10 @@ from labeldp.learn.evaluated import Evaluation, Metric
 from labeldp.learn.evaluation import evaluate
 from labeldp.learn.named import table_classifier, table_regressor
 from labeldp.learn.number_scores import NumberEvaluation
+from labeldp.learn.number_stages import NumberStage
 from labeldp.learn.pate import PATE, MultiLabelPATE
 from labeldp.learn.recipe import Recipe, recipe
-from labeldp.learn.regressor import LabelPrivateRegressor, NumberStage
+from labeldp.learn.regressor import LabelPrivateRegressor
 from labeldp.learn.saved import load_model, save_model
 from labeldp.learn.scoring import Choice, NoisyAccuracy, choose_by_noisy_accuracy, noisy_accuracy, score_privately
 from labeldp.learn.search import PrivateSearchCV

@@ -55,8 +55,9 @@ from labeldp.errors import Described, LabelDPError, MissingExtraError, ReleaseEr
 from labeldp.guarantee import Guarantee
 from labeldp.learn.boosters import pack_boosters
 from labeldp.learn.classifier import LabelPrivateClassifier
+from labeldp.learn.number_stages import NumberStage
 from labeldp.learn.pate import PATE, MultiLabelPATE
-from labeldp.learn.regressor import LabelPrivateRegressor, NumberStage
+from labeldp.learn.regressor import LabelPrivateRegressor
 from labeldp.learn.search import PrivateSearchCV
 from labeldp.learn.soundness import check_answers, check_model, check_schema, list_answers
 from labeldp.learn.stages import Stage
