@@ -40,6 +40,7 @@ from labeldp.learn.corrections import (
     take_answered,
 )
 from labeldp.learn.draws import Owners, draw_labels, is_silent, read_prior, replay_release
+from labeldp.learn.readers import choose_reader, read_examples
 from labeldp.learn.recipe import NO_ONE, Recipe, recipe
 from labeldp.learn.settings import (
     Settings,
@@ -255,21 +256,22 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
         owners = None if known is None else Owners(persons=known, weights=weights, informed=informed)
         epsilon = choose_budget(OWNER, self.epsilon, self.mechanism)
         last = split_pipeline(SoftmaxRegression() if self.estimator is None else self.estimator)[1]
+        sizes = {"n_examples": len(labels) if known is None else known.n_persons, "n_classes": labels.n_classes}
+        reader = choose_reader(self, last, epsilon, **sizes)
         plan = recipe(
             epsilon,
             stages=self.stages,
             prior=self.prior,
             trust=self.trust,
-            estimator=last,
-            n_examples=len(labels) if known is None else known.n_persons,
-            n_classes=labels.n_classes,
+            estimator=last if reader is None else reader,
             of_persons=known is not None,
+            **sizes,
         )
-        given = () if weights is None else (WEIGHTS,)
-        about = given if known is None else (*given, ASSIGNMENT)
-        budget = Budget(owner=OWNER, labels=labels, ledger=self.ledger, seeded=key.seeded, given=about, persons=known)
+        budget = self._open_budget(labels, key, weights, known)
         parts = budget.split(epsilon, prior=plan.prior, response=bool(plan.shares))
-        transformer, settings = check_settings(self, labels.classes, parts.promise.epsilon(), silent=not plan.shares)
+        transformer, settings = check_settings(
+            self, labels.classes, parts.promise.epsilon(), silent=not plan.shares, reader=reader
+        )
         if weights is not None:
             check_weighable(settings.estimator, settings.correction, distil=settings.distil)
         elif owners is not None:
@@ -284,13 +286,13 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
         )
         promise = budget.state(state_response(parts.promise, response), *response.guarantee.assumptions)
         self._check_trust(promise)
-        features = self._fit_transformer(transformer, settings, X)
+        examples = self._fit_transformer(transformer, settings, X)
+        features = read_examples(settings, examples)
 
         # The prior's clusters and the split of the examples need no label. A prior that sees none is made here too, so
         # that it fails, if it must, before the charge.
         rows = X if plan.prior.raw_features else features
         prior = plan.prior.prepare(ArrayExamples(rows, labels, persons=known), budget=epsilon)
-        told = {} if known is None else {"persons": known}
         if owners is not None:
             check_takes_persons(prior)
             owners.check_mechanism(response, labels.n_classes)
@@ -304,6 +306,7 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
             entry = journal.keep_charge(budget, promise, mechanism=words)
             if table is None:
                 measured = prior.with_journal(journal.keep_table)
+                told = {} if known is None else {"persons": known}
                 table = journal.keep_table(
                     PRIOR, partial(measured.table, rows, labels, budget=epsilon, key=journal.key, **told)
                 )
@@ -314,12 +317,19 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
             door = StageDoor[Release](budget=budget, key=journal.key, epsilon=parts.response, keep=journal.keep_release)
             draw = draw_labels(labels, response, door, owners=owners)
             training = train_in_stages(
-                features, stage, table, draw, settings, weights=weights, of_persons=known is not None
+                features,
+                stage,
+                table,
+                draw,
+                settings,
+                weights=weights,
+                of_persons=known is not None,
+                examples=examples,
             )
         release = assemble_release(
             training, stage, table, labels, seeded=key.seeded, guarantee=promise, mechanism=words
         )
-        return self._keep(training, replace(release, ledger_entry=entry), transformer, settings, plan, given=given)
+        return self._keep(training, replace(release, ledger_entry=entry), transformer, settings, plan, weights=weights)
 
     def fit_release(
         self, X: Any, release: Release, *, sample_weight: Any = None, persons: Any = None
@@ -343,12 +353,18 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
         weights = _check_weights(sample_weight, len(release))
         known = None if persons is None else self._check_owners(persons, release)
         silent = is_silent(release)
-        transformer, settings = check_settings(self, release.classes, release.guarantee.epsilon(), silent=silent)
+        epsilon = release.guarantee.epsilon()
+        last = split_pipeline(SoftmaxRegression() if self.estimator is None else self.estimator)[1]
+        count = len(release) if known is None else known.n_persons
+        reader = choose_reader(self, last, epsilon, n_examples=count, n_classes=release.n_classes)
+        transformer, settings = check_settings(self, release.classes, epsilon, silent=silent, reader=reader)
         if weights is not None:
             check_weighable(settings.estimator, settings.correction, distil=settings.distil)
         check_whole_arrays(settings.estimator, settings.correction, n_rows=len(release), n_classes=release.n_classes)
         # Transformers need no label: they are fitted on the rows without an answer too, if those are given.
-        features = take_answered(OWNER, self._fit_transformer(transformer, settings, X), release)
+        examples = self._fit_transformer(transformer, settings, X)
+        features = take_answered(OWNER, read_examples(settings, examples), release)
+        examples = take_answered(OWNER, examples, release)
         stages = np.zeros(len(release), np.uint8) if release.stage is None else release.stage
         stage = None if silent else stages
         _check_first_stage(stage, weights)
@@ -358,10 +374,11 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
         table, draw = read_prior(release), replay_release(release, owners=owners)
         settings = settle_settings(settings, self, table, sets=are_sets(release.channel))
         of_persons = release.guarantee.unit is Unit.PERSON
-        training = train_in_stages(features, stage, table, draw, settings, weights=weights, of_persons=of_persons)
+        training = train_in_stages(
+            features, stage, table, draw, settings, weights=weights, of_persons=of_persons, examples=examples
+        )
         plan = Recipe(shares=tuple(report.share for report in training.stages), prior=UniformPrior())
-        given = () if weights is None else (WEIGHTS,)
-        return self._keep(training, release, transformer, settings, plan, given=given)
+        return self._keep(training, release, transformer, settings, plan, weights=weights)
 
     def _check_owners(self, persons: Any, release: Release) -> Persons:
         """Return who owns all rows of a release about persons; what is about labels does not become one about persons here."""
@@ -382,13 +399,14 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
         settings: Settings,
         plan: Recipe,
         *,
-        given: tuple[str, ...],
+        weights: Floats | None,
     ) -> LabelPrivateClassifier:
         """Keep the result, all of it at once: a fit that fails leaves the last one as it was."""
         self._transformer = transformer
         self.release_ = release
         self.estimator_ = training.model
         self.stages_ = tuple(training.stages)
+        given = () if weights is None else (WEIGHTS,)
         self.guarantee_, self.seeded_ = assume_public(release.guarantee, *given), release.seeded
         self.classes_ = np.asarray(release.classes)
         self.correction_, self.distil_, self.rounds_ = settings.correction, settings.distil, training.rounds
@@ -406,6 +424,14 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
                 'mechanisms that count labels; or use trust="curator".'
             )
             raise invalid(OWNER, "trust", "cover what the prior and the mechanism need", got=got, fix=fix)
+
+    def _open_budget(
+        self, labels: SensitiveLabels, key: NoiseKey, weights: Floats | None, persons: Persons | None
+    ) -> Budget:
+        """Return what owns the spending of this fit, and what is taken at the user's word beside it."""
+        given = () if weights is None else (WEIGHTS,)
+        about = given if persons is None else (*given, ASSIGNMENT)
+        return Budget(owner=OWNER, labels=labels, ledger=self.ledger, seeded=key.seeded, given=about, persons=persons)
 
     def _open_journal(
         self,
@@ -439,7 +465,7 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
     def _fit_transformer(self, transformer: Any, settings: Settings, X: Any) -> Any:
         """Return the features as the last step wants them; transformers are fitted here and never see a label."""
         if transformer is None:
-            return check_rows(self, X, inner=settings.estimator, reset=True)
+            return check_rows(self, X, inner=settings.taker, reset=True)
         # Rows that come in batches (`labeldp.learn.tables.TableRows`) show the names of their columns in a header.
         remember_columns(self, getattr(X, "header", X), reset=True)
         return transformer.fit_transform(X)

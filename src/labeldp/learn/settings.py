@@ -80,6 +80,13 @@ class Settings:
     pooled_rounds: int = 0
     stage_params: tuple[Mapping[str, Any], ...] = ()
     final_params: Mapping[str, Any] | None = None
+    #: What is fitted once in the end, on the posteriors of `estimator`, where that is its quick reader (`labeldp.learn.readers`).
+    student: BaseEstimator | None = None
+
+    @property
+    def taker(self) -> BaseEstimator:
+        """What takes the user's rows: the student where there is one, whose reader gets features of them, or the estimator."""
+        return self.estimator if self.student is None else self.student
 
     def params_of(self, number: int) -> Mapping[str, Any]:
         """Return the parameters for a fit (from 0); the last ones given hold for all that come later."""
@@ -87,8 +94,12 @@ class Settings:
         return given[min(number, len(given) - 1)] if given else {}
 
 
-def check_settings(learner: Any, classes: Sequence[Any], epsilon: float, *, silent: bool) -> tuple[Any, Settings]:
+def check_settings(
+    learner: Any, classes: Sequence[Any], epsilon: float, *, silent: bool, reader: BaseEstimator | None = None
+) -> tuple[Any, Settings]:
     """Return the transformers of the learner's estimator, unfitted, and its settings; `silent`: no label is released.
+
+    A `reader` runs through the stages and rounds in the estimator's place, and that is then fitted once, with `final_params`.
 
     `epsilon` is the promised one, which a receiver of the release knows to the last bit, and not the one asked for.
     """
@@ -98,6 +109,12 @@ def check_settings(learner: Any, classes: Sequence[Any], epsilon: float, *, sile
     if not hasattr(last, "predict_proba"):
         fix = "Wrap it in CalibratedClassifierCV, or use a classifier that has it."
         raise invalid(OWNER, "estimator", "have `predict_proba`", got=type(last).__name__, fix=fix)
+    final = _check_params("final_params", learner.final_params)
+    stages = _check_stage_params(learner.stage_params)
+    _check_names(last, (*stages, final or {}))
+    student = None
+    if reader is not None:
+        student, last, final = last.set_params(**(final or {})), reader, None
     distil = _decide_distil(learner, silent=silent)
     correction = _decide_correction(learner, last, silent=silent)
     settings = Settings(
@@ -111,10 +128,10 @@ def check_settings(learner: Any, classes: Sequence[Any], epsilon: float, *, sile
         distil=distil,
         rounds=_decide_rounds(learner, last, correction=correction, short=silent),
         round_temperature=SELF_TEMPERATURE if getattr(last, "blurs_beliefs", False) else None,
-        stage_params=_check_stage_params(learner.stage_params),
-        final_params=_check_params("final_params", learner.final_params),
+        stage_params=stages,
+        final_params=final,
+        student=student,
     )
-    _check_names(settings)
     return transformer, settings
 
 
@@ -225,13 +242,13 @@ def _check_params(name: str, value: Any) -> Mapping[str, Any] | None:
     return value
 
 
-def _check_names(settings: Settings) -> None:
+def _check_names(estimator: BaseEstimator, given: Sequence[Mapping[str, Any]]) -> None:
     """Refuse a parameter that the estimator does not have, before anything is spent."""
-    known = settings.estimator.get_params()
-    for params in (*settings.stage_params, settings.final_params or {}):
+    known = estimator.get_params()
+    for params in given:
         for name in params:
             if name not in known:
-                fix = f"{type(settings.estimator).__name__} has: {', '.join(sorted(known))}."
+                fix = f"{type(estimator).__name__} has: {', '.join(sorted(known))}."
                 raise invalid(OWNER, "stage_params", "name parameters of the estimator", got=name, fix=fix)
 
 

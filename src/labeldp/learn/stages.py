@@ -13,7 +13,8 @@ with a fresh fit that maximises sum_i log sum_y p_i[y] L_i[y] over all that was 
 
 the E-step of EM for the labels, the fit being its M-step, which maximises a lower bound of the same sum: one before the next stage, and
 `rounds` of them after the last. Where all answers together say little, "auto" pools them in neighbourhoods first, instead
-(`labeldp.learn.pools`). Where a curator has counted labels of clusters, the counts are evidence in the E-step too
+(`labeldp.learn.pools`). An estimator whose fits are long may have a quick one run through all of this in its place, and is then fitted
+once, on the last posteriors (`labeldp.learn.readers`). Where a curator has counted labels of clusters, the counts are evidence in the E-step too
 (`labeldp.learn.bags`), and the first E-step takes the forward model times the square root of the one that was distilled from the
 counts: what two models learned from independent noise. EM that starts from the sharp beliefs of one keeps them. Everything here reads what was released
 and nothing else: post-processing, free at any number of rounds. Without any evidence at all the beliefs would only repeat
@@ -143,6 +144,7 @@ def train_in_stages(
     *,
     weights: Floats | None = None,
     of_persons: bool = False,
+    examples: Any = None,
 ) -> Training:
     """Distil the prior if that is asked for, draw and train stage by stage, and go on for some rounds.
 
@@ -164,6 +166,8 @@ def train_in_stages(
         Whether a stage answers some rows of its persons only, so that a receiver knows of no others. The model is then made
         of answered rows alone, and a prior is distilled on those of the first stage, once they are known: the owner, who has
         all rows, and a receiver, who has the answered ones, end with the same model.
+    examples : array or dataset, optional
+        Where `settings` have a student, the same examples as that takes them; X is what its quick reader takes.
     """
     public = Weights(weights)
     count = 0 if stage is None else int(stage.max()) + 1
@@ -206,6 +210,7 @@ def train_in_stages(
     answered = _keep_answered(training, len(table.index))
     if answered is not None:
         X, table, public = take_rows(X, answered), table.take(answered), Weights(public.of(answered))
+        examples = None if settings.student is None else take_rows(examples, answered)
     if late:
         told = ModelBeliefs(training.distilled, X, classes=settings.classes, temperature=COUNTS_TEMPERATURE).kept()
     bags = _counted_bags(table, training.parts, settings)
@@ -216,7 +221,10 @@ def train_in_stages(
         number = count + settings.distil + turn
         beside = told if bags is not None and turn == 0 else None
         _fit_posteriors(training, X, settings, public, number=number, bags=bags, told=beside, final=final)
-    if _starts_warm(training.model):
+    if settings.student is not None:
+        targets = _find_targets(training, X, settings, bags=bags)
+        training.model = public.fit_soft(clone(settings.student), examples, targets, settings.classes)
+    elif _starts_warm(training.model):
         training.model.set_params(warm_start=settings.estimator.warm_start)  # as the user has it
     return training
 
@@ -405,6 +413,13 @@ def _fit_posteriors(
     final: bool = False,
 ) -> None:
     """Fit a new estimator on the model's posteriors for all examples, or for some `rows`; `number` counts stages and rounds."""
+    targets = _find_targets(training, X, settings, bags=bags, told=told)
+    estimator = _make_estimator(training, settings, number, final=final)
+    training.model = public.fit_soft(estimator, X, targets, settings.classes, rows=rows)
+
+
+def _find_targets(training: Training, X: Any, settings: Settings, *, bags: Bags | None = None, told: Any = None) -> Any:
+    """Return the model's posteriors for all examples: an E-step, or without released labels its beliefs, sharpened."""
     parts = training.parts
     sharper = settings.round_temperature if parts else settings.temperature
     beliefs = ModelBeliefs(training.model, X, classes=settings.classes, temperature=sharper).kept()
@@ -413,8 +428,7 @@ def _fit_posteriors(
     targets = posteriors(beliefs, parts, power=OWN_ANSWER if training.pooled else 1.0) if parts else beliefs
     if bags is not None:  # counts of all labels of all clusters are a whole array, so these are too
         targets = bags.move(np.asarray(targets))
-    estimator = _make_estimator(training, settings, number, final=final)
-    training.model = public.fit_soft(estimator, X, targets, settings.classes, rows=rows)
+    return targets
 
 
 def posteriors(beliefs: Any, parts: Sequence[Part], *, power: float = 1.0) -> Any:

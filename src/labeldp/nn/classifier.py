@@ -39,7 +39,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _assert_all_finite, _check_sample_weight, check_is_fitted, column_or_1d
@@ -80,7 +80,7 @@ from labeldp.nn.models import (
     place_network,
 )
 from labeldp.nn.presets import FAST, Augment, Training, resolve_training, settle_training
-from labeldp.nn.pretraining import describe_pretraining, replace_head
+from labeldp.nn.pretraining import describe_images, describe_pretraining, replace_head
 from labeldp.nn.training import Evidence, Listener, Run, Task, seed_torch, start_run, train
 from labeldp.validate import check_integer, check_real
 
@@ -221,6 +221,25 @@ class NetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sc
     def fits_once(self) -> bool:
         """Whether a fit takes so long that a plan should have one of them (`labeldp.learn.recipe`)."""
         return isinstance(self.module, str) and self.module == FAST
+
+    def make_reader(self) -> NetClassifier:
+        """Return a quick network for the features that `read_images` makes, which reads answers first where they say little.
+
+        Who uses it is `labeldp.learn.readers`: one hidden layer, trained in seconds, on mixtures of examples.
+        """
+        return NetClassifier(
+            "mlp", mixup=1.0, device=self.device, progress=self.progress is True, random_state=self.random_state
+        )
+
+    def read_images(self, X: Any) -> Float32s:
+        """Return features of images that need no label (`PatchFeatures`): (n, d), or (n, 2, d) where mirror images are as good."""
+        X = check_examples(clone(self), X, reset=True)  # a fitted network stays as it is
+        inputs = self._wrap_inputs(X, self._measure_scale(X), torch.device("cpu"))
+        check_sample(FAST, inputs.sample_shape)
+        flips: Any = "views" if self._resolve_training().augment.flip else False
+        preset = "colour" if inputs.sample_shape[0] > 1 else "full"
+        watch = partial(watch_pieces, words="features of images") if self.progress is True else iter
+        return describe_images(inputs, preset=preset, flips=flips, watch=watch)
 
     @property
     def blurs_beliefs(self) -> bool:
@@ -498,6 +517,14 @@ def open_progress(progress: Any, task: Task) -> Iterator[Listener | None]:
             yield lambda done, total, loss: bar.update(
                 line, completed=measure(done / total), description=f"loss {loss:.4f}, step {done} of {total}"
             )
+
+
+def watch_pieces(pieces: Sequence[Any], *, words: str) -> Iterator[Any]:
+    """Give pieces one after the other, with a bar on standard error."""
+    from rich.console import Console
+    from rich.progress import track
+
+    yield from track(pieces, words, console=Console(stderr=True), transient=True)
 
 
 # ------------------------------------------------------------------------------------------------- state as plain values

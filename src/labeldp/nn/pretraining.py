@@ -18,6 +18,7 @@ like any other (`labeldp.nn.training`), with its own place among the checkpoints
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -25,7 +26,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from labeldp.arrays import Array, Int64s
+from labeldp.arrays import Array, Float32s, Int64s
 from labeldp.errors import Described, invalid
 from labeldp.features import PatchFeatures
 from labeldp.nn.fast_cnn import FastCNN
@@ -34,7 +35,7 @@ from labeldp.nn.presets import Training
 from labeldp.nn.training import Evidence, Task
 from labeldp.priors.cluster import cluster
 
-__all__ = ["ArrayInputs", "describe_pretraining", "group_images", "replace_head"]
+__all__ = ["ArrayInputs", "describe_images", "describe_pretraining", "group_images", "replace_head"]
 
 #: The passes of the first run, as a share of those of the second; all of them at the smallest size.
 SHARE = 0.25
@@ -48,13 +49,21 @@ def group_images(inputs: Inputs, *, count: int, flips: bool, seed: int) -> Int64
     if not 2 <= count <= n // 2:
         fix = f"Give between 2 and {n // 2} groups for {n} images, or 0 for none."
         raise invalid("NetClassifier", "pretrain", "be the number of groups of alike images", got=count, fix=fix)
+    features = describe_images(inputs, n_components=COMPONENTS, flips=flips, random_state=seed)
+    return cluster(features, n_clusters=count, random_state=seed)
+
+
+def describe_images(inputs: Inputs, *, watch: Callable[[Any], Any] = iter, **settings: Any) -> Float32s:
+    """Return features of images by which alike ones are near each other: `PatchFeatures` with these settings.
+
+    `watch` is put around the pieces that are computed one after the other: it may show how many are done.
+    """
     channels, height, width = inputs.sample_shape
-    features = PatchFeatures(
-        image_shape=(height, width, channels), n_components=COMPONENTS, flips=flips, random_state=seed
-    )
+    n = len(inputs)
+    features = PatchFeatures(image_shape=(height, width, channels), **settings)
     features.fit(take_flat(inputs, torch.arange(0, n, max(1, n // SAMPLE))))
-    parts = [features.transform(take_flat(inputs, rows)) for rows in torch.split(torch.arange(n), TOGETHER)]
-    return cluster(np.concatenate(parts), n_clusters=count, random_state=seed)
+    parts = [features.transform(take_flat(inputs, rows)) for rows in watch(torch.split(torch.arange(n), TOGETHER))]
+    return np.concatenate(parts)
 
 
 def take_flat(inputs: Inputs, rows: torch.Tensor) -> Array:
