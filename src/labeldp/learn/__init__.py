@@ -12,6 +12,7 @@
 | `regressor` | `LabelPrivateRegressor`: any regressor, on numbers released without bias |
 | `number_stages` | the loop over stages for numbers: beliefs, weights, evidence |
 | `stages` | the loop over stages for classes, the same for the owner of labels and for a receiver of a release |
+| `pools`, `readers` | where answers say little: pooled in neighbourhoods, or read by a quick estimator before a long fit |
 | `corrections` | how training accounts for the noise |
 | `crossfit` | true probabilities from any classifier: cross-fit, calibrate by the likelihood, refit |
 | `softmax` | `SoftmaxRegression`, which takes labels, soft targets or likelihoods |
