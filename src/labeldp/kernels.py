@@ -32,7 +32,7 @@ pooled in one pass.
 **Gradients in whole units** (`add_squares`, `add_whole_squares`, `add_wholes`; used by `labeldp.nn.dpsgd`): a product and
 its rounding are the same IEEE operations in the loop that measures a row and in the one that adds it up.
 
-**Hashes of rows** (`hash_texts`, `read_floats`, `add_hashes`, `close_hashes`; used by `labeldp.accounting.accounts`): keyed,
+**Hashes of rows** (`hash_texts`, `read_floats`, `add_hashes`, `close_hashes`; used by `labeldp.accounting.sketches`): keyed,
 for telling rows apart, not for hiding them from whoever knows the key.
 
 Design notes. Numba functions are untyped for mypy: the callers state the shapes. Compiled code is kept (`compile_loop`) in

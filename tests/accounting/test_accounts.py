@@ -12,7 +12,8 @@ import pyarrow as pa
 import pytest
 
 from labeldp.accounting import AccountName, Ledger, RowKey, protect_ids, protect_rows
-from labeldp.accounting.accounts import SAMPLE_ROWS, KnownRows, Overlap, RowSketch, choose_account, compare_rows
+from labeldp.accounting.accounts import KnownRows, Overlap, choose_account, compare_rows
+from labeldp.accounting.sketches import SAMPLE_ROWS, RowSketch
 from labeldp.errors import AccountError, LabelDPError, PrivacyError
 from labeldp.guarantee import Guarantee
 

@@ -21,7 +21,7 @@ More about peers (theta, the papers' bounds) is in `labeldp.accounting.peers`, m
 `labeldp.guarantee.advantage_bound` and `best_guess`.
 """
 
-from labeldp.accounting.accounts import AccountName, ProtectedRows, RowKey, protect_ids, protect_rows
+from labeldp.accounting.accounts import AccountName
 from labeldp.accounting.calibration import (
     analytic_gaussian_sigma,
     calibrate,
@@ -34,6 +34,7 @@ from labeldp.accounting.entries import EntryNumber, LedgerEntry, note_entry, rec
 from labeldp.accounting.ledger import Ledger
 from labeldp.accounting.ledger_file import fingerprint
 from labeldp.accounting.peers import calibrate_peers, peers_epsilon
+from labeldp.accounting.sketches import ProtectedRows, RowKey, protect_ids, protect_rows
 from labeldp.guarantee import what_is_left
 
 __all__ = [

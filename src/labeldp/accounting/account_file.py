@@ -2,7 +2,7 @@
 
 >>> import tempfile
 >>> from pathlib import Path
->>> from labeldp.accounting.accounts import AccountName, protect_ids
+>>> from labeldp.accounting import AccountName, protect_ids
 >>> from labeldp.accounting import Ledger, fingerprint
 >>> from labeldp.guarantee import Guarantee
 >>> ledger = Ledger(Path(tempfile.mkdtemp()) / "ledger.sqlite")
@@ -35,22 +35,9 @@ from typing import Any
 
 import numpy as np
 
-from labeldp.accounting.accounts import (
-    COLUMNS,
-    IDS,
-    NO_ROWS,
-    Choice,
-    KnownRows,
-    Overlap,
-    ProtectedRows,
-    RowKey,
-    RowSample,
-    RowSet,
-    RowSketch,
-    choose_account,
-    compare_rows,
-)
+from labeldp.accounting.accounts import Choice, KnownRows, Overlap, choose_account, compare_rows
 from labeldp.accounting.ledger_file import Record, Table, has_accounts, tampering_error
+from labeldp.accounting.sketches import COLUMNS, IDS, NO_ROWS, ProtectedRows, RowKey, RowSample, RowSet, RowSketch
 from labeldp.arrays import Words
 from labeldp.untrusted import parse_json
 

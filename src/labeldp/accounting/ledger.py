@@ -38,7 +38,7 @@ from pathlib import Path
 from typing import Any
 
 from labeldp.accounting.account_file import AccountTables, list_overlaps
-from labeldp.accounting.accounts import IDS, AccountName, Choice, KnownRows, ProtectedRows, RowKey, protect_ids
+from labeldp.accounting.accounts import AccountName, Choice, KnownRows
 from labeldp.accounting.balance import Balance, digest_text, format_down, say_budget
 from labeldp.accounting.entries import (
     OWNER,
@@ -61,6 +61,7 @@ from labeldp.accounting.ledger_file import (
     read_bindings,
     tampering_error,
 )
+from labeldp.accounting.sketches import IDS, ProtectedRows, RowKey, protect_ids
 from labeldp.display import MOST_LINES, card
 from labeldp.errors import AccountError, BudgetError, Described, LabelDPError, PrivacyError, invalid
 from labeldp.guarantee import Guarantee, Unit, format_up
