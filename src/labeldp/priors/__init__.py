@@ -12,12 +12,9 @@ from labeldp.priors.base import (
     Beliefs,
     Examples,
     Grouping,
-    ModelPrior,
     Prior,
     PriorTable,
-    PublicPrior,
     Reader,
-    UniformPrior,
     flat_features,
     model_probabilities,
     tempered,
@@ -30,6 +27,7 @@ from labeldp.priors.cluster import (
     heterogeneity,
     public_heterogeneity,
 )
+from labeldp.priors.free import ModelPrior, PublicPrior, UniformPrior
 from labeldp.priors.staged import LearnedPrior, StagedClusterPrior
 
 __all__ = [
