@@ -15,6 +15,7 @@ from labeldp.learn.readers import LITTLE, choose_reader, says_little_to_pixels
 from labeldp.learn.settings import SELF_TEMPERATURE
 from labeldp.mechanisms import most_information
 from labeldp.nn import NetClassifier
+from labeldp.nn.checkpoint import get_arrays
 from labeldp.priors import ClusterPrior, tempered
 
 CLASSES = (0, 1, 2)
@@ -52,7 +53,7 @@ def fitted(bars):
 
 
 def weights_of(model):
-    return {name: tensor.numpy() for name, tensor in model.estimator_.module_.state_dict().items()}
+    return get_arrays(model.estimator_.module_)
 
 
 def are_the_same(one, other):
@@ -112,9 +113,9 @@ def test_the_long_fit_learns_the_posteriors_of_the_quick_one(bars, fitted):
     power = 0.5  # so few answers were pooled first, so that a row's own answer was counted already
     joint = beliefs * quick.release_.channel.likelihood(quick.release_.codes) ** power
     by_hand = clone(network).fit_targets(X, joint / joint.sum(axis=1, keepdims=True), classes=CLASSES)
-    for name, tensor in by_hand.module_.state_dict().items():
+    for name, array in get_arrays(by_hand.module_).items():
         # Targets agree to the last digits of float64, and are rounded to float32.
-        np.testing.assert_allclose(weights_of(fitted)[name], tensor.numpy(), rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(weights_of(fitted)[name], array, rtol=1e-4, atol=1e-5)
     assert isinstance(fitted.estimator_, NetClassifier)
     assert fitted.estimator_.module == "fast-cnn"
     assert NetClassifier().make_reader().module == "mlp"

@@ -256,7 +256,7 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
         informed = self.person_rows == PERSON_ROWS[1]
         owners = None if known is None else Owners(persons=known, weights=weights, informed=informed)
         epsilon = choose_budget(OWNER, self.epsilon, self.mechanism)
-        last = split_pipeline(SoftmaxRegression() if self.estimator is None else self.estimator)[1]
+        last = self._find_last_step()
         sizes = {"n_examples": len(labels) if known is None else known.n_persons, "n_classes": labels.n_classes}
         reader = choose_reader(self, last, epsilon, **sizes)
         plan = recipe(
@@ -355,7 +355,7 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
         known = None if persons is None else self._check_owners(persons, release)
         silent = is_silent(release)
         epsilon = release.guarantee.epsilon()
-        last = split_pipeline(SoftmaxRegression() if self.estimator is None else self.estimator)[1]
+        last = self._find_last_step()
         count = len(release) if known is None else known.n_persons
         reader = choose_reader(self, last, epsilon, n_examples=count, n_classes=release.n_classes)
         transformer, settings = check_settings(self, release.classes, epsilon, silent=silent, reader=reader)
@@ -425,6 +425,10 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
                 'mechanisms that count labels; or use trust="curator".'
             )
             raise invalid(OWNER, "trust", "cover what the prior and the mechanism need", got=got, fix=fix)
+
+    def _find_last_step(self) -> Any:
+        """Return what is trained: the estimator, or the last step of a pipeline."""
+        return split_pipeline(SoftmaxRegression() if self.estimator is None else self.estimator)[1]
 
     def _open_budget(
         self, labels: SensitiveLabels, key: NoiseKey, weights: Floats | None, persons: Persons | None
