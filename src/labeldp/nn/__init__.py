@@ -6,7 +6,7 @@
 
 | file | what it holds |
 |---|---|
-| `classifier` | `NetClassifier`; `save_network` and `load_network` |
+| `classifier` | `NetClassifier` |
 | `inputs` | examples and targets: checked, standardised, taken in batches |
 | `models` | networks by name, and the user's own |
 | `fast_cnn` | "fast-cnn", the network that trains in minutes: its layers, its optimizer, its cost |
@@ -15,6 +15,8 @@
 | `training` | the loop and its learning rates |
 | `pretraining` | what a network can learn from images alone |
 | `checkpoint` | the state of a run on disk, arrays without pickle |
+| `state` | a fitted network as plain values and arrays |
+| `saved` | `save_network` and `load_network` |
 | `dpsgd` | `DPSGDClassifier`: the baseline of whole-record privacy |
 
 Needs the extra `labeldp[torch]`; without it, importing this package says so. `DPSGDClassifier` also needs the extra
@@ -35,10 +37,11 @@ if find_spec("torch") is None:
     raise missing_extra("torch", "torch", "labeldp.nn")
 
 if TYPE_CHECKING:
-    from labeldp.nn.classifier import NetClassifier, load_network, save_network
+    from labeldp.nn.classifier import NetClassifier
     from labeldp.nn.dpsgd import DPSGDClassifier
     from labeldp.nn.losses import ForwardLoss, PosteriorLoss, ReleasedDataset, UnbiasedLoss
     from labeldp.nn.presets import Augment, PaperPreset, Training, cpu_preset, paper_preset
+    from labeldp.nn.saved import load_network, save_network
 
 _FILE_OF = {
     "Augment": "presets",
@@ -51,9 +54,9 @@ _FILE_OF = {
     "Training": "presets",
     "UnbiasedLoss": "losses",
     "cpu_preset": "presets",
-    "load_network": "classifier",
+    "load_network": "saved",
     "paper_preset": "presets",
-    "save_network": "classifier",
+    "save_network": "saved",
 }
 
 __all__ = [

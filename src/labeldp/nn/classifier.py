@@ -7,34 +7,19 @@
 >>> model.predict([[-1.0, 0.5], [1.0, -0.5]]).tolist()
 ['no', 'yes']
 
-A fitted network goes to a file and comes back with the same bits:
-
->>> import tempfile, pathlib
->>> folder = tempfile.TemporaryDirectory()
->>> save_network(model, pathlib.Path(folder.name) / "network.npz")
->>> loaded = load_network(pathlib.Path(folder.name) / "network.npz")
->>> bool((loaded.predict_proba(X) == model.predict_proba(X)).all())
-True
->>> folder.cleanup()
-
 Design notes. The methods mean what `SoftmaxRegression`'s mean, so that `LabelPrivateClassifier` drives either through its
 stages. Nothing here is private or secret: labels that come in have been released already, or are public; the loss that a
 progress bar shows is that of the labels given.
 
-A fitted network is stored, copied and sent as arrays by name, never as a pickled module: a network by name is rebuilt from
-its name and a few numbers, so a file cannot bring code. Copying, pickling and skops (`labeldp.learn.save_model`) all ask
-`__getstate__`, which packs the state in this way; `save_network` writes the same facts to an npz file. A module of the
-user's own is hers to pass again to `load_network`; in a copy it stays a module, which skops refuses to store. No file of
-`save_network` names a Python module or class.
+A fitted network is stored, copied and sent as arrays by name, never as a pickled module: copying, pickling and skops
+(`labeldp.learn.save_model`) all ask `__getstate__`, which packs the state (`labeldp.nn.state`).
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -47,17 +32,8 @@ from torch import Tensor, nn
 
 from labeldp.arrays import Array, Float32s, Floats
 from labeldp.channel import LazyRows
-from labeldp.errors import Described, LabelDPError, ReleaseError, invalid
-from labeldp.nn.checkpoint import (
-    DAMAGE,
-    Checkpoints,
-    check_arrays,
-    get_arrays,
-    read_arrays,
-    select_section,
-    set_arrays,
-    write_arrays,
-)
+from labeldp.errors import Described, invalid
+from labeldp.nn.checkpoint import Checkpoints
 from labeldp.nn.fast_cnn import FastCNN, default_width, sample_rows, shrink_images
 from labeldp.nn.inputs import (
     ArrayInputs,
@@ -79,8 +55,9 @@ from labeldp.nn.models import (
     make_network,
     place_network,
 )
-from labeldp.nn.presets import FAST, Augment, Training, resolve_training, settle_training
+from labeldp.nn.presets import FAST, Training, resolve_training, settle_training
 from labeldp.nn.pretraining import describe_images, describe_pretraining, replace_head
+from labeldp.nn.state import find_width, pack_state, unpack_state
 from labeldp.nn.training import Evidence, Listener, Run, Task, seed_torch, start_run, train
 from labeldp.validate import check_integer, check_real
 
@@ -343,7 +320,7 @@ class NetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sc
         if self.module != FAST:
             return HIDDEN if said is None else said
         if going_on:
-            return _find_width(self.module_)
+            return find_width(self.module_)
         return default_width(training.cpu_minutes) if said is None else said
 
     def _prepare_network(self, X: Any, task: Task, *, width: int, going_on: bool) -> tuple[nn.Module, tuple[int, ...]]:
@@ -476,16 +453,12 @@ class NetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sc
         return pack_state(state)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__({**NEWER_SETTINGS, **unpack_state(state)})
+        super().__setstate__(unpack_state(state))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.three_d_array = True
         return tags
-
-
-#: Settings that networks stored by labeldp 0.1 do not have.
-NEWER_SETTINGS: dict[str, Any] = {"image_shape": None, "cpu_minutes": None, "pretrain": 0}
 
 
 def as_values(matrix: Any) -> Tensor | LazyRows:
@@ -525,165 +498,3 @@ def watch_pieces(pieces: Sequence[Any], *, words: str) -> Iterator[Any]:
     from rich.progress import track
 
     yield from track(pieces, words, console=Console(stderr=True), transient=True)
-
-
-# ------------------------------------------------------------------------------------------------- state as plain values
-
-
-def pack_state(state: dict[str, Any]) -> dict[str, Any]:
-    """Return the state of a `NetClassifier` with its network, scale and settings as plain values and arrays.
-
-    A module of the user's own stays as it is: its code is not ours to name.
-    """
-    packed = dict(state)
-    if isinstance(packed.get("preset"), Training):
-        packed["preset"] = packed["preset"].to_json()
-    if isinstance(packed.get("augment"), Augment):
-        packed["augment"] = {"augment": vars(packed["augment"]).copy()}
-    if "module_" not in state:
-        return packed
-    packed["training_"] = state["training_"].to_json()
-    packed["_scale"] = {"shift": state["_scale"].shift, "factor": state["_scale"].factor}
-    if isinstance(state["module"], str):
-        packed["module_"] = {"hidden": _find_width(state["module_"]), "arrays": get_arrays(state["module_"])}
-    return packed
-
-
-def _find_width(network: nn.Module) -> int:
-    """Return the width that a network of ours was built with: the setting `hidden` may have been changed since."""
-    if isinstance(network, FastCNN):
-        return network.width
-    first = next((part for part in network.modules() if isinstance(part, nn.Linear)), None)
-    return 0 if first is None else int(first.out_features)
-
-
-def unpack_state(packed: dict[str, Any]) -> dict[str, Any]:
-    """Return the state that `pack_state` packed, its network rebuilt and ready to predict."""
-    state = dict(packed)
-    if isinstance(state.get("preset"), dict):
-        state["preset"] = Training.from_json(state["preset"])
-    if isinstance(state.get("augment"), dict):
-        state["augment"] = Augment(**state["augment"]["augment"])
-    if "module_" not in state:
-        return state
-    state["training_"] = Training.from_json(state["training_"])
-    shift = np.asarray(state["_scale"]["shift"], np.float32)
-    state["_scale"] = Scale(shift=shift, factor=float(state["_scale"]["factor"]))
-    batch = (1, *state["_sample_shape"])
-    if np.broadcast_shapes(shift.shape, batch) != batch:
-        raise ValueError(f"a shift of shape {shift.shape} fits no examples of shape {batch[1:]}")
-    if isinstance(state["module_"], dict):
-        state["module_"] = _rebuild_network(state)
-    return state
-
-
-def _rebuild_network(state: dict[str, Any]) -> nn.Module:
-    """Return the network of a state whose `module_` is packed: made anew, then given its arrays."""
-    shape = tuple(state["_sample_shape"])
-    make = partial(
-        make_network,
-        state["module"],
-        n_classes=len(state["classes_"]),
-        sample_shape=shape,
-        hidden=state["module_"]["hidden"],
-        dropout=state["dropout"],
-        sizes=tuple(state["_sizes"]),
-    )
-    if isinstance(state["module"], str):
-        # A file says how wide its network is. On this device tensors have a shape and no memory: the network is compared
-        # with the arrays that are there before it is allocated.
-        with torch.device("meta"):
-            check_arrays(make(), state["module_"]["arrays"])
-    with torch.random.fork_rng(devices=[]):  # first weights are drawn and overwritten: nobody's generator moves
-        network = make()
-    set_arrays(network, state["module_"]["arrays"])
-    return place_network(network.eval(), sample_shape=shape, device=torch.device(state["device"]))
-
-
-# ---------------------------------------------------------------------------------------------------------------- files
-
-FORMAT = "labeldp network"
-VERSION = 1
-#: Settings that are not written: where the network was trained, from which seed, and who watched.
-LEFT_OUT = ("module", "checkpoint", "progress", "device", "random_state")
-
-
-def save_network(model: Any, path: str | os.PathLike[str]) -> None:
-    """Write a fitted `NetClassifier` to a new npz file: its arrays by name and one line of JSON.
-
-    Of a network of the user's own the file holds the arrays, not the code. A path that is taken is refused, and so are
-    classes that are neither numbers nor text. A file is written whole or not at all.
-    """
-    if not isinstance(model, NetClassifier) or not hasattr(model, "module_"):
-        raise invalid("save_network", "model", "be a fitted NetClassifier", got=Described(type(model).__name__))
-    if model.classes_.dtype.kind == "O":
-        raise invalid("save_network", "model", "have numbers or text as classes", got=Described("other objects"))
-    state = pack_state(dict(vars(model)))
-    settings = {name: state[name] for name in model.get_params(deep=False) if name not in LEFT_OUT}
-    if isinstance(settings["augment"], dict):
-        settings["augment"] = settings["augment"]["augment"]
-    header = {
-        "format": FORMAT,
-        "version": VERSION,
-        "module": model.module if isinstance(model.module, str) else None,
-        "settings": settings,
-        "hidden": _find_width(model.module_) or 1,
-        "factor": state["_scale"]["factor"],
-        "sample_shape": list(state["_sample_shape"]),
-        "sizes": list(state["_sizes"]),
-        "n_features_in": state.get("n_features_in_"),
-        "training": state["training_"],
-        "history": list(state["history_"]),
-    }
-    arrays = {f"module/{name}": array for name, array in get_arrays(model.module_).items()}
-    arrays |= {"classes": model.classes_, "shift": state["_scale"]["shift"]}
-    try:
-        write_arrays(Path(path), arrays, header, new=True)
-    except OSError as error:
-        fix = f"The system says: {error.strerror or error}. Nothing was kept."
-        raise invalid("save_network", "path", "be a new file in an existing folder", got=str(path), fix=fix) from error
-
-
-def load_network(path: str | os.PathLike[str], *, module: Any = None, device: str = "cpu") -> NetClassifier:
-    """Return a network that `save_network` wrote, ready to predict on `device`.
-
-    `module` is the module, or the callable that makes it, of a network that has no name. A file that is damaged, or not
-    one of ours, is a ReleaseError; nothing in a file is run.
-    """
-    place = Path(path)
-    if not place.is_file():
-        raise invalid("load_network", "path", "be an existing file", got=str(place))
-    try:
-        arrays, header = read_arrays(place)
-        if header.get("format") != FORMAT or header.get("version") != VERSION:
-            raise ReleaseError(f"it is {header.get('format')!r}, version {header.get('version')!r}")
-        if header["module"] is None and module is None:
-            fix = "The file holds its arrays; pass the module, or the callable that makes it."
-            raise invalid("load_network", "module", "be given for a network of your own", got=None, fix=fix)
-        check_device(device)
-        settings = dict(header["settings"])
-        if isinstance(settings["augment"], dict):
-            settings["augment"] = {"augment": settings["augment"]}
-        model = NetClassifier(header["module"] if module is None else module, device=device, **settings)
-        model.__setstate__({**vars(model), **_read_fitted(arrays, header)})
-    except LabelDPError as error:
-        raise ReleaseError(f"load_network: {place.name}: {error}") from error
-    except DAMAGE as error:
-        raise ReleaseError(
-            f"load_network: {place} is not a readable network: {error}. Ask its owner for it again."
-        ) from error
-    return model
-
-
-def _read_fitted(arrays: dict[str, Array], header: dict[str, Any]) -> dict[str, Any]:
-    """Return the fitted attributes that a file describes, packed as `pack_state` packs them."""
-    fitted = {
-        "module_": {"hidden": header["hidden"], "arrays": select_section(arrays, "module")},
-        "classes_": arrays["classes"],
-        "training_": header["training"],
-        "history_": tuple(header["history"]),
-        "_scale": {"shift": arrays["shift"], "factor": header["factor"]},
-        "_sample_shape": tuple(header["sample_shape"]),
-        "_sizes": tuple(header["sizes"]),
-    }
-    return fitted if header["n_features_in"] is None else {**fitted, "n_features_in_": header["n_features_in"]}
