@@ -19,7 +19,8 @@ from __future__ import annotations
 import math
 import operator
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -131,6 +132,32 @@ def as_float_matrix(owner: str, name: str, rows: Any) -> Floats:
     if array.dtype not in (np.float32, np.float64):
         array = array.astype(np.float64)
     return np.ascontiguousarray(array)
+
+
+@contextmanager
+def expect_numbers(owner: str, X: Any) -> Iterator[None]:
+    """Inside, features are made numbers; where that fails for words or dates in them, say which, and what makes numbers of them."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        found = describe_words(X, error)
+        if found is None:
+            raise
+        fix = (
+            "labeldp.learn.TableEncoder() in front makes numbers of words, dates and gaps, without a label: "
+            "make_pipeline(TableEncoder(), estimator)."
+        )
+        raise invalid(owner, "X", "be numbers", got=Described(found), fix=fix) from error
+
+
+def describe_words(X: Any, error: Exception) -> str | None:
+    """Name what in these features is no number: columns of a data frame, or text in an array; None where that is not what is wrong."""
+    types = getattr(X, "dtypes", None)
+    if hasattr(types, "items"):
+        columns = [repr(str(name)) for name, kind in types.items() if getattr(kind, "kind", "f") in "OSUMm"]
+        more = f" and {len(columns) - 3} more" if len(columns) > 3 else ""
+        return f"words or dates in {', '.join(columns[:3])}{more}" if columns else None
+    return "text" if "could not convert string" in str(error) else None
 
 
 def check_not_alone(owner: str, name: str, counts: Any, *, find_row: Callable[[int], int]) -> None:

@@ -7,11 +7,16 @@ import itertools
 import math
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
+from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
+from labeldp import LabelPrivateClassifier, LabelPrivateRegressor, Ledger
 from labeldp.errors import LabelDPError
+from labeldp.learn import PATE, SoftmaxRegression
+from labeldp.learn.convex import OutputPerturbation, PrivateGLM
 from labeldp.learn.scoring import CorrectCount, noise_width, score_privately
 from labeldp.learn.tables import TableEncoder
 
@@ -128,6 +133,69 @@ def test_a_missing_feature_is_named():
 def test_text_where_numbers_were():
     with pytest.raises(LabelDPError, match="be numbers"):
         TableEncoder().fit(pa.table({"x": [1, 2]})).transform(pa.table({"x": ["a", "b"]}))
+
+
+def fit_to_words(owner, frame, labels):
+    """Hand a data frame with words and dates to a learner, alone or under the encoder; ledgers are the caller's to look at."""
+    return {
+        "LabelPrivateClassifier": lambda: LabelPrivateClassifier(epsilon=1.0, classes=[0, 1]).fit(frame, labels),
+        "LabelPrivateRegressor": lambda: LabelPrivateRegressor(epsilon=1.0, bounds=(0, 1)).fit(frame, labels),
+        "PATE": lambda: PATE(epsilon=1.0, n_teachers=5, classes=[0, 1]).fit(frame, labels, frame),
+        "PrivateGLM": lambda: PrivateGLM(epsilon=1.0, bounds=(0, 1)).fit(frame, labels),
+        "OutputPerturbation": lambda: OutputPerturbation(epsilon=1.0, clip="unit-norm").fit(frame, labels),
+        "SoftmaxRegression": lambda: SoftmaxRegression().fit(frame, labels),
+    }[owner]()
+
+
+@pytest.mark.parametrize(
+    "owner",
+    [
+        "LabelPrivateClassifier",
+        "LabelPrivateRegressor",
+        "PATE",
+        "PrivateGLM",
+        "OutputPerturbation",
+        "SoftmaxRegression",
+    ],
+)
+def test_words_in_features_are_named_and_the_encoder_is_offered(owner):
+    frame = pd.DataFrame(
+        {
+            "age": [31.0, 45.0] * 5,
+            "job": ["nurse", None] * 5,
+            "day": pd.Timestamp("2026-01-01"),
+            "sex": pd.Categorical(["f", "m"] * 5),
+        }
+    )
+    labels = np.array([0, 1] * 5)
+    with pytest.raises(
+        LabelDPError,
+        match=rf"^{owner}: `X` must be numbers, got words or dates in 'job', 'day', 'sex'\. .*TableEncoder",
+    ):
+        fit_to_words(owner, frame, labels)
+    with pytest.raises(LabelDPError, match="must be numbers, got text"):
+        fit_to_words(owner, frame[["job"]].fillna("none").to_numpy(), labels)
+
+
+def test_words_cost_nothing_and_under_the_encoder_they_are_learned_from(tmp_path):
+    frame = pd.DataFrame({"job": ["nurse", "clerk"] * 50, "age": np.arange(100.0)})
+    labels = np.array([0, 1] * 50)
+    ledger = Ledger(tmp_path / "ledger.sqlite", budget=10.0)
+    with pytest.raises(LabelDPError, match="TableEncoder"):
+        LabelPrivateClassifier(epsilon=8.0, classes=[0, 1], ledger=ledger).fit(frame, labels)
+    assert len(ledger.entries()) == 0
+    model = LabelPrivateClassifier(
+        make_pipeline(TableEncoder(), SoftmaxRegression()), epsilon=8.0, classes=[0, 1], ledger=ledger
+    ).fit(frame, labels)
+    # e^-8 of 100 labels are wrong; no model but that of the jobs explains the others.
+    assert np.array_equal(model.predict(frame), labels)
+
+
+def test_what_is_wrong_with_numbers_is_said_as_before():
+    with pytest.raises(ValueError, match="contains NaN"):
+        SoftmaxRegression().fit(pd.DataFrame({"age": [1.0, np.nan]}), [0, 1])
+    with pytest.raises(TypeError):
+        SoftmaxRegression().fit(np.array([[{}], [1.0]], dtype=object), [0, 1])
 
 
 def test_one_replaced_label_moves_the_count_of_right_predictions_by_at_most_one():

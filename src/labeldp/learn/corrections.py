@@ -55,6 +55,7 @@ from labeldp.learn.softmax import SoftmaxRegression
 from labeldp.priors import model_probabilities
 from labeldp.release import Release
 from labeldp.softmax import RowBatches
+from labeldp.validate import expect_numbers
 
 CORRECTIONS = ("auto", "forward", "crossfit", "posterior", "em", "unbiased", "none")
 #: Soft targets below this weight, times 2 / K, are not replicated: they cost a row and say nothing.
@@ -366,12 +367,13 @@ def check_rows(learner: BaseEstimator, X: Any, *, inner: Any, reset: bool) -> An
     if isinstance(X, np.ndarray) and X.ndim > 2 and hasattr(inner, "arrange_examples"):
         X = inner.arrange_examples(X)
     images = accepts.three_d_array and getattr(X, "ndim", 2) > 2 and getattr(X, "dtype", None) == np.uint8
-    return validate_data(
-        learner,
-        X,
-        accept_sparse="csr" if accepts.sparse else False,
-        ensure_all_finite="allow-nan" if accepts.allow_nan else True,
-        dtype=np.uint8 if images else [np.float64, np.float32],
-        allow_nd=bool(accepts.three_d_array),
-        reset=reset,
-    )
+    with expect_numbers(type(learner).__name__, X):
+        return validate_data(
+            learner,
+            X,
+            accept_sparse="csr" if accepts.sparse else False,
+            ensure_all_finite="allow-nan" if accepts.allow_nan else True,
+            dtype=np.uint8 if images else [np.float64, np.float32],
+            allow_nd=bool(accepts.three_d_array),
+            reset=reset,
+        )

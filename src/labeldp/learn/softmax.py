@@ -62,7 +62,7 @@ from labeldp.softmax import (
     sum_soft,
     sum_targets,
 )
-from labeldp.validate import check_integer, check_positive, check_real, check_weights
+from labeldp.validate import check_integer, check_positive, check_real, check_weights, expect_numbers
 
 #: The penalty of labels as they are, and the stronger ones, as multiples of it, that faint answers may choose.
 L2, LADDER = 1e-3, (1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
@@ -141,7 +141,8 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         if isinstance(X, RowBatches):
             X, y = self._check_features(X), np.asarray(y)
         else:
-            X, y = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32])
+            with expect_numbers("SoftmaxRegression", X):
+                X, y = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32])
         check_classification_targets(y)
         classes, codes = np.unique(y, return_inverse=True)
         if len(classes) < 2:
@@ -208,7 +209,8 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         if isinstance(X, RowBatches):
             self.n_features_in_ = X.shape[1]
             return X
-        return validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32])
+        with expect_numbers("SoftmaxRegression", X):
+            return validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32])
 
     def _measure_columns(self, X: Any, weights: Floats | None = None) -> tuple[Any, Columns | None]:
         """Return the features and the units of their columns.

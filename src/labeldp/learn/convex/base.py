@@ -45,7 +45,7 @@ from labeldp.learn.convex.losses import Loss, find_loss
 from labeldp.release import SensitiveLabels
 from labeldp.release.labels import box_labels
 from labeldp.release.scores import ScoredClassifier
-from labeldp.validate import check_positive, check_real
+from labeldp.validate import check_positive, check_real, expect_numbers
 
 UNIT_NORM = "unit-norm"
 #: Clipped rows end this much below the bound, relatively: a norm of d terms, a root and a quotient lose less (d < 1e6).
@@ -169,7 +169,8 @@ class ConvexClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[misc]  
         )
 
     def _check_rows(self, X: Any, *, reset: bool) -> Any:
-        return validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=reset)
+        with expect_numbers(type(self).__name__, X):
+            return validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=reset)
 
     def _keep(
         self,

@@ -84,7 +84,7 @@ from labeldp.release.persons import Persons
 from labeldp.release.queries import check_groups
 from labeldp.release.scores import ScoredRegressor, check_raw_labels
 from labeldp.softmax import softmax
-from labeldp.validate import check_choice, check_delta, check_epsilon, check_integer, check_weights
+from labeldp.validate import check_choice, check_delta, check_epsilon, check_integer, check_weights, expect_numbers
 
 OWNER = "PrivateGLM"
 #: A class has at least this share of the null model's probability over K.
@@ -386,7 +386,8 @@ class PrivateGLM(ScoredRegressor, BaseEstimator):  # type: ignore[misc]  # sciki
     def _make_design(
         self, X: Any, exposure: Any, sample_weight: Any, persons: Any = None, *, n_classes: int = 2
     ) -> tuple[Design, Persons | None]:
-        X = validate_data(self, X, dtype=np.float64)
+        with expect_numbers(OWNER, X):
+            X = validate_data(self, X, dtype=np.float64)
         owners = None if persons is None else Persons.of(persons, n_rows=len(X), owner=OWNER)
         sharing = None
         if owners is not None and self.statistic == "moments":
