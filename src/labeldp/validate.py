@@ -152,7 +152,7 @@ def expect_numbers(owner: str, X: Any) -> Iterator[None]:
 
 def describe_words(X: Any, error: Exception) -> str | None:
     """Name what in these features is no number: columns of a data frame, or text in an array; None where that is not what is wrong."""
-    types = getattr(X, "dtypes", None)
+    types: Any = getattr(X, "dtypes", None)
     if hasattr(types, "items"):
         columns = [repr(str(name)) for name, kind in types.items() if getattr(kind, "kind", "f") in "OSUMm"]
         more = f" and {len(columns) - 3} more" if len(columns) > 3 else ""

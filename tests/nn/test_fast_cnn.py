@@ -24,6 +24,7 @@ from labeldp.nn.fast_cnn import (
 )
 from labeldp.nn.inputs import ArrayInputs, Scale
 from labeldp.nn.models import build
+from labeldp.nn.presets import settle_training
 from labeldp.nn.training import Evidence, Task, start_run, take_step
 from labeldp.priors import UniformPrior
 
@@ -218,21 +219,43 @@ def test_work_goes_by_pixels():
     assert Training(epochs=1, batch_size=2, lr=1.0, weight_decay=0.0).measure_work(0.3) == 0.3
 
 
-def test_images_grow_and_take_turns_before_the_mirror(stripes):
+def watch_sides(network, X, y):
+    """Fit, and return the sides of the images that each step has seen."""
     sides = []
 
     def watch(module, given):
         if isinstance(module, FastCNN) and module.training:
             sides.append(given[0].shape[2])
 
-    images = np.repeat(np.repeat(stripes[0], 2, axis=1), 2, axis=2)  # 24 pixels: 12, 18, 24
     hook = torch.nn.modules.module.register_module_forward_pre_hook(watch)
     try:
-        NetClassifier("fast-cnn", hidden=16, epochs=10, batch_size=20).fit(images, stripes[1])
+        network.fit(X, y)
     finally:
         hook.remove()
+    return sides
+
+
+def test_images_in_colour_grow_and_grey_ones_do_not(stripes):
+    grey = np.repeat(np.repeat(stripes[0], 2, axis=1), 2, axis=2)  # 24 pixels: 12, 18, 24
+    colour = np.repeat(grey[..., None], 3, axis=3)
+    network = NetClassifier("fast-cnn", hidden=16, epochs=10, batch_size=20)
+    sides = watch_sides(network, colour, stripes[1])
     assert sides == sorted(sides)
     assert [sides.count(side) for side in (12, 18, 24)] == [38, 18, 4]  # 63, 31 and 6% of 60 steps
+    assert watch_sides(network, grey, stripes[1]) == [24] * 60
+    own = replace(cpu_preset("fast-cnn"), sizes=((0.5, 0.5), (1.0, 0.5)))
+    assert watch_sides(network.set_params(preset=own), grey, stripes[1]) == [12] * 30 + [24] * 30
+
+
+def test_minutes_of_grey_images_are_those_of_their_own_size():
+    facts = {"n_examples": 50_000, "n_classes": 10, "width": 192}
+    asked = replace(cpu_preset("fast-cnn"), cpu_minutes=20.0)
+    grey = settle_training(asked, sample_shape=(1, 28, 28), **facts)
+    assert grey.epochs == plan_epochs(20, sample_shape=(1, 28, 28), sizes=((1.0, 1.0),), most=200, **facts)
+    assert settle_training(asked, sample_shape=(3, 28, 28), **facts).epochs > 2 * grey.epochs
+
+
+def test_images_take_turns_before_the_mirror():
     settings = NetClassifier("fast-cnn", augment="flip")._resolve_training()
     batch, rows = torch.arange(24.0).expand(50, 1, 24, 24), torch.arange(50)
     passes = [settings.show_images(batch, rows, part=1.0, epoch=epoch) for epoch in (0, 1, 2)]

@@ -11,7 +11,7 @@ from sklearn.preprocessing import FunctionTransformer
 
 from labeldp import LabelPrivateClassifier, Ledger
 from labeldp.errors import LabelDPError
-from labeldp.learn.readers import LITTLE, choose_reader, says_little_to_pixels
+from labeldp.learn.readers import LITTLE, choose_reader, pays_to_read
 from labeldp.learn.settings import SELF_TEMPERATURE
 from labeldp.mechanisms import most_information
 from labeldp.nn import NetClassifier
@@ -67,15 +67,38 @@ def test_the_rule_counts_nats_a_class():
     for rows in (500, 8_000, 50_000):
         for classes in (2, 10, 100):
             little = [
-                says_little_to_pixels(epsilon, n_examples=rows, n_classes=classes)
+                pays_to_read(epsilon, n_examples=rows, n_classes=classes)
                 for epsilon in (0.1, 0.5, 1.0, 2.0, 2.9, 3.0, 8.0)
             ]
             assert little == sorted(little, reverse=True)
             assert not any(little[-2:])  # such an answer says much by itself
     edge = LITTLE * 10 / most_information(1.0)
-    assert says_little_to_pixels(1.0, n_examples=int(edge) - 1, n_classes=10)
-    assert not says_little_to_pixels(1.0, n_examples=int(edge) + 1, n_classes=10)
-    assert not says_little_to_pixels(0.0, n_examples=100, n_classes=10)  # nothing is answered
+    assert pays_to_read(1.0, n_examples=int(edge) - 1, n_classes=10)
+    assert not pays_to_read(1.0, n_examples=int(edge) + 1, n_classes=10)
+    assert not pays_to_read(0.0, n_examples=100, n_classes=10)  # nothing is answered
+    assert pays_to_read(5.9, n_examples=10**9, n_classes=2, grey=True)
+    assert not pays_to_read(6.0, n_examples=100, n_classes=2, grey=True)
+
+
+def test_grey_is_what_has_one_channel():
+    network = NetClassifier("fast-cnn")
+    rows = np.zeros((5, 300))
+    for shape, grey in (
+        ((5, 20, 20), True),
+        ((5, 20, 20, 1), True),
+        ((5, 1, 20, 20), True),
+        ((5, 20, 20, 3), False),
+        ((5, 3, 20, 20), False),
+    ):
+        assert network.are_grey(np.zeros(shape)) == grey
+        items = torch.utils.data.TensorDataset(torch.zeros(shape))
+        channels_first = shape[1:] != (20, 20, 1) and shape[1:] != (20, 20, 3)
+        assert network.are_grey(items) == (grey and channels_first)  # items are taken as they are
+    assert network.are_grey(rows)  # square and grey unless it is said
+    assert network.set_params(image_shape=(15, 20)).are_grey(rows)
+    assert network.set_params(image_shape=(15, 20, 1)).are_grey(rows)
+    assert not network.set_params(image_shape=(10, 10, 3)).are_grey(rows)
+    assert not network.are_grey(torch.utils.data.TensorDataset(torch.zeros(0, 1, 20, 20)))
 
 
 @pytest.mark.parametrize(
@@ -92,10 +115,12 @@ def test_the_rule_counts_nats_a_class():
 def test_who_sets_the_plan_gets_it(settings):
     sizes = {"n_examples": 240, "n_classes": 3}
     network = NetClassifier("fast-cnn")
-    assert choose_reader(make_learner(), network, 1.0, **sizes) is not None
-    assert choose_reader(make_learner(**settings), network, 1.0, **sizes) is None
-    assert choose_reader(make_learner(), NetClassifier("mlp"), 1.0, **sizes) is None  # reads quickly by itself
-    assert choose_reader(make_learner(), network, 4.0, **sizes) is None
+    X = np.zeros((240, 12, 12, 3), np.uint8)
+    assert choose_reader(make_learner(), network, X, 1.0, **sizes) is not None
+    assert choose_reader(make_learner(**settings), network, X, 1.0, **sizes) is None
+    assert choose_reader(make_learner(), NetClassifier("mlp"), X, 1.0, **sizes) is None  # reads quickly by itself
+    assert choose_reader(make_learner(), network, X, 4.0, **sizes) is None
+    assert choose_reader(make_learner(), network, X[..., 0], 4.0, **sizes) is not None
 
 
 # --------------------------------------------------------------------------------------------- the fit, taken step by step

@@ -258,7 +258,7 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
         epsilon = choose_budget(OWNER, self.epsilon, self.mechanism)
         last = self._find_last_step()
         sizes = {"n_examples": len(labels) if known is None else known.n_persons, "n_classes": labels.n_classes}
-        reader = choose_reader(self, last, epsilon, **sizes)
+        reader = choose_reader(self, last, X, epsilon, **sizes)
         plan = recipe(
             epsilon,
             stages=self.stages,
@@ -357,7 +357,7 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
         epsilon = release.guarantee.epsilon()
         last = self._find_last_step()
         count = len(release) if known is None else known.n_persons
-        reader = choose_reader(self, last, epsilon, n_examples=count, n_classes=release.n_classes)
+        reader = choose_reader(self, last, X, epsilon, n_examples=count, n_classes=release.n_classes)
         transformer, settings = check_settings(self, release.classes, epsilon, silent=silent, reader=reader)
         if weights is not None:
             check_weighable(settings.estimator, settings.correction, distil=settings.distil)

@@ -33,6 +33,7 @@ from torch import Tensor, nn
 from labeldp.arrays import Array, Float32s, Floats
 from labeldp.channel import LazyRows
 from labeldp.errors import Described, invalid
+from labeldp.items import Items, is_dataset
 from labeldp.nn.checkpoint import Checkpoints
 from labeldp.nn.fast_cnn import FastCNN, default_width, sample_rows, shrink_images
 from labeldp.nn.inputs import (
@@ -207,6 +208,16 @@ class NetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sc
         return NetClassifier(
             "mlp", mixup=1.0, device=self.device, progress=self.progress is True, random_state=self.random_state
         )
+
+    def are_grey(self, X: Any) -> bool:
+        """Whether these are images of one channel, as far as the first of them tells; rows are folded as `image_shape` says."""
+        if is_dataset(X):
+            item = Items(X, owner="NetClassifier")[0] if len(X) else None
+            return bool(getattr(item, "ndim", 0) == 2 or getattr(item, "shape", (0,))[0] == 1)
+        shape = getattr(X, "shape", (0, 0))
+        if len(shape) == 4:  # what an array of this shape and of no memory becomes
+            return bool(order_axes(np.broadcast_to(np.uint8(0), shape)).shape[1] == 1)
+        return len(shape) == 3 or self.image_shape is None or tuple(self.image_shape)[2:] in ((), (1,))
 
     def read_images(self, X: Any) -> Float32s:
         """Return features of images that need no label (`PatchFeatures`): (n, d), or (n, 2, d) where mirror images are as good."""

@@ -12,8 +12,8 @@ r"""A small network for small images that trains on a processor in minutes: "fas
 filters are the rows of diag(s + floor)^(-1/2) V^T and their negatives. They are found from images alone, without a label, and are
 not trained. Then come three stages of two 3 x 3 convolutions, the first of each halving the side, with BatchNorm (whose scale
 stays 1) and GELU; the largest value of each channel; and a linear layer without bias whose answer is divided by the width. A
-convolution starts as the identity where it can. The network has no layer that depends on the side: it is trained on smaller copies of
-the images first, where a step costs a fourth, and on the images themselves last.
+convolution starts as the identity where it can. The network has no layer that depends on the side: it can be trained on smaller copies
+of the images first, where a step costs a fourth, and on the images themselves last.
 
 *The optimizer.* `Muon` replaces the momentum M of a convolution, as a matrix (out, in x 9), by the nearest matrix with orthonormal
 rows, up to a factor of 0.7 to 1.2 in each direction, and steps by that times the rate; before, the filters are brought to mean

@@ -1,0 +1,58 @@
+"""How large "fast-cnn" should see images: held-out training images after the same minutes, small at first or whole from the start.
+
+    python benchmarks/image_sizes.py --minutes 5 --data fashion-mnist
+
+Labels are as they are, without noise: what is compared is the network. No test image is read.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from dataclasses import replace
+
+import numpy as np
+
+from labeldp.data import load
+from labeldp.nn import NetClassifier, cpu_preset
+
+HELD_OUT = 10_000
+#: Shares of the side, each with its share of the steps.
+WAYS = {
+    "half, three quarters, whole": ((0.5, 0.63), (0.75, 0.31), (1.0, 0.06)),
+    "three quarters, whole": ((0.75, 0.8), (1.0, 0.2)),
+    "whole": ((1.0, 1.0),),
+}
+
+
+def main() -> None:
+    """Fit each way once, and print a line for each."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data", default="fashion-mnist")
+    parser.add_argument("--minutes", type=float, default=5.0)
+    parser.add_argument("--seed", type=int, default=0)
+    asked = parser.parse_args()
+    raw = load(asked.data)
+    images = np.round(255 * raw.X_train).astype(np.uint8).reshape(len(raw.X_train), *(raw.image_shape or ()))
+    labels = np.asarray(raw.y_train)
+    order = np.random.default_rng(asked.seed).permutation(len(images))
+    train, held = order[:-HELD_OUT], order[-HELD_OUT:]
+    print(
+        f"{asked.data}, {len(train)} images, {asked.minutes:g} minutes, seed {asked.seed}: {HELD_OUT} training images held out"
+    )
+    print("| images are shown | passes | right, % | log loss | CPU s |\n|---|---|---|---|---|")
+    for name, sizes in WAYS.items():
+        begun = time.process_time()
+        settings = replace(cpu_preset("fast-cnn"), sizes=tuple((side, part) for side, part in sizes))
+        network = NetClassifier(
+            "fast-cnn", preset=settings, cpu_minutes=asked.minutes, augment="shift,flip", random_state=asked.seed
+        ).fit(images[train], labels[train])
+        beliefs = network.predict_proba(images[held])
+        right = 100 * np.mean(beliefs.argmax(axis=1) == labels[held])
+        loss = -np.mean(np.log(beliefs[np.arange(len(held)), labels[held]]))
+        seconds = time.process_time() - begun
+        print(f"| {name} | {network.training_.epochs} | {right:.2f} | {loss:.3f} | {seconds:.0f} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
