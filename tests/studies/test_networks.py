@@ -29,6 +29,17 @@ def make_study(path=None) -> networks.Networks:
     return study
 
 
+def test_a_curators_case_says_so(monkeypatch):
+    monkeypatch.setattr(networks, "QUICK_SHARE", 5e-4)
+    case = networks.Case(data="fashion-mnist", minutes=10, epsilon=0.5, trust="curator")
+    assert case in networks.list_cases()
+    (found,) = make_study().run_case(case, seed=0)
+    assert found.epsilon <= 0.5
+    assert found.trust == "a curator"
+    assert found.table == "fashion-mnist"
+    assert "counts" in found.setting
+
+
 @pytest.mark.parametrize("epsilon", [4.0, math.inf])
 def test_every_case_keeps_its_promise_and_says_what_it_took(epsilon, monkeypatch):
     monkeypatch.setattr(networks, "QUICK_SHARE", 5e-4)  # thirty passes, of one step each
