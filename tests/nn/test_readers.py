@@ -90,7 +90,7 @@ def test_grey_is_what_has_one_channel():
         ((5, 20, 20, 3), False),
         ((5, 3, 20, 20), False),
     ):
-        assert network.are_grey(np.zeros(shape)) == grey
+        assert network.are_grey(np.zeros(shape)) == network.are_grey(np.zeros(shape).tolist()) == grey
         items = torch.utils.data.TensorDataset(torch.zeros(shape))
         channels_first = shape[1:] != (20, 20, 1) and shape[1:] != (20, 20, 3)
         assert network.are_grey(items) == (grey and channels_first)  # items are taken as they are

@@ -214,7 +214,7 @@ class NetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sc
         if is_dataset(X):
             item = Items(X, owner="NetClassifier")[0] if len(X) else None
             return bool(getattr(item, "ndim", 0) == 2 or getattr(item, "shape", (0,))[0] == 1)
-        shape = getattr(X, "shape", (0, 0))
+        shape = X.shape if hasattr(X, "shape") else (len(X), *np.shape(X[0])) if len(X) else (0, 0)
         if len(shape) == 4:  # what an array of this shape and of no memory becomes
             return bool(order_axes(np.broadcast_to(np.uint8(0), shape)).shape[1] == 1)
         return len(shape) == 3 or self.image_shape is None or tuple(self.image_shape)[2:] in ((), (1,))
