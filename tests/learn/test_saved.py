@@ -19,6 +19,7 @@ import skops.io
 from sklearn.datasets import load_digits
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
+from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
@@ -177,6 +178,8 @@ def types_in(path):
 
 LEARNERS = {
     "forest": LabelPrivateClassifier(RandomForestClassifier(n_estimators=2, max_depth=2), epsilon=3.0),
+    "network": LabelPrivateClassifier(MLPClassifier((4,), tol=10.0, random_state=0), epsilon=3.0),
+    "network by sgd": LabelPrivateClassifier(MLPClassifier((4,), tol=10.0, solver="sgd", random_state=0), epsilon=3.0),
     "pipeline": make_pipeline(StandardScaler(), LPRRSGD(epsilon=3.0, clip=2.0)),
     "prior": LPRRSGD(epsilon=3.0, clip=2.0, prior=ClusterPrior(n_clusters=3)),
     "normal": LPNormalSGD(epsilon=3.0, clip=2.0),

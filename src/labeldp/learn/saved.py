@@ -106,6 +106,9 @@ PUBLIC = frozenset(
 #: Types beyond skops' own list that a model file may name.
 TRUSTED = PUBLIC | {
     "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",
+    # What a network of scikit-learn was trained by: rates and moments, which prediction does not read.
+    "sklearn.neural_network._stochastic_optimizers.AdamOptimizer",
+    "sklearn.neural_network._stochastic_optimizers.SGDOptimizer",
     "sklearn.tree._tree.Tree",
 }
 
