@@ -16,10 +16,11 @@ from studies.study import Kept  # noqa: E402
 
 
 def make_images(n: int = 300, seed: int = 0) -> networks.Images:
-    """Ten far-apart pictures of 12 x 12 in noise: whatever learns at all learns these."""
+    """Ten far-apart pictures of 12 x 12 in noise, in colour: whatever learns at all learns these."""
     rng = np.random.default_rng(seed)
     y = rng.integers(0, 10, n)
     X = (rng.integers(0, 256, (10, 12, 12))[y] + 20 * rng.normal(size=(n, 12, 12))).clip(0, 255).astype(np.uint8)
+    X = np.repeat(X[..., None], 3, axis=3)
     return networks.Images(X, y, X[:100], y[:100])
 
 
