@@ -43,7 +43,7 @@ def main() -> None:
     print("| images are shown | passes | right, % | log loss | CPU s |\n|---|---|---|---|---|")
     for name, sizes in WAYS.items():
         begun = time.process_time()
-        settings = replace(cpu_preset("fast-cnn"), sizes=tuple((side, part) for side, part in sizes))
+        settings = replace(cpu_preset("fast-cnn"), sizes=sizes)
         network = NetClassifier(
             "fast-cnn", preset=settings, cpu_minutes=asked.minutes, augment="shift,flip", random_state=asked.seed
         ).fit(images[train], labels[train])

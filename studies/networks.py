@@ -333,11 +333,12 @@ def describe_set(data: str, rows: Sequence[StudyRow]) -> list[str]:
         ]
         if row.difference is not None:
             words.append(f"{row.difference:+.2f} points against the paper's LP-2ST")
-        near = [other for other in others if abs(other.epsilon - row.epsilon) < 1e-3 and other.promise == row.promise]
+        here = [other for other in others if abs(other.epsilon - row.epsilon) < 1e-3]
+        near = [other for other in here if other.promise == row.promise]
         if near:
             best = max(near, key=lambda other: other.mean)
             words.append(f"{best.mean:.2f} by {best.setting} on features without labels, of the same promise")
-        counted = [other for other in others if abs(other.epsilon - row.epsilon) < 1e-3 and other.trust == "a curator"]
+        counted = [other for other in here if other.trust == "a curator"]
         if counted and row.trust == NO_ONE:
             best = max(counted, key=lambda other: other.mean)
             words.append(f"{best.mean:.2f} by {best.setting} on them, if a curator may count labels")

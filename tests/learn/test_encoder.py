@@ -136,7 +136,7 @@ def test_text_where_numbers_were():
 
 
 def fit_to_words(owner, frame, labels):
-    """Hand a data frame with words and dates to a learner, alone or under the encoder; ledgers are the caller's to look at."""
+    """Hand features with words and dates to a learner."""
     return {
         "LabelPrivateClassifier": lambda: LabelPrivateClassifier(epsilon=1.0, classes=[0, 1]).fit(frame, labels),
         "LabelPrivateRegressor": lambda: LabelPrivateRegressor(epsilon=1.0, bounds=(0, 1)).fit(frame, labels),

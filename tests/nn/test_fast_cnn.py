@@ -245,6 +245,8 @@ def test_images_in_colour_grow_and_grey_ones_do_not(stripes):
     assert watch_sides(network, grey, stripes[1]) == [24] * 60
     own = replace(cpu_preset("fast-cnn"), sizes=((0.5, 0.5), (1.0, 0.5)))
     assert watch_sides(network.set_params(preset=own), grey, stripes[1]) == [12] * 30 + [24] * 30
+    # A Training is taken as it is, also where it says what the preset says.
+    assert watch_sides(network.set_params(preset=cpu_preset("fast-cnn")), grey, stripes[1]) == sides
 
 
 def test_minutes_of_grey_images_are_those_of_their_own_size():

@@ -109,9 +109,9 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
         How training accounts for the noise. "auto" is em for an estimator that has `fit_likelihood`: forward first, then
         rounds of EM; forward alone for SoftmaxRegression, where EM would stand still (or, where answers say little about many columns,
         pooled in clusters of the features, `labeldp.learn.pools`), and for an estimator whose fits are long (it says
-        `fits_once`, as NetClassifier("fast-cnn") does; where answers say little to pixels, or images are grey, a quick network on features that need no label
-        reads them by em first, and the long fit learns its posteriors, `labeldp.learn.readers`); and else crossfit, which gives any
-        classifier true probabilities for about five fits (`labeldp.learn.crossfit`). An estimator without `sample_weight` is
+        `fits_once`, as NetClassifier("fast-cnn") does; where answers say little to pixels, or images are grey, a quick network on
+        features that need no label reads them by em first, and the long fit learns its posteriors, `labeldp.learn.readers`); and else
+        crossfit, which gives any classifier true probabilities for about five fits (`labeldp.learn.crossfit`). An estimator without `sample_weight` is
         then fitted on labels drawn from posteriors, with a warning.
     distil : bool or "auto"
         Whether the estimator is first fitted on the prior's own beliefs, its predictions then being the prior of stage

@@ -292,7 +292,12 @@ class NetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sc
         if self.module == FAST:  # its plan is made of the shape
             check_sample(FAST, shape)
         training = settle_training(
-            training, n_examples=len(inputs), sample_shape=shape, n_classes=len(classes), width=width
+            training,
+            n_examples=len(inputs),
+            sample_shape=shape,
+            n_classes=len(classes),
+            width=width,
+            own=isinstance(self.preset, Training),
         )
         evidence = Evidence(kind=kind, values=values, n_classes=len(classes))
         task = Task(inputs=inputs, evidence=evidence, training=training)

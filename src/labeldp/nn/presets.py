@@ -402,15 +402,15 @@ def resolve_training(owner: str, preset: Any, module: str | None, changes: dict[
 
 
 def settle_training(
-    training: Training, *, n_examples: int, sample_shape: tuple[int, ...], n_classes: int, width: int
+    training: Training, *, n_examples: int, sample_shape: tuple[int, ...], n_classes: int, width: int, own: bool = False
 ) -> Training:
     """Return the settings of a fit on so many examples: minutes turned into passes, and for "muon" no batch larger than they are.
 
-    Grey images do not grow, unless in a way of the user's own.
+    Grey images do not grow, unless the settings are a `Training` of the user's `own`, which is taken as it is.
     """
     if training.optimizer == "muon":  # its rates go with the batch
         training = replace(training, batch_size=max(2, min(training.batch_size, n_examples)))
-    if training.sizes == GROWING and sample_shape[0] == 1:
+    if training.sizes and sample_shape[0] == 1 and not own:
         training = replace(training, sizes=ALL_OF_IT)
     if not training.cpu_minutes:
         return training
