@@ -25,7 +25,7 @@ and for that the quick one will do: on CIFAR-10 at epsilon 2 an answer to its qu
 beliefs than one without a prior, at 3 a sixth, at 4 a thirtieth. So below 4, where three classes or more can be asked about and a
 fit is planned to take long beside the features,
 
-    a fit of 18 ms an image or more, and 1000 K <= n I(e) or 3 <= e < 4,
+    a fit of 12 ms an image or more, and 1000 K <= n I(e) or 3 <= e < 4,
 
 the quick estimator learns the first stage, asks in the second, and is forgotten; the long one is fitted once, on the likelihood of all answers.
 A receiver has the answers already: she needs no features and no reader for the same fit.
@@ -66,9 +66,9 @@ LITTLE = 1000.0
 MOST_EPSILON, MOST_OF_GREY = 3.0, 6.0
 #: From here on a prior changes what is asked by too little to pay for features.
 MOST_ASKED = 4.0
-#: Seconds of a fit for each image from which on features (7.5 ms for 32 pixels in colour) and a first stage take little beside it: after
-#: ten minutes with 45,000 images, questions were worth what seven more would have been.
-SECONDS_TO_ASK = 0.018
+#: Seconds of a fit for each image from which on questions pay for the 8 ms of features and of a first stage (32 pixels in colour). With 13 ms,
+#: on 45,000 training images of CIFAR-10 at epsilon 2, they were worth 1.3 points and 7% of the log loss on the images held out.
+SECONDS_TO_ASK = 0.012
 READS, ASKS = "reads", "asks"
 
 
