@@ -40,7 +40,7 @@ A receiver has the answers already: she needs no features and no reader for the 
 [617, 2372]
 
 An estimator that wants a reader says so: it has long fits (`fits_once`), `make_reader()`, which returns the quick estimator,
-`read_images(X)`, which returns the features that this one takes, `are_grey(X)` and `planned_minutes`.
+`read_images(X)`, which returns the features that this one takes, `are_grey(X)`, and `planned_minutes` if questions may be chosen.
 `labeldp.nn.NetClassifier("fast-cnn")` does. Features see no label, and all else reads what was released: post-processing, free; a
 question that follows from answers of others' labels, and from public features, costs what any costs. Who sets anything by herself that is "auto"
 otherwise (the correction, rounds, parameters of stages; for questions also stages, prior and mechanism) asks for a plan of the
@@ -112,7 +112,7 @@ def choose_reader(
     own = own and learner.stage_params is None and learner.temperature is None and not learner.filter_earlier
     if not own or not fits_once(estimator) or not hasattr(estimator, "make_reader"):
         return None
-    minutes = estimator.planned_minutes if release is None else math.inf
+    minutes = getattr(estimator, "planned_minutes", 0.0) if release is None else math.inf
     way = choose_way(epsilon, n_examples=n_examples, n_classes=n_classes, minutes=minutes, grey=estimator.are_grey(X))
     if way is None or (way == ASKS and not _leaves_questions(learner, release)):
         return None
