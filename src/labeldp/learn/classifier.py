@@ -259,12 +259,13 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
         last = self._find_last_step()
         sizes = {"n_examples": len(labels) if known is None else known.n_persons, "n_classes": labels.n_classes}
         reader = choose_reader(self, last, X, epsilon, **sizes)
+        asks = reader is not None and reader.only_asks
         plan = recipe(
             epsilon,
             stages=self.stages,
-            prior=self.prior,
+            prior=None if asks else self.prior,
             trust=self.trust,
-            estimator=last if reader is None else reader,
+            estimator=last if reader is None else reader.estimator,
             of_persons=known is not None,
             **sizes,
         )
@@ -288,11 +289,12 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
         promise = budget.state(state_response(parts.promise, response), *response.guarantee.assumptions)
         self._check_trust(promise)
         examples = self._fit_transformer(transformer, settings, X)
-        features = read_examples(settings, examples)
+        needs_features = not asks or len(plan.shares) > 1  # else nobody is asked by a model
+        features = read_examples(settings, examples) if needs_features else None
 
         # The prior's clusters and the split of the examples need no label. A prior that sees none is made here too, so
         # that it fails, if it must, before the charge.
-        rows = X if plan.prior.raw_features else features
+        rows = X if plan.prior.raw_features or features is None else features
         prior = plan.prior.prepare(ArrayExamples(rows, labels, persons=known), budget=epsilon)
         if owners is not None:
             check_takes_persons(prior)
@@ -357,14 +359,14 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
         epsilon = release.guarantee.epsilon()
         last = self._find_last_step()
         count = len(release) if known is None else known.n_persons
-        reader = choose_reader(self, last, X, epsilon, n_examples=count, n_classes=release.n_classes)
+        reader = choose_reader(self, last, X, epsilon, n_examples=count, n_classes=release.n_classes, release=release)
         transformer, settings = check_settings(self, release.classes, epsilon, silent=silent, reader=reader)
         if weights is not None:
             check_weighable(settings.estimator, settings.correction, distil=settings.distil)
         check_whole_arrays(settings.estimator, settings.correction, n_rows=len(release), n_classes=release.n_classes)
         # Transformers need no label: they are fitted on the rows without an answer too, if those are given.
         examples = self._fit_transformer(transformer, settings, X)
-        features = take_answered(OWNER, read_examples(settings, examples), release)
+        features = None if settings.only_asks else take_answered(OWNER, read_examples(settings, examples), release)
         examples = take_answered(OWNER, examples, release)
         stages = np.zeros(len(release), np.uint8) if release.stage is None else release.stage
         stage = None if silent else stages
@@ -410,7 +412,7 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
         given = () if weights is None else (WEIGHTS,)
         self.guarantee_, self.seeded_ = assume_public(release.guarantee, *given), release.seeded
         self.classes_ = np.asarray(release.classes)
-        self.correction_, self.distil_, self.rounds_ = settings.correction, settings.distil, training.rounds
+        self.correction_, self.distil_, self.rounds_ = settings.last_correction, settings.distil, training.rounds
         self.shares_ = plan.shares
         of_release = isinstance(plan.prior, UniformPrior) and release.prior is not None
         self.prior_ = "that of the release" if of_release else repr(plan.prior)

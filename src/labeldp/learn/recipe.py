@@ -21,8 +21,8 @@ For a network on features, whose answers are pooled where they say little, a qua
 With two classes a prior changes nothing, and with epsilon 0 or infinity there is nothing to choose: one stage. So it is for an
 estimator without `fit_likelihood`, whose fits on a quarter are calibrated by too few rows, and for one whose fits are long
 (`fits_once`): a network that learns its own features from pixels. Whoever is trusted, "auto" is then one draw and one fit by the
-forward loss: clusters of pixels would say little. Where its answers would say little too, though, it has a quick reader, on features, and
-the plan is the reader's (`labeldp.learn.readers`).
+forward loss: clusters of pixels would say little. Where it has a quick reader, though, on features, which reads for it or asks for it, the plan
+is the reader's (`labeldp.learn.readers`).
 
 How the answers are read is not decided here, since a receiver reads them too: one by one, by the forward loss, and by a network in
 rounds of EM too (`labeldp.learn.stages`); or, where all of them together say little, pooled in clusters first (`labeldp.learn.pools`).

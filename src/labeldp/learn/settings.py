@@ -15,7 +15,7 @@ import math
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -60,6 +60,13 @@ SELF_TEMPERATURE = 1.0 / 1.5
 BUDGET = 1.0
 
 
+class Reader(NamedTuple):
+    """A quick estimator beside a long fit: it reads the answers for that one, or it `only_asks` the questions."""
+
+    estimator: BaseEstimator
+    only_asks: bool
+
+
 @dataclass(frozen=True, kw_only=True)
 class Settings:
     """What the loop needs to know besides data; what "auto" stood for is decided. Made by `check_settings`."""
@@ -80,13 +87,27 @@ class Settings:
     pooled_rounds: int = 0
     stage_params: tuple[Mapping[str, Any], ...] = ()
     final_params: Mapping[str, Any] | None = None
-    #: What is fitted once in the end, on the posteriors of `estimator`, where that is its quick reader (`labeldp.learn.readers`).
+    #: What is fitted once in the end, where `estimator` is its quick reader (`labeldp.learn.readers`): on that one's posteriors, or,
+    #: where it `only_asks`, on the answers themselves.
     student: BaseEstimator | None = None
+    only_asks: bool = False
 
     @property
     def taker(self) -> BaseEstimator:
         """What takes the user's rows: the student where there is one, whose reader gets features of them, or the estimator."""
         return self.estimator if self.student is None else self.student
+
+    @property
+    def last_correction(self) -> str:
+        """How the last fit, whose model is kept, reads what was released."""
+        return "forward" if self.only_asks else self.correction
+
+    def of_student(self) -> Settings:
+        """Return the settings of the one fit of a student that reads the answers itself."""
+        assert self.student is not None
+        return replace(
+            self, estimator=self.student, student=None, only_asks=False, correction="forward", rounds=0, pool=False
+        )
 
     def params_of(self, number: int) -> Mapping[str, Any]:
         """Return the parameters for a fit (from 0); the last ones given hold for all that come later."""
@@ -95,11 +116,17 @@ class Settings:
 
 
 def check_settings(
-    learner: Any, classes: Sequence[Any], epsilon: float, *, silent: bool, reader: BaseEstimator | None = None
+    learner: Any,
+    classes: Sequence[Any],
+    epsilon: float,
+    *,
+    silent: bool,
+    reader: Reader | None = None,
 ) -> tuple[Any, Settings]:
     """Return the transformers of the learner's estimator, unfitted, and its settings; `silent`: no label is released.
 
-    A `reader` runs through the stages and rounds in the estimator's place, and that is then fitted once, with `final_params`.
+    A `reader` (`labeldp.learn.readers`) runs through the stages and rounds in the estimator's place, and that is then fitted
+    once, with `final_params`; one that only asks runs through all stages but the last.
 
     `epsilon` is the promised one, which a receiver of the release knows to the last bit, and not the one asked for.
     """
@@ -114,7 +141,7 @@ def check_settings(
     _check_names(last, (*stages, final or {}))
     student = None
     if reader is not None:
-        student, last, final = last.set_params(**(final or {})), reader, None
+        student, last, final = last.set_params(**(final or {})), reader.estimator, None
     distil = _decide_distil(learner, silent=silent)
     correction = _decide_correction(learner, last, silent=silent)
     settings = Settings(
@@ -131,6 +158,7 @@ def check_settings(
         stage_params=stages,
         final_params=final,
         student=student,
+        only_asks=reader is not None and reader.only_asks,
     )
     return transformer, settings
 

@@ -14,7 +14,8 @@ with a fresh fit that maximises sum_i log sum_y p_i[y] L_i[y] over all that was 
 the E-step of EM for the labels, the fit being its M-step, which maximises a lower bound of the same sum: one before the next stage, and
 `rounds` of them after the last. Where all answers together say little, "auto" pools them in neighbourhoods first, instead
 (`labeldp.learn.pools`). An estimator whose fits are long may have a quick one run through all of this in its place, and is then fitted
-once, on the last posteriors (`labeldp.learn.readers`). Where a curator has counted labels of clusters, the counts are evidence in the E-step too
+once, on the last posteriors; or one run through all stages but the last, and is then fitted once, on the likelihood of all answers
+(`labeldp.learn.readers`). Where a curator has counted labels of clusters, the counts are evidence in the E-step too
 (`labeldp.learn.bags`), and the first E-step takes the forward model times the square root of the one that was distilled from the
 counts: what two models learned from independent noise. EM that starts from the sharp beliefs of one keeps them. Everything here reads what was released
 and nothing else: post-processing, free at any number of rounds. Without any evidence at all the beliefs would only repeat
@@ -151,7 +152,8 @@ def train_in_stages(
     Parameters
     ----------
     X : array, sparse matrix or table
-        The features, one row per example, as the estimator takes them.
+        The features, one row per example, as the estimator takes them. None where that only asks and there is nothing to ask: one
+        stage, or answers that are there already.
     stage : array of shape (n,), or None
         The stage of each example, from 0. Without stages nothing is drawn: the model is made of the prior alone.
     table : PriorTable
@@ -194,9 +196,12 @@ def train_in_stages(
         training.parts.append(Part(**belief._asdict(), codes=outcome.codes, channel=outcome.channel))
         if late and number == 0:
             _distil(training, X, table, settings, public, rows=belief.rows)
+        more = number + 1 < count
         last = settings.correction == "crossfit" or not settings.rounds
-        dropped = _train_stage(training, X, settings, public, final=number + 1 == count and last)
-        if settings.correction == "em" and number + 1 < count:
+        dropped = 0
+        if X is not None and (more or not settings.only_asks):
+            dropped = _train_stage(training, X, settings, public, final=last and not more)
+        if X is not None and settings.correction == "em" and more:
             rows = np.sort(np.concatenate([part.rows for part in training.parts]))
             _fit_posteriors(training, X, settings, public, number=number + settings.distil, rows=rows)
         training.stages.append(_report_stage(number, training.parts[-1], len(table.index), dropped))
@@ -209,8 +214,13 @@ def train_in_stages(
     training = run_stages(count, start=start, believe=believe, release=release, learn=learn)
     answered = _keep_answered(training, len(table.index))
     if answered is not None:
-        X, table, public = take_rows(X, answered), table.take(answered), Weights(public.of(answered))
+        X = None if X is None else take_rows(X, answered)
+        table, public = table.take(answered), Weights(public.of(answered))
         examples = None if settings.student is None else take_rows(examples, answered)
+    if settings.only_asks:
+        training.model, training.rounds = None, 0
+        _train_stage(training, examples, settings.of_student(), public, final=False)
+        return training
     if late:
         told = ModelBeliefs(training.distilled, X, classes=settings.classes, temperature=COUNTS_TEMPERATURE).kept()
     bags = _counted_bags(table, training.parts, settings)

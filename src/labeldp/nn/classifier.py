@@ -201,13 +201,18 @@ class NetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sc
         return isinstance(self.module, str) and self.module == FAST
 
     def make_reader(self) -> NetClassifier:
-        """Return a quick network for the features that `read_images` makes, which reads answers first where they say little.
+        """Return a quick network for the features that `read_images` makes, which reads answers first, or chooses what is asked.
 
         Who uses it is `labeldp.learn.readers`: one hidden layer, trained in seconds, on mixtures of examples.
         """
         return NetClassifier(
             "mlp", mixup=1.0, device=self.device, progress=self.progress is True, random_state=self.random_state
         )
+
+    @property
+    def planned_minutes(self) -> float:
+        """The minutes of one core that a fit is planned to take; 0 where it is told passes (`epochs`)."""
+        return self._resolve_training().cpu_minutes
 
     def are_grey(self, X: Any) -> bool:
         """Whether these are images of one channel, as far as the first of them tells; rows are folded as `image_shape` says."""
