@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from labeldp import BudgetError, Ledger, PrivacyError, ReleaseError, RRWithPrior, load_release
+from labeldp import BudgetError, Guarantee, Ledger, PrivacyError, ReleaseError, RRWithPrior, load_release
 from labeldp.errors import LabelDPError
 from labeldp.learn import LabelPrivateClassifier, SoftmaxRegression
 
@@ -243,6 +243,79 @@ def test_a_table_that_is_answered_otherwise_is_not_taken_up(way: str, tmp_path: 
         run(changed=True, resume=job, batch_rows=500)
     run(changed=False, resume=job, batch_rows=700)
     assert (tmp_path / "out").is_dir()
+
+
+# --------------------------------------------------------------------------------------------- a charge of another thing
+
+
+class Unwilling(Ledger):
+    """Stops whoever wants to charge: a kill right before the charge."""
+
+    def charge(self, *_: Any, **__: Any) -> Any:
+        raise KeyboardInterrupt
+
+
+#: Rows that anybody may write with a note of her choice; none of them pays for a run of epsilon 1 on the account "labels".
+FREE: dict[str, dict[str, Any]] = {
+    "nothing is paid": {"guarantee": Guarantee.pure(0.0), "rows": "0" * 64, "n_rows": 1},
+    "nothing is paid for these rows": {"guarantee": Guarantee.pure(0.0)},
+    "another account pays": {"label_set": "of no one"},
+    "other rows": {"rows": "0" * 64},
+    "fewer rows": {"n_rows": 1},
+}
+
+
+def write_free_row(ledger: Ledger, note: str, paid: Any, **changes: Any) -> None:
+    facts = {"guarantee": paid.guarantee, "label_set": paid.label_set, "rows": paid.rows, "n_rows": paid.n_rows}
+    ledger.charge(**{**facts, **changes}, mechanism="nothing", note=note)
+
+
+@pytest.mark.parametrize("way", FREE)
+def test_a_row_that_did_not_pay_is_no_charge_of_a_run(way: str, tmp_path: Path) -> None:
+    """A run is stopped before its charge, and its name is in run-1.json: a row of that note must not stand for the charge.
+
+    On the commit before, one of epsilon 0 did: the fit released at epsilon 1, and the ledger had nothing.
+    """
+    with pytest.raises(KeyboardInterrupt):
+        classifier(tmp_path / "run", ledger=Unwilling(tmp_path / "budget.ledger")).fit(X, Y)
+    name = json.loads((tmp_path / "run" / "run-1.json").read_text())["run"]
+    ledger = Ledger(tmp_path / "budget.ledger")
+    paid = Ledger(tmp_path / "other.ledger")
+    classifier(tmp_path / "other", ledger=paid).fit(X, Y)
+    write_free_row(ledger, f"run {name}", paid.entries()[0], **FREE[way])
+    model = classifier(tmp_path / "run", ledger=ledger).fit(X, Y)
+    assert model.release_.ledger_entry == 2
+    assert ledger.entries()[1].guarantee == model.release_.guarantee
+    again = classifier(tmp_path / "run", ledger=ledger).fit(X, Y)
+    assert again.release_.ledger_entry == 2  # its own charge is found, behind the other row
+    assert charges(ledger) == 1 + (FREE[way].get("guarantee") is None)
+
+
+@pytest.mark.parametrize("way", FREE)
+def test_a_row_that_did_not_pay_is_no_charge_of_a_table(way: str, tmp_path: Path) -> None:
+    """The same of a table's job, whose name is that of its hidden folder."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from labeldp.engines import privatize_table
+
+    pq.write_table(pa.table({"a": X[:, 0], "y": Y}), tmp_path / "t.parquet")
+
+    def run(to: str, ledger: Ledger, **options: Any) -> Any:
+        names = {"label": "y", "classes": range(CLASSES), "epsilon": 1.0, "keep_unfinished": True}
+        return privatize_table(tmp_path / "t.parquet", to=tmp_path / to, ledger=ledger, **names, **options)
+
+    with pytest.raises(KeyboardInterrupt):
+        run("out", Unwilling(tmp_path / "budget.ledger"))
+    (job,) = tmp_path.glob(".out.partial-*")
+    ledger, paid = Ledger(tmp_path / "budget.ledger"), Ledger(tmp_path / "other.ledger")
+    run("other", paid)
+    write_free_row(ledger, f"job {job.name.rpartition('-')[2]}", paid.entries()[0], **FREE[way])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the account of the free row was known by its name alone
+        done = run("out", ledger, resume=job)
+    assert done.ledger_entry == 2
+    assert ledger.entries()[1].guarantee == done.guarantee
 
 
 # ---------------------------------------------------------------------------------------------------------------- copies

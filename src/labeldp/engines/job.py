@@ -248,16 +248,19 @@ def _charge_once(job: Job) -> int | None:
     noted = job.staging.get(JOB) or {}
     entry: int | None = recall_entry(noted) if job.budget.ledger is None else _find_charge(job)
     if entry is None:
-        entry = job.budget.charge(job.promise, mechanism=job.words, note=f"job {job.staging.job}")
+        entry = job.budget.charge(job.promise, mechanism=job.words, note=_note_of(job))
     job.staging.put(JOB, {**noted, **note_entry(entry)})
     return entry
 
 
 def _find_charge(job: Job) -> int | None:
     """Return the entry that the job's ledger has of it, if there is any."""
-    if job.budget.ledger is None:
-        return None
-    return next((one.id for one in job.budget.ledger.find_noted(f"job {job.staging.job}")), None)
+    return job.budget.find_charge(job.promise, note=_note_of(job))
+
+
+def _note_of(job: Job) -> str:
+    """Return what the charge of a job says in the ledger."""
+    return f"job {job.staging.job}"
 
 
 def _write_all(job: Job, *, ledger_entry: int | None) -> float:

@@ -39,7 +39,7 @@ key. Of two copies of a directory that draw at the same time, the first row of t
 |---|---|---|
 | 0 | nothing, or a plan | begins: nothing was charged or drawn |
 | 1 run-N.json | name, sealed key | with the key: finds no charge, charges. Without: a new run, charged; run N drew nothing |
-| 2 the charge | its row, by the run's name | with the key: finds the row, asked of the ledger, never of a note. Without: a new charge |
+| 2 the charge | its row, by the run's name, promise and rows | with the key: finds the row, in the ledger. Without: a new charge |
 | 3 a draw, in memory | nothing more | the draw is lost; nobody saw it. With the key the same again; without, a new charge |
 | 4 its mark | a row, the box | the same again, or refused |
 | 5 a hidden folder `.stage-2.partial-...` | some of the draw | as 4; the folder is removed at the start, and `load_release` refuses it. It was the same draw |
@@ -269,20 +269,25 @@ class Journal:
                 self._number, self._name = 1, secrets.token_hex(16)
                 self._write_run({"run": self._name, "key": None})
         elif self._run is not None or not self._name or self._missing():
-            self._begin_run(budget)
+            self._begin_run(budget, promise)
         else:
             self._may_draw, self.key = (
                 False,
                 NoiseKey.from_os(),
             )  # all is there: nothing is drawn, by this key or another
-        found = self._find_charge(budget.ledger)
-        return found or budget.charge(promise, mechanism=mechanism, note=f"run {self._name}")
+        found = budget.find_charge(promise, note=self._note)
+        return found or budget.charge(promise, mechanism=mechanism, note=self._note)
 
-    def _begin_run(self, budget: Budget) -> None:
+    @property
+    def _note(self) -> str:
+        """What the charge of this run says in the ledger."""
+        return f"run {self._name}"
+
+    def _begin_run(self, budget: Budget, promise: Guarantee) -> None:
         """Take the key that is here, or begin a run with a new one; it is on disk, if sealed, before the charge."""
         if self._run is None:
             if self._name:
-                self._say_gone(budget.ledger)
+                self._say_gone(budget, promise)
             key = self._given.claim_all()
             assert self._checkpoint is not None
             self._name = self._name_run(key)
@@ -292,15 +297,15 @@ class Journal:
             self._write_run(self._run.to_json())
         self.key = self._run.key.child("run", self._run.name)
 
-    def _say_gone(self, ledger: Any) -> None:
+    def _say_gone(self, budget: Budget, promise: Guarantee) -> None:
         missing = ", ".join(self._missing())
-        if ledger is None:
+        if budget.ledger is None:
             raise PrivacyError(
                 f"{self._owner}: the noise key of the run in {self._root} is gone, and {missing} would be drawn a second time. "
                 "Without a ledger nothing would tell. Begin a new run in a new directory; next time give a ledger, or "
                 'seal the key: checkpoint=Checkpoint(place, passphrase="...").'
             )
-        paid = self._find_charge(ledger)
+        paid = budget.find_charge(promise, note=self._note)
         if paid is not None:
             warnings.warn(
                 f"The noise key of the run in {self._root} is gone (entry {paid} of the ledger). {missing} may have been "
@@ -309,11 +314,6 @@ class Journal:
                 ChargedAgainWarning,
                 stacklevel=6,
             )
-
-    def _find_charge(self, ledger: Any) -> EntryNumber | None:
-        if ledger is None:
-            return None
-        return next((one.id for one in ledger.find_noted(f"run {self._name}")), None)
 
     def _missing(self) -> list[str]:
         return [name for name in self._pieces if not (self._root / name).is_dir()]
@@ -375,7 +375,7 @@ class Journal:
         if self._run.box is not None:
             self._write_run(self._run.to_json())
         if first == found and self._budget is not None and self._budget.ledger is not None:
-            first = self._first_row(self._budget, f"run {self._name}: {name} ", found)
+            first = self._first_row(self._budget, f"{self._note}: {name} ", found)
         if first != found:
             raise PrivacyError(
                 f"{self._owner}: {name} of the run in {self._root} was drawn before from other beliefs, and this draw is not "
