@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from labeldp.errors import AccountWarning, Described, PrivacyError, invalid
 from labeldp.guarantee import SEEDED, Guarantee, Trust, Unit, did_not_see, what_is_left
+from labeldp.release.labels import SensitiveLabels, check_classes_shared
 from labeldp.release.numbers import say_bounds
 
 if TYPE_CHECKING:
@@ -132,7 +133,9 @@ class Budget:
         What else its user handed in for this release, in words: "prior", "grouping". None of it may have seen the labels.
     persons : Persons, optional
         Who owns the rows, where all labels of a person are protected together. Then the ledger's account is that of these persons: it
-        recognises them by their ids, in whichever rows they are met again.
+        recognises them by their ids, in whichever rows they are met again. A list of classes that was read off labels in memory and
+        names one that a person alone has is refused here, so that it is before any charge; a table's rows are looked at by
+        whoever reads them (`labeldp.engines`).
 
     Guarantee
     ---------
@@ -160,6 +163,10 @@ class Budget:
     start: int = 0
     given: tuple[str, ...] = ()
     persons: Any = None
+
+    def __post_init__(self) -> None:
+        if self.persons is not None and isinstance(self.labels, SensitiveLabels):
+            check_classes_shared(self.labels, self.persons)
 
     def state(self, promise: Guarantee, *assumptions: str) -> Guarantee:
         """Return the promise with what it stands on.

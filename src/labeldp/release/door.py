@@ -33,7 +33,6 @@ from labeldp.release.labels import (
     SensitiveLabels,
     as_sensitive,
     as_sensitive_numbers,
-    check_classes_shared,
     codes_of,
 )
 from labeldp.release.measurement import Counter, measure
@@ -174,7 +173,6 @@ def _release_for_persons(
 ) -> Release:
     """Release the answers of each person's rows that the plan asks, after adding up what they cost her."""
     start, n = budget.start, len(boxed)
-    check_classes_shared(boxed, persons)
     size = None if boxed.bounds else boxed.n_classes
     plan = plan_answers(persons, mechanism, n_classes=size, prior=prior, first=start, **choice)
     if len(plan.epsilons) > 1 and isinstance(prior, Iterator):

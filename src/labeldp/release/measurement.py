@@ -36,7 +36,7 @@ from labeldp.loss.discrete import least_variance
 from labeldp.mechanisms import MeasuringMechanism
 from labeldp.random import BitStream, NoiseKey, as_key
 from labeldp.release.budget import Budget
-from labeldp.release.labels import SensitiveLabels, as_sensitive, check_classes_shared, codes_of
+from labeldp.release.labels import SensitiveLabels, as_sensitive, codes_of
 from labeldp.release.persons import ASSIGNMENT, Persons, best_cap, choose_rows
 from labeldp.release.queries import LabelCounts, Query, Sensitivity
 from labeldp.samplers import discrete_gaussian, discrete_laplace, rate_below, variance_above
@@ -144,7 +144,6 @@ def measure(
     if owners is None:
         reach = query.sensitivity(n_classes=boxed.n_classes)
     else:
-        check_classes_shared(boxed, owners)
         query, rows, reach = _limit_persons(
             query, owners, cap=cap, n_classes=boxed.n_classes, epsilon=target, delta=failure
         )
