@@ -189,7 +189,7 @@ def search(ledger, **options):
 @pytest.mark.parametrize("way", LEARNERS)
 def test_a_class_of_one_person_is_refused_before_anything_is_charged(way, tmp_path):
     """On the commit before, learners in stages and a search by noisy counts charged first, and teachers did not look at all."""
-    ledger = labeldp.Ledger(tmp_path / "budget.ledger", budget=100.0)
+    ledger = labeldp.Ledger(tmp_path / "budget.ledger")
     with pytest.raises(LabelDPError, match="the owner of row 0 alone"):
         LEARNERS[way](ledger, *lonely_problem(shared=False))
     assert ledger.entries() == ()
@@ -202,7 +202,7 @@ def test_a_class_of_two_persons_may_be_one_persons_in_a_part(way, tmp_path):
 
     On the commit before, such a fit was charged and then refused: of eight with a chance of 1 - 2^-8.
     """
-    ledger = labeldp.Ledger(tmp_path / "budget.ledger", budget=100.0)
+    ledger = labeldp.Ledger(tmp_path / "budget.ledger")
     for _ in range(8 if way == "two halves" else 1):
         LEARNERS[way](ledger, *lonely_problem(shared=True))
     assert ledger.entries()

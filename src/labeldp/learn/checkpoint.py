@@ -28,7 +28,8 @@ If anything must be drawn, it is drawn under a new key, as a new run, under a ne
 before, and the ledger decides. Without a ledger nobody could tell the two draws apart, and it is refused.
 
 **The same draw.** A second draw under the key could still differ if its beliefs did: an estimator that trains differently each
-time, other features. So each draw is marked (a MAC of its outputs and channel) before it leaves memory: in the sealed box,
+time, other features. The same noise through two channels tells of a label what no epsilon bounds. So the noise of a draw is that of
+the key and of a digest of what it is drawn through, channel or query (`NoiseKey.apart`): other beliefs have independent noise. And each draw is marked (a MAC of its outputs and channel) before it leaves memory: in the sealed box,
 or this process's memory, and as a row of the ledger that costs nothing, "run N: stage-2 M". A draw whose mark is another
 than the first is thrown away and refused. The box holds key and marks together: whoever deletes the marks has deleted the
 key. Of two copies of a directory that draw at the same time, the first row of the ledger wins.
@@ -47,11 +48,15 @@ key. Of two copies of a directory that draw at the same time, the first row of t
 | 7 the last stage | all draws, a key that is not needed | nothing is drawn; the key is destroyed |
 | 8 the key destroyed | all draws | nothing is drawn. A stage deleted now is a key that is gone: charged again |
 
-A copy or an older state of the directory is one of these states with the same key, or without one. Without a ledger there is
-no charge in common: two copies with a passphrase are one run by its key and draw the same, or refuse by the box's marks.
+A copy or an older state of the directory is one of these states with the same key, or without one. With a ledger, copies draw the
+same or are refused. **Without a ledger copies have nothing in common but the key**: each has its own marks, and nothing tells one of
+the other. Whoever has the passphrase and copies an unfinished run gets the same draw from each copy that believes the same, and
+from a copy with other features or another estimator a second draw with noise of its own: two releases, 2 epsilon, of which each says
+one. The promise above needs the ledger; what holds without it is that no two draws share noise unless they are the same draw.
 
 **Files.** The directory is 0700 and the files of keys 0600, whatever the umask. Raw labels are never written, and keys never
-unless sealed. Seeded runs are reproducible, not private: they keep no key and no marks.
+unless sealed. Seeded runs are reproducible, not private: they keep no key and no marks, and their noise is that of the seed and the
+stage alone, so that a seeded run draws the same with a checkpoint and without.
 """
 
 from __future__ import annotations
@@ -295,7 +300,7 @@ class Journal:
             _held[self._name] = self._run
             self._number += 1
             self._write_run(self._run.to_json())
-        self.key = self._run.key.child("run", self._run.name)
+        self.key = self._run.key.child("run", self._run.name).apart()
 
     def _say_gone(self, budget: Budget, promise: Guarantee) -> None:
         missing = ", ".join(self._missing())

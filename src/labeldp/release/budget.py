@@ -392,9 +392,7 @@ def _know_persons(known: ProtectedRows | None, ids: Any, key: RowKey) -> Protect
     return protect_ids(ids, key, persons=True) if known is None else known.with_persons(ids, key)
 
 
-def open_account(
-    ledger: Any, name: str, find_rows: Callable[[RowKey], ProtectedRows], *, tell: bool = True
-) -> str:
+def open_account(ledger: Any, name: str, find_rows: Callable[[RowKey], ProtectedRows], *, tell: bool = True) -> str:
     """Return the account that pays for rows, as a name that knows them; whoever releases a table's labels asks here first.
 
     Parameters

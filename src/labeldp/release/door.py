@@ -297,6 +297,7 @@ def draw_codes(
     """
     if rows is None:
         channel = channel.place(start, len(codes))
+    key = key.through(lambda: _describe_draw(channel, start, len(codes), rows))
     out = channel.empty_codes(len(codes) if rows is None else len(rows))
     channel.prepare()  # once, here: every part below shares it
 
@@ -319,6 +320,12 @@ def draw_codes(
     over_spans(work, len(codes), step=STEP)
     drawn: npt.NDArray[np.unsignedinteger[Any]] = out
     return drawn
+
+
+def _describe_draw(channel: FiniteChannel, start: int, count: int, rows: Int64s | None) -> bytes:
+    """Return all that decides a draw beside labels and noise: the channel and the rows that it is drawn for."""
+    asked = b"all" if rows is None else rows.astype("<i8").tobytes()
+    return f"{channel.digest()} {start} {count} ".encode() + asked
 
 
 def _box(labels: Any, mechanism: Mechanism, prior: Any) -> SensitiveLabels:

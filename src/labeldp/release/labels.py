@@ -169,7 +169,7 @@ class SensitiveLabels:
         """
         check_classes_shared(self, persons)
         same = self.with_beside()
-        same._owners = persons if self.classes_read_off else None
+        same._owners = persons if self.classes_read_off else None  # noqa: SLF001 - its own
         return same
 
 
