@@ -145,23 +145,27 @@ class NoiseKey:
     child by the same names, or a key of the same bytes. Anything drawn twice raises `PrivacyError`.
     """
 
-    __slots__ = ("_claims", "_path", "_secret", "seeded")
+    __slots__ = ("_apart", "_claims", "_path", "_secret", "seeded")
 
     _secret: bytes
     _claims: Claims | None  # None: draws may be repeated
     _path: Path
+    _apart: bool
     seeded: bool
 
     def __init__(self, secret: bytes, *, seeded: bool) -> None:
         if len(secret) != KEY_BYTES:
             raise invalid("NoiseKey", "secret", f"have {KEY_BYTES} bytes", got=len(secret))
-        self._secret, self.seeded = bytes(secret), seeded
+        self._secret, self.seeded, self._apart = bytes(secret), seeded, False
         self._claims, self._path = (None, ()) if seeded else _known.setdefault(_name(self._secret), (Claims(), ()))
 
     @classmethod
-    def _make(cls, secret: bytes, *, seeded: bool, claims: Claims | None, path: Path = ()) -> NoiseKey:
+    def _make(
+        cls, secret: bytes, *, seeded: bool, claims: Claims | None, path: Path = (), apart: bool = False
+    ) -> NoiseKey:
         key = cls.__new__(cls)
         key._secret, key.seeded, key._claims, key._path = secret, seeded, claims, path  # noqa: SLF001 - its own
+        key._apart = apart  # noqa: SLF001 - its own
         return key
 
     @classmethod
@@ -191,7 +195,30 @@ class NoiseKey:
         secret, added = self._secret, tuple(f"{type(name).__name__}:{name}" for name in names)
         for name in added:
             secret = hmac.new(secret, name.encode(), hashlib.sha256).digest()
-        return self._make(secret, seeded=self.seeded, claims=self._claims, path=self._path + added)
+        return self._make(secret, seeded=self.seeded, claims=self._claims, path=self._path + added, apart=self._apart)
+
+    def apart(self) -> NoiseKey:
+        """Return the same key, and later children of it, as one that draws apart through each channel and query (`through`).
+
+        For work that may be repeated, and whose copies may go on in other processes, where no claim is seen: the same noise
+        through two channels would tell of a label what no epsilon bounds. A seeded key is returned as it is: it is
+        reproducible by intention, and protects no one.
+        """
+        made = self._make(self._secret, seeded=self.seeded, claims=self._claims, path=self._path, apart=not self.seeded)
+        return self if self.seeded else made
+
+    def through(self, describe: Callable[[], bytes]) -> NoiseKey:
+        """Return the key that a draw takes its noise from: this one, or of one that draws `apart` a child by what is drawn through.
+
+        `describe` says all that decides the draw beside labels and noise, in public bytes. The same bytes give the same noise,
+        so a repeated draw is the same draw; other bytes give independent noise, so two draws are two honest releases.
+
+        >>> key = NoiseKey.carried(bytes(32), seeded=False)
+        >>> one, other = (key.apart().through(lambda: text).words(start=0, count=1) for text in (b"one", b"other"))
+        >>> bool((one != other).all()), key.through(lambda: b"one") is key
+        (True, True)
+        """
+        return self.child("through", hashlib.sha256(describe()).hexdigest()) if self._apart else self
 
     def claim(self, purpose: str) -> NoiseKey:
         """Return the child key of a purpose that may be served only once: the same noise on two answers cancels out.
@@ -213,7 +240,7 @@ class NoiseKey:
         release that claimed it, which may draw a row again in another thread or step.
         """
         self._take(start, count, stream)
-        return self._make(self._secret, seeded=self.seeded, claims=None)
+        return self._make(self._secret, seeded=self.seeded, claims=None, apart=self._apart)
 
     def claim_all(self) -> NoiseKey:
         """Claim the key with all its children, and return a twin that keeps no account: for work that may be repeated.
@@ -223,7 +250,7 @@ class NoiseKey:
         if self._claims is not None:
             self._claims.take_whole(self._path)
             self.reveal()  # the twin's bytes may travel: whoever makes a key of them here finds it taken
-        return self._make(self._secret, seeded=self.seeded, claims=None)
+        return self._make(self._secret, seeded=self.seeded, claims=None, apart=self._apart)
 
     def _take(self, start: int, count: int, stream: int) -> None:
         if self._claims is not None and count > 0:

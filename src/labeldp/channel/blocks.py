@@ -19,7 +19,7 @@ import numpy as np
 
 from labeldp.arrays import Bools, Floats, Int64s, Ints, Places, UInt8s, Words
 from labeldp.channel.evidence import LazyRows, make_rows
-from labeldp.channel.finite import FULL_RANGE, FiniteChannel, Rows, spans
+from labeldp.channel.finite import FULL_RANGE, FiniteChannel, Rows, hash_parts, spans
 from labeldp.channel.sets import FEW, Integers, Positions, SetChannel, block_integers, block_shapes, score_mass
 from labeldp.validate import check_integer
 
@@ -107,6 +107,14 @@ class BlockChannel(SetChannel):
     def released(self) -> FiniteChannel:
         """Return the channel without blocks and prior."""
         return SetChannel(odds=self._odds, n_classes=self._n_classes, shapes=self._shapes)
+
+    def digest(self) -> str:
+        """Return that of what is stored, and of what the blocks are made of: the prior, its rows' places and public chance."""
+        rows, places = self._rows, self._rows.places
+        chance = repr((self._seed, self._explore, self._mix, self._shared, rows.first, rows.total)).encode()
+        listed = [np.empty(0, np.int64) if one is None else np.asarray(one) for one in (places, self._index)]
+        prior = self._prior if isinstance(self._prior, LazyRows) else [np.asarray(self._prior)]
+        return hash_parts([super().digest().encode(), chance, *listed, *prior])
 
     def draw(self, codes: Ints, words: Words) -> UInt8s:
         """Return a shape and a set for every true label, from the first of its two words."""

@@ -52,8 +52,10 @@ True
 from __future__ import annotations
 
 import abc
+import hashlib
+import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, ClassVar
 
@@ -312,6 +314,15 @@ class FiniteChannel(abc.ABC):
     @abc.abstractmethod
     def example_arrays(self) -> dict[str, Array]:
         """Arrays with one entry per example, by name; ``row`` is the row that an example has."""
+
+    def digest(self) -> str:
+        """Return a SHA-256 of all that decides, beside the noise, what is drawn of a label: facts, rows and examples.
+
+        A kind of channel that draws by more than it stores adds that.
+        """
+        arrays = {**self.row_arrays(), **self.example_arrays()}
+        parts = [type(self).__name__.encode(), json.dumps(self.header(), sort_keys=True, default=str).encode()]
+        return hash_parts([*parts, *(part for name in sorted(arrays) for part in (name.encode(), arrays[name]))])
 
     # The formulas for one span of examples
 
@@ -598,3 +609,19 @@ def keep_thresholds(odds: float, sizes: Ints, n_classes: int) -> Words:
         keep, redraw = exact / (exact + size), Fraction(size) / (exact + size)
         table[size] = keep_threshold(keep, redraw, least=Fraction(1, size), share=uniform_share(size))
     return table
+
+
+def hash_parts(parts: Iterable[bytes | Array]) -> str:
+    """Return a SHA-256 of bytes and arrays, one after the other, such that no two lists of them have the same.
+
+    >>> hash_parts([b"ab", b"c"]) == hash_parts([b"a", b"bc"])
+    False
+    """
+    made = hashlib.sha256()
+    for part in parts:
+        head = b"" if isinstance(part, bytes) else f"{part.dtype.str}{part.shape}:".encode()
+        body = part if isinstance(part, bytes) else np.ascontiguousarray(part).tobytes()
+        for one in (head, body):
+            made.update(len(one).to_bytes(8, "big"))
+            made.update(one)
+    return made.hexdigest()

@@ -158,6 +158,8 @@ class Response:
         Beliefs that are released, (C, K), and which of them each group has.
     stage : callable, optional
         The stage of a slice of rows, where labels are drawn in stages.
+    mark : str
+        Of how all rows are answered, by a job that may be taken up again: part of the noise's name (`Randomizer`). Empty otherwise.
 
     It travels to workers: it holds no key and no exact count.
     """
@@ -170,6 +172,7 @@ class Response:
     prior: Float64s | None = None
     prior_rows: Int64s | None = None
     stage: Callable[[slice], Any] | None = None
+    mark: str = ""
 
     @property
     def chunk(self) -> int:
@@ -202,7 +205,12 @@ def _take_asked(channel: FiniteChannel, rows: slice, asked: Int64s | None) -> Fi
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Randomizer:
-    """Puts released labels in the place of raw ones, batch by batch."""
+    """Puts released labels in the place of raw ones, batch by batch.
+
+    Where the response has a mark, the noise is that of the key and the mark: a copy of the job that answers otherwise has other
+    noise. Labels of a first stage are drawn before anything is marked, to learn from, and by a channel that nothing shapes: they
+    have the noise of the key alone, and are drawn the same again.
+    """
 
     response: Response
     schema: Any
@@ -234,8 +242,17 @@ class Randomizer:
         asked = rows.asked_within(positions.start, positions.stop)
         asked = None if asked is None else asked - start
         channel, accuracy, prior_index = self.response.answer(batch, positions, asked)
-        codes = draw_part(rows.labels(batch), channel, promise=self.response.promise, key=key, start=start, rows=asked)
         stage = None if self.response.stage is None else self.response.stage(positions)
+
+        def draw(noise: NoiseKey) -> Any:
+            return draw_part(
+                rows.labels(batch), channel, promise=self.response.promise, key=noise, start=start, rows=asked
+            )
+
+        codes = draw(key if not self.response.mark else key.child("answers", self.response.mark))
+        if self.response.mark and stage is not None:
+            first = np.flatnonzero((stage if asked is None else stage[asked]) == 0)
+            codes[first] = draw(key)[first]
         extras = example_columns(channel, stage=stage, prior_index=prior_index)
         place, columns = batch.schema.get_field_index(rows.label), batch.columns
         if channel.outputs_are_labels:

@@ -248,7 +248,7 @@ def _count_piece(piece: Rows, *, grouping: Grouping) -> StreamedCounts:
     size = BATCH_ROWS // grouping.chunk * grouping.chunk
     for batch in prefetch(piece.batches(columns=[piece.label, *grouping.columns], size=size), depth=2):
         rows = slice(start, start + batch.num_rows)
-        counts.add(piece.labels(batch), grouping.read(batch, rows))
+        counts.add(piece.labels(batch), grouping.read(batch, rows), start=start)
         start = rows.stop
     return counts
 

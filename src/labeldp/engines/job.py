@@ -25,7 +25,10 @@ often as it must: a task that runs twice, a stage that is learned from and then 
 channel, so it is the same draw. A job that may be taken up again sees to both: it reads the label column once more and notes
 its mark, a MAC under the key, and before the first draw it notes the mark of how each row will be answered (its group or its
 beliefs, and the channels). A table, a prior or groups that have changed since are refused, whatever they are called: the same
-noise through another channel would show where the two answers part. `labeldp.release.unfinished` seals the key; the box is
+noise through another channel would show where the two answers part. A copy of the folder has a note of its own, and may have been
+taken before anything was noted; so the mark is part of the noise's name too, and noisy counts have the noise of their groups. A
+copy that answers alike draws the same; one that answers otherwise makes a second release, with noise of its own, which is worth
+its epsilon once more and is on no ledger. Seeded jobs protect no one, and have the noise of the seed alone. `labeldp.release.unfinished` seals the key; the box is
 removed when the job ends. A carried key pickles, on purpose, and shows nothing: schedulers and workers print the arguments of
 tasks that fail.
 
@@ -117,6 +120,7 @@ class Job:
             "schema": str(self.rows.source.schema),
             "promise": self.promise.to_json(),
             "mechanism": self.words,
+            "noise": NOISE,
         }
         if self.rows.bounds is not None:
             facts["numbers"] = [*self.rows.bounds, self.rows.outside]
@@ -208,8 +212,8 @@ def _mark_piece(piece: Rows, *, key: CarriedKey, size: int) -> str:
     return mark_labels(key.key(), map(piece.labels, piece.batches(columns=[piece.label], size=size)))
 
 
-def _keep_answers(job: Job, response: Response) -> None:
-    """Note how each row is answered, before the first draw; a job that is taken up must answer alike.
+def _keep_answers(job: Job, response: Response) -> str:
+    """Note the mark of how each row is answered, before the first draw, and return it; a job that is taken up must answer alike.
 
     It costs a second look at what the prior reads: the groups, or a model's beliefs.
     """
@@ -227,6 +231,7 @@ def _keep_answers(job: Job, response: Response) -> None:
     if noted.get("answers", answers) != answers:
         raise _refuse_change("another prior, grouping or channel for some row")
     job.staging.put(JOB, {**noted, "answers": answers})
+    return answers
 
 
 def _mark_answers(piece: Rows, *, reader: Reader, key: CarriedKey, size: int) -> str:
@@ -248,16 +253,19 @@ def _charge_once(job: Job) -> int | None:
     noted = job.staging.get(JOB) or {}
     entry: int | None = recall_entry(noted) if job.budget.ledger is None else _find_charge(job)
     if entry is None:
-        entry = job.budget.charge(job.promise, mechanism=job.words, note=f"job {job.staging.job}")
+        entry = job.budget.charge(job.promise, mechanism=job.words, note=_note_of(job))
     job.staging.put(JOB, {**noted, **note_entry(entry)})
     return entry
 
 
 def _find_charge(job: Job) -> int | None:
     """Return the entry that the job's ledger has of it, if there is any."""
-    if job.budget.ledger is None:
-        return None
-    return next((one.id for one in job.budget.ledger.find_noted(f"job {job.staging.job}")), None)
+    return job.budget.find_charge(job.promise, note=_note_of(job))
+
+
+def _note_of(job: Job) -> str:
+    """Return what the charge of a job says in the ledger."""
+    return f"job {job.staging.job}"
 
 
 def _write_all(job: Job, *, ledger_entry: int | None) -> float:
@@ -267,7 +275,9 @@ def _write_all(job: Job, *, ledger_entry: int | None) -> float:
     """
     response = job.respond()
     if job.keep:
-        _keep_answers(job, response)
+        answers = _keep_answers(job, response)
+        # A copy of the folder has a note of its own, or none yet: other answers must have other noise there.
+        response = response if job.key.seeded else dataclasses.replace(response, mark=answers)
     head = _describe_release(job, response, ledger_entry)
     try:
         done = _draw_pieces(job, response)
@@ -381,6 +391,8 @@ def _say_what_is_left(job: Job, target: Place, entry: int | None, *, kept: bool,
 
 
 JOB, KEY = "job.json", "key.json"
+#: How noise follows from a job's key. Version 2 has the mark of the answers in it; what version 1 began is not taken up.
+NOISE = 2
 #: Where a table's labels are drawn in stages, there are two (`labeldp.priors.LearnedPrior`).
 TABLE_STAGES = 2
 

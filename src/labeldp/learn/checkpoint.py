@@ -28,7 +28,8 @@ If anything must be drawn, it is drawn under a new key, as a new run, under a ne
 before, and the ledger decides. Without a ledger nobody could tell the two draws apart, and it is refused.
 
 **The same draw.** A second draw under the key could still differ if its beliefs did: an estimator that trains differently each
-time, other features. So each draw is marked (a MAC of its outputs and channel) before it leaves memory: in the sealed box,
+time, other features. The same noise through two channels tells of a label what no epsilon bounds. So the noise of a draw is that of
+the key and of a digest of what it is drawn through, channel or query (`NoiseKey.apart`): other beliefs have independent noise. And each draw is marked (a MAC of its outputs and channel) before it leaves memory: in the sealed box,
 or this process's memory, and as a row of the ledger that costs nothing, "run N: stage-2 M". A draw whose mark is another
 than the first is thrown away and refused. The box holds key and marks together: whoever deletes the marks has deleted the
 key. Of two copies of a directory that draw at the same time, the first row of the ledger wins.
@@ -39,7 +40,7 @@ key. Of two copies of a directory that draw at the same time, the first row of t
 |---|---|---|
 | 0 | nothing, or a plan | begins: nothing was charged or drawn |
 | 1 run-N.json | name, sealed key | with the key: finds no charge, charges. Without: a new run, charged; run N drew nothing |
-| 2 the charge | its row, by the run's name | with the key: finds the row, asked of the ledger, never of a note. Without: a new charge |
+| 2 the charge | its row, by the run's name, promise and rows | with the key: finds the row, in the ledger. Without: a new charge |
 | 3 a draw, in memory | nothing more | the draw is lost; nobody saw it. With the key the same again; without, a new charge |
 | 4 its mark | a row, the box | the same again, or refused |
 | 5 a hidden folder `.stage-2.partial-...` | some of the draw | as 4; the folder is removed at the start, and `load_release` refuses it. It was the same draw |
@@ -47,11 +48,15 @@ key. Of two copies of a directory that draw at the same time, the first row of t
 | 7 the last stage | all draws, a key that is not needed | nothing is drawn; the key is destroyed |
 | 8 the key destroyed | all draws | nothing is drawn. A stage deleted now is a key that is gone: charged again |
 
-A copy or an older state of the directory is one of these states with the same key, or without one. Without a ledger there is
-no charge in common: two copies with a passphrase are one run by its key and draw the same, or refuse by the box's marks.
+A copy or an older state of the directory is one of these states with the same key, or without one. With a ledger, copies draw the
+same or are refused. **Without a ledger copies have nothing in common but the key**: each has its own marks, and nothing tells one of
+the other. Whoever has the passphrase and copies an unfinished run gets the same draw from each copy that believes the same, and
+from a copy with other features or another estimator a second draw with noise of its own: two releases, 2 epsilon, of which each says
+one. The promise above needs the ledger; what holds without it is that no two draws share noise unless they are the same draw.
 
 **Files.** The directory is 0700 and the files of keys 0600, whatever the umask. Raw labels are never written, and keys never
-unless sealed. Seeded runs are reproducible, not private: they keep no key and no marks.
+unless sealed. Seeded runs are reproducible, not private: they keep no key and no marks, and their noise is that of the seed and the
+stage alone, so that a seeded run draws the same with a checkpoint and without.
 """
 
 from __future__ import annotations
@@ -269,20 +274,25 @@ class Journal:
                 self._number, self._name = 1, secrets.token_hex(16)
                 self._write_run({"run": self._name, "key": None})
         elif self._run is not None or not self._name or self._missing():
-            self._begin_run(budget)
+            self._begin_run(budget, promise)
         else:
             self._may_draw, self.key = (
                 False,
                 NoiseKey.from_os(),
             )  # all is there: nothing is drawn, by this key or another
-        found = self._find_charge(budget.ledger)
-        return found or budget.charge(promise, mechanism=mechanism, note=f"run {self._name}")
+        found = budget.find_charge(promise, note=self._note)
+        return found or budget.charge(promise, mechanism=mechanism, note=self._note)
 
-    def _begin_run(self, budget: Budget) -> None:
+    @property
+    def _note(self) -> str:
+        """What the charge of this run says in the ledger."""
+        return f"run {self._name}"
+
+    def _begin_run(self, budget: Budget, promise: Guarantee) -> None:
         """Take the key that is here, or begin a run with a new one; it is on disk, if sealed, before the charge."""
         if self._run is None:
             if self._name:
-                self._say_gone(budget.ledger)
+                self._say_gone(budget, promise)
             key = self._given.claim_all()
             assert self._checkpoint is not None
             self._name = self._name_run(key)
@@ -290,17 +300,17 @@ class Journal:
             _held[self._name] = self._run
             self._number += 1
             self._write_run(self._run.to_json())
-        self.key = self._run.key.child("run", self._run.name)
+        self.key = self._run.key.child("run", self._run.name).apart()
 
-    def _say_gone(self, ledger: Any) -> None:
+    def _say_gone(self, budget: Budget, promise: Guarantee) -> None:
         missing = ", ".join(self._missing())
-        if ledger is None:
+        if budget.ledger is None:
             raise PrivacyError(
                 f"{self._owner}: the noise key of the run in {self._root} is gone, and {missing} would be drawn a second time. "
                 "Without a ledger nothing would tell. Begin a new run in a new directory; next time give a ledger, or "
                 'seal the key: checkpoint=Checkpoint(place, passphrase="...").'
             )
-        paid = self._find_charge(ledger)
+        paid = budget.find_charge(promise, note=self._note)
         if paid is not None:
             warnings.warn(
                 f"The noise key of the run in {self._root} is gone (entry {paid} of the ledger). {missing} may have been "
@@ -309,11 +319,6 @@ class Journal:
                 ChargedAgainWarning,
                 stacklevel=6,
             )
-
-    def _find_charge(self, ledger: Any) -> EntryNumber | None:
-        if ledger is None:
-            return None
-        return next((one.id for one in ledger.find_noted(f"run {self._name}")), None)
 
     def _missing(self) -> list[str]:
         return [name for name in self._pieces if not (self._root / name).is_dir()]
@@ -375,7 +380,7 @@ class Journal:
         if self._run.box is not None:
             self._write_run(self._run.to_json())
         if first == found and self._budget is not None and self._budget.ledger is not None:
-            first = self._first_row(self._budget, f"run {self._name}: {name} ", found)
+            first = self._first_row(self._budget, f"{self._note}: {name} ", found)
         if first != found:
             raise PrivacyError(
                 f"{self._owner}: {name} of the run in {self._root} was drawn before from other beliefs, and this draw is not "

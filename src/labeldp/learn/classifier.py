@@ -252,6 +252,7 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
         key = as_key(OWNER, self.random_state, name="random_state", pieces=self.checkpoint is not None)
         weights = _check_weights(sample_weight, len(labels))
         known = None if persons is None else Persons.of(persons, n_rows=len(labels), owner=OWNER)
+        labels = labels if known is None else labels.with_persons(known)  # stages are parts of them
         check_choice(OWNER, "person_rows", self.person_rows, PERSON_ROWS)
         informed = self.person_rows == PERSON_ROWS[1]
         owners = None if known is None else Owners(persons=known, weights=weights, informed=informed)

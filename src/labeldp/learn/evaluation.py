@@ -67,7 +67,7 @@ from labeldp.learn.score_counts import DRAW_SEED, MOST_RATE, Cells, count_draws,
 from labeldp.learn.scoring import can_invert, find_codes
 from labeldp.priors import model_probabilities
 from labeldp.release import Release, SensitiveLabels, measure
-from labeldp.release.labels import as_plain, check_classes_shared, count_missing
+from labeldp.release.labels import as_plain, count_missing
 from labeldp.release.measurement import check_measuring
 from labeldp.release.persons import Counted, count_rows
 from labeldp.release.scores import check_raw_labels
@@ -257,10 +257,9 @@ def _evaluate_protected(
         boxed = SensitiveLabels(labels, classes=_list_classes(model, classes), name=label_set)
     chances = _find_chances(model, X, boxed.classes, len(boxed))
     counted = count_persons(persons, len(boxed), n_classes=boxed.n_classes, epsilon=target)
+    if counted.everyone is not None:
+        boxed = boxed.with_persons(counted.everyone)
     if counted.rows is not None:
-        check_classes_shared(
-            boxed, counted.everyone
-        )  # before rows are left out: a list that was read off speaks of all
         boxed, chances = boxed.take(counted.rows), chances[counted.rows]
     scores = Scores(chances, classes=boxed.classes, detailed=boxed.n_classes <= MOST_DETAILED)
     plan = Cells.choose(scores, epsilon=target, most=counted.most)

@@ -388,7 +388,7 @@ def _from_protected(
     target, _ = check_measuring(epsilon, 0.0)
     boxed = box_on_grid(OWNER, labels, n_rows=len(guess), bounds=bounds, label_set=label_set)
     counted = count_rows(persons, len(guess), reach=4.0, epsilon=target, owner=OWNER)  # four sums of terms in [0, 1]
-    mine = boxed.labels
+    mine = boxed.labels if counted.everyone is None else boxed.labels.with_persons(counted.everyone)
     if counted.rows is not None:
         mine, guess = mine.take(counted.rows), guess[counted.rows]
     low, width, n = bounds[0], bounds[1] - bounds[0], len(guess)

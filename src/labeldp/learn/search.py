@@ -197,6 +197,7 @@ class PrivateSearchCV(ScoredClassifier, BaseEstimator):  # type: ignore[misc]  #
         classes = getattr(self.estimator, "classes", None) if self.classes is None else self.classes
         labels = box_labels(OWNER, y, n_rows=_num_samples(X), classes=classes, label_set=self.label_set)
         owners = None if persons is None else Persons.of(persons, n_rows=len(labels), owner=OWNER)
+        labels = labels if owners is None else labels.with_persons(owners)  # fits and scores see parts of them
         if self.by == NOISY_COUNT:
             if sample_weight is not None:
                 fix = "A weighted count, and a learner of bounded contributions, would have another sensitivity."

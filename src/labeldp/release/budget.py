@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from labeldp.errors import AccountWarning, Described, PrivacyError, invalid
 from labeldp.guarantee import SEEDED, Guarantee, Trust, Unit, did_not_see, what_is_left
+from labeldp.release.labels import SensitiveLabels, check_classes_shared
 from labeldp.release.numbers import say_bounds
 
 if TYPE_CHECKING:
@@ -132,7 +133,9 @@ class Budget:
         What else its user handed in for this release, in words: "prior", "grouping". None of it may have seen the labels.
     persons : Persons, optional
         Who owns the rows, where all labels of a person are protected together. Then the ledger's account is that of these persons: it
-        recognises them by their ids, in whichever rows they are met again.
+        recognises them by their ids, in whichever rows they are met again. A list of classes that was read off labels in memory and
+        names one that a person alone has is refused here, so that it is before any charge; a table's rows are looked at by
+        whoever reads them (`labeldp.engines`).
 
     Guarantee
     ---------
@@ -160,6 +163,10 @@ class Budget:
     start: int = 0
     given: tuple[str, ...] = ()
     persons: Any = None
+
+    def __post_init__(self) -> None:
+        if self.persons is not None and isinstance(self.labels, SensitiveLabels):
+            check_classes_shared(self.labels, self.persons)
 
     def state(self, promise: Guarantee, *assumptions: str) -> Guarantee:
         """Return the promise with what it stands on.
@@ -331,19 +338,12 @@ class Budget:
         """
         if self.ledger is None:
             return None
-        from labeldp.accounting import EntryNumber, protect_ids
+        from labeldp.accounting import EntryNumber
 
-        name, ids = self.labels.name, getattr(self.labels, "row_ids", None)
         fingerprint = self.labels.fingerprint(start=self.start)  # refuses ids that are none
-        known: ProtectedRows | None = getattr(name, "rows", None)
-        if self.persons is not None:
-            if known is None or not known.of_persons:  # whoever looked the rows up before did not know whose they are
-                name = open_account(self.ledger, name, lambda key: _know_persons(known, self.persons.ids, key))
-        elif ids is not None and known is None:
-            name = open_account(self.ledger, name, lambda key: protect_ids(ids, key))
         entry = self.ledger.charge(
             promise,
-            label_set=name,
+            label_set=self._open_account(),
             rows=fingerprint,
             n_rows=len(self.labels),
             mechanism=mechanism,
@@ -353,6 +353,37 @@ class Budget:
         )
         return EntryNumber(entry.id, getattr(entry, "hash", ""))
 
+    def find_charge(self, promise: Guarantee, *, note: str) -> EntryNumber | None:
+        """Return the entry that paid for this promise under this note: work that goes on is not charged again.
+
+        A note is a word that anybody may write into a ledger, also beside a row that costs nothing. So an entry counts only if it
+        has all that `charge` would write now: the promise, the account that pays, the rows and their number.
+        """
+        noted = () if self.ledger is None else self.ledger.find_noted(note)
+        if not noted:
+            return None
+        account, rows = self._open_account(tell=False), self.labels.fingerprint(start=self.start)
+        paid = (promise, str(account), rows, len(self.labels))
+        return next(
+            (one.id for one in noted if (one.guarantee, one.label_set, one.rows, one.n_rows) == paid),
+            None,
+        )
+
+    def _open_account(self, *, tell: bool = True) -> str:
+        """Return the account that pays, by the ids of the persons or of the rows where there are any."""
+        from labeldp.accounting import protect_ids
+
+        name, ids = self.labels.name, getattr(self.labels, "row_ids", None)
+        known: ProtectedRows | None = getattr(name, "rows", None)
+        if self.persons is not None:
+            if known is None or not known.of_persons:  # whoever looked the rows up before did not know whose they are
+                return open_account(
+                    self.ledger, name, lambda key: _know_persons(known, self.persons.ids, key), tell=tell
+                )
+        elif ids is not None and known is None:
+            return open_account(self.ledger, name, lambda key: protect_ids(ids, key), tell=tell)
+        return name
+
 
 def _know_persons(known: ProtectedRows | None, ids: Any, key: RowKey) -> ProtectedRows:
     """Return rows as the ledger knows them by their owners, and by their columns where those are known already."""
@@ -361,7 +392,7 @@ def _know_persons(known: ProtectedRows | None, ids: Any, key: RowKey) -> Protect
     return protect_ids(ids, key, persons=True) if known is None else known.with_persons(ids, key)
 
 
-def open_account(ledger: Any, name: str, find_rows: Callable[[RowKey], ProtectedRows]) -> str:
+def open_account(ledger: Any, name: str, find_rows: Callable[[RowKey], ProtectedRows], *, tell: bool = True) -> str:
     """Return the account that pays for rows, as a name that knows them; whoever releases a table's labels asks here first.
 
     Parameters
@@ -372,6 +403,8 @@ def open_account(ledger: Any, name: str, find_rows: Callable[[RowKey], Protected
         The user's word, which stands; or an `AccountName` that nobody chose, which gives way to the account of these rows.
     find_rows : callable
         Returns the rows, hashed under the ledger's key.
+    tell : bool
+        Whether warnings are given: not where an account is looked up that was opened before.
 
     Raises `AccountError` where only the owner can say which account is meant, and tells by an `AccountWarning` what she
     might not expect. Nothing is charged yet; `Budget.charge` decides again, in the transaction that writes.
@@ -383,7 +416,7 @@ def open_account(ledger: Any, name: str, find_rows: Callable[[RowKey], Protected
     rows = find_rows(ledger.row_key())
     known = AccountName(name, rows, getattr(name, "given", True))
     choice = ledger.choose_account(known)
-    for note in choice.notes:
+    for note in choice.notes if tell else ():
         warnings.warn(note, AccountWarning, stacklevel=3)
     return AccountName(choice.label_set, rows, known.given)
 

@@ -33,7 +33,6 @@ from labeldp.release.labels import (
     SensitiveLabels,
     as_sensitive,
     as_sensitive_numbers,
-    check_classes_shared,
     codes_of,
 )
 from labeldp.release.measurement import Counter, measure
@@ -174,7 +173,6 @@ def _release_for_persons(
 ) -> Release:
     """Release the answers of each person's rows that the plan asks, after adding up what they cost her."""
     start, n = budget.start, len(boxed)
-    check_classes_shared(boxed, persons)
     size = None if boxed.bounds else boxed.n_classes
     plan = plan_answers(persons, mechanism, n_classes=size, prior=prior, first=start, **choice)
     if len(plan.epsilons) > 1 and isinstance(prior, Iterator):
@@ -299,6 +297,7 @@ def draw_codes(
     """
     if rows is None:
         channel = channel.place(start, len(codes))
+    key = key.through(lambda: _describe_draw(channel, start, len(codes), rows))
     out = channel.empty_codes(len(codes) if rows is None else len(rows))
     channel.prepare()  # once, here: every part below shares it
 
@@ -321,6 +320,12 @@ def draw_codes(
     over_spans(work, len(codes), step=STEP)
     drawn: npt.NDArray[np.unsignedinteger[Any]] = out
     return drawn
+
+
+def _describe_draw(channel: FiniteChannel, start: int, count: int, rows: Int64s | None) -> bytes:
+    """Return all that decides a draw beside labels and noise: the channel and the rows that it is drawn for."""
+    asked = b"all" if rows is None else rows.astype("<i8").tobytes()
+    return f"{channel.digest()} {start} {count} ".encode() + asked
 
 
 def _box(labels: Any, mechanism: Mechanism, prior: Any) -> SensitiveLabels:

@@ -65,7 +65,7 @@ class SensitiveLabels:
     beside : what its owner handed in with the labels (features, say), which must not have seen them; see `Budget.state`
     """
 
-    __slots__ = ("_codes", "beside", "bounds", "classes", "classes_read_off", "name", "outside", "row_ids")
+    __slots__ = ("_codes", "_owners", "beside", "bounds", "classes", "classes_read_off", "name", "outside", "row_ids")
 
     def __init__(
         self,
@@ -83,6 +83,7 @@ class SensitiveLabels:
         self.beside: tuple[str, ...] = ()
         self.bounds = None if bounds is None else check_bounds("labels", bounds)
         self.outside = None if bounds is None else outside
+        self._owners: Any = None  # the persons whom the list of classes was compared with (`with_persons`)
         self._codes: npt.NDArray[Any]
         if self.bounds is not None:
             if classes is not None or n_classes is not None:
@@ -151,12 +152,24 @@ class SensitiveLabels:
         part.row_ids = None if self.row_ids is None else np.asarray(self.row_ids)[rows]
         part._codes, part.beside = self._codes[rows], self.beside
         part.bounds, part.outside = self.bounds, self.outside
+        part._owners = None if self._owners is None else self._owners.take(rows)
         return part
 
     def with_beside(self, *things: str) -> SensitiveLabels:
         """Return the same labels, handed in with these things beside them."""
         same = self.take(slice(None))
         same.row_ids, same.beside = self.row_ids, (*self.beside, *things)
+        return same
+
+    def with_persons(self, persons: Any) -> SensitiveLabels:
+        """Return the same labels, once their list of classes was found to name no class that one of these persons alone has.
+
+        `persons` (`labeldp.release.Persons`) own the rows. A list that was read off speaks of all labels, so all are looked at, here and
+        once. Parts of the answer remember it: in a part a class may be one person's by chance, and the list does not tell of that.
+        """
+        check_classes_shared(self, persons)
+        same = self.with_beside()
+        same._owners = persons if self.classes_read_off else None  # noqa: SLF001 - its own
         return same
 
 
@@ -173,8 +186,12 @@ def check_classes_shared(labels: SensitiveLabels, persons: Any) -> None:
 
     As a class that one row alone has where labels are protected: without her labels it would not be on the list, which becomes
     public. `persons` (`labeldp.release.Persons`) own the rows. The message says which row it is, and not which class.
+
+    Labels that came through `with_persons`, and parts of them, are not looked at again, if they are given the persons that were compared
+    then. Given others they are: who shares a class among some persons may be alone with it among others.
     """
-    if not labels.classes_read_off:
+    known = labels._owners  # noqa: SLF001 - this is the box's own chapter
+    if not labels.classes_read_off or (known is not None and (known is persons or known.digest == persons.digest)):
         return
     codes, owners = labels._codes.astype(np.int64), persons.codes  # noqa: SLF001 - this is the box's own chapter
     some = np.full(labels.n_classes, -1, np.int64)

@@ -28,6 +28,7 @@ import numpy.typing as npt
 
 from labeldp.accounting import discrete_gaussian_sigma
 from labeldp.arrays import Int64s
+from labeldp.channel.finite import hash_parts
 from labeldp.display import NOT_PRIVATE, card
 from labeldp.errors import Described, PrivacyError, invalid
 from labeldp.guarantee import Guarantee, Trust, Unit
@@ -36,9 +37,9 @@ from labeldp.loss.discrete import least_variance
 from labeldp.mechanisms import MeasuringMechanism
 from labeldp.random import BitStream, NoiseKey, as_key
 from labeldp.release.budget import Budget
-from labeldp.release.labels import SensitiveLabels, as_sensitive, check_classes_shared, codes_of
+from labeldp.release.labels import SensitiveLabels, as_sensitive, codes_of
 from labeldp.release.persons import ASSIGNMENT, Persons, best_cap, choose_rows
-from labeldp.release.queries import LabelCounts, Query, Sensitivity
+from labeldp.release.queries import LabelCounts, Query, Sensitivity, describe_public
 from labeldp.samplers import discrete_gaussian, discrete_laplace, rate_below, variance_above
 from labeldp.validate import check_delta, check_epsilon, check_integer
 
@@ -144,7 +145,6 @@ def measure(
     if owners is None:
         reach = query.sensitivity(n_classes=boxed.n_classes)
     else:
-        check_classes_shared(boxed, owners)
         query, rows, reach = _limit_persons(
             query, owners, cap=cap, n_classes=boxed.n_classes, epsilon=target, delta=failure
         )
@@ -154,6 +154,7 @@ def measure(
     guarantee = budget.state(replace(noise.guarantee, unit=unit, trust=query.trust), *query.assumptions)
     entry = budget.charge(guarantee, mechanism=f"{text}, {noise.text}")
     exact = query.exact(codes_of(boxed), n_classes=boxed.n_classes)
+    key = key.through(lambda: describe_public([query, noise.text, noise.rate, noise.variance, rows, exact.shape]))
     noisy = exact + noise.draw(key, exact.size).reshape(exact.shape)
     value = query.present(noisy, n_examples=len(boxed), n_classes=boxed.n_classes)
     return Measurement(
@@ -346,12 +347,15 @@ class StreamedCounts:
     (1, 3)
     """
 
-    __slots__ = ("_exact", "_sizes", "n_classes", "n_groups")
+    __slots__ = ("_exact", "_groups", "_sizes", "n_classes", "n_groups")
 
     def __init__(self, *, n_groups: int, n_classes: int) -> None:
         self.n_groups, self.n_classes = n_groups, n_classes
         self._exact = np.zeros((n_groups, 1 if n_classes == 2 else n_classes), np.int64)
         self._sizes = np.zeros(n_groups, np.int64)
+        self._groups = (
+            0  # a sum of hashes of batches with their places: who is in which group, in whatever order they came
+        )
 
     def __repr__(self) -> str:
         size = f"{int(self._sizes.sum())} labels of {self.n_classes} classes in {self.n_groups} groups"
@@ -362,23 +366,33 @@ class StreamedCounts:
         """The public size of each group."""
         return self._sizes.copy()
 
-    def add(self, labels: SensitiveLabels, groups: npt.NDArray[np.int64]) -> None:
-        """Count a batch."""
+    def add(self, labels: SensitiveLabels, groups: npt.NDArray[np.int64], *, start: int = 0) -> None:
+        """Count a batch, whose first row is at position `start` of the stream."""
         query = LabelCounts(groups=groups, n_groups=self.n_groups)
         self._exact += query.exact(codes_of(labels), n_classes=self.n_classes)
         self._sizes += np.bincount(groups, minlength=self.n_groups)
+        self._groups += int(hash_parts([str(start).encode(), np.asarray(groups)]), 16)
 
     def joined(self, other: StreamedCounts) -> StreamedCounts:
         """Return the counts of two disjoint sets of rows together: sums, in whatever order, of whole numbers."""
         both = StreamedCounts(n_groups=self.n_groups, n_classes=self.n_classes)
         both._exact += self._exact + other._exact
         both._sizes += self._sizes + other._sizes
+        both._groups = self._groups + other._groups
         return both
 
     def release(self, *, epsilon: float, key: NoiseKey) -> Measurement:
-        """Return the noisy counts (C, K); with two classes the first follows from the public group size."""
+        """Return the noisy counts (C, K); with two classes the first follows from the public group size.
+
+        Noise that has no seed is that of this question: of these groups of these rows, at this rate. A job of a table whose copy goes
+        on elsewhere, with other groups, has other noise there.
+        """
         target, _ = check_measuring(epsilon, 0.0)
         noise = choose_noise(LabelCounts().sensitivity(n_classes=self.n_classes), target, 0.0)
+        key.claim_call("to count a stream")  # once, whatever the groups
+        key = key.apart().through(
+            lambda: describe_public([self._groups, self.n_groups, self.n_classes, noise.text, noise.rate])
+        )
         noisy = self._exact + noise.draw(key, self._exact.size).reshape(self._exact.shape)
         if self.n_classes == 2:
             noisy = np.stack([self._sizes - noisy[:, 0], noisy[:, 0]], axis=1)

@@ -18,6 +18,7 @@ from __future__ import annotations
 import abc
 import dataclasses
 import math
+import secrets
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, NamedTuple
@@ -26,6 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from labeldp.arrays import Floats, Int64s
+from labeldp.channel.finite import hash_parts
 from labeldp.errors import Described, invalid
 from labeldp.guarantee import Trust, Unit, did_not_see
 from labeldp.loss.rounding import fraction_up
@@ -280,6 +282,34 @@ class LabelSums(Query):
             return np.asarray([values.sum()], np.int64)
         total: Int64s = np.atleast_1d(values @ self.weights)
         return total
+
+
+def describe_public(value: Any) -> bytes:
+    """Return bytes that say what a query is, for the noise of one that draws apart (`labeldp.random.NoiseKey.through`).
+
+    Numbers, text, arrays, and what is made of these: lists, sparse matrices, frozen values. Of anything else nothing is known, and it
+    gets bytes of chance: two draws of it never share noise, and a draw that is lost is not made again.
+
+    >>> one, other = LabelCounts(groups=[0, 1]), LabelCounts(groups=[1, 0])
+    >>> (
+    ...     describe_public(one) == describe_public(LabelCounts(groups=[0, 1])),
+    ...     describe_public(one) == describe_public(other),
+    ... )
+    (True, False)
+    """
+    if value is None or isinstance(value, (bool, int, float, str, Fraction, np.generic)):
+        return hash_parts([type(value).__name__.encode(), repr(value).encode()]).encode()
+    if isinstance(value, np.ndarray) and value.dtype.kind in "biufU":
+        return hash_parts([value]).encode()
+    if isinstance(value, (list, tuple)):
+        return hash_parts([type(value).__name__.encode(), *map(describe_public, value)]).encode()
+    if dataclasses.is_dataclass(value):
+        named = [describe_public(getattr(value, one.name)) for one in dataclasses.fields(value)]
+        return hash_parts([type(value).__qualname__.encode(), *named]).encode()
+    if hasattr(value, "tocsr"):
+        sparse = value.tocsr()
+        return describe_public([list(sparse.shape), sparse.data, sparse.indices, sparse.indptr])
+    return secrets.token_bytes(32)
 
 
 def largest_size(values: Any) -> int:

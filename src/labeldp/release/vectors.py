@@ -61,7 +61,7 @@ from labeldp.errors import Described, PrivacyError, invalid
 from labeldp.guarantee import Guarantee, Trust, Unit
 from labeldp.random import BitStream, as_key
 from labeldp.release.budget import Budget
-from labeldp.release.labels import SensitiveLabels, as_sensitive, check_classes_shared, codes_of
+from labeldp.release.labels import SensitiveLabels, as_sensitive, codes_of
 from labeldp.release.measurement import measure
 from labeldp.release.persons import ASSIGNMENT, Persons
 from labeldp.release.queries import Query, Sensitivity, round_to_integers
@@ -356,8 +356,6 @@ def _release(
     Raises `PrivacyError` if the answer is not finite: a NaN would tell of the labels what no guarantee covers.
     """
     key = as_key("measure_vector", rng)
-    if persons is not None:
-        check_classes_shared(boxed, persons)
     given = () if persons is None else (ASSIGNMENT,)
     budget = Budget(
         owner="measure_vector", labels=boxed, ledger=ledger, seeded=key.seeded, persons=persons, given=given

@@ -353,6 +353,7 @@ def release_rounds(
     """
     labels, whole = box.labels, persons
     if persons is not None:
+        labels = labels.with_persons(persons)  # the groups are of parts
         counted = choose_rows(persons, 1)
         labels, design, persons = labels.take(counted), design.take(counted), persons.take(counted)
     n = len(design.rows)
