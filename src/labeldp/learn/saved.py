@@ -11,9 +11,10 @@
 
 *What a file holds.* skops stores arrays and plain values, and names the types to rebuild. Of a learner that protects
 labels the file holds what predicts and what was promised. It does not hold the release, the prior, the ledger, the seed or
-a checkpoint, which belong to the owner of the labels. Estimators that were given as templates are stored unfitted: the
-caller may have fitted them on raw labels before. Of PATE only the student stays, since teachers learned raw labels. The
-promise travels as JSON and is read by `Guarantee.from_json`. Nothing here is a signature.
+a checkpoint, which belong to the owner of the labels. Estimators that were given as templates are stored untrained, since the
+caller may have fitted them on raw labels before; one that stays trained is refused (`labeldp.release.templates`). Of PATE only
+the student stays, since teachers learned raw labels. The promise travels as JSON and is read by `Guarantee.from_json`. Nothing
+here is a signature.
 
 *Safety.* A file that asks for a type which is neither one of skops' own (scikit-learn, NumPy, SciPy) nor in `TRUSTED` is
 refused before anything is built. What its members and arrays declare is compared with its size before anything is allocated
@@ -46,7 +47,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
@@ -62,6 +62,7 @@ from labeldp.learn.search import PrivateSearchCV
 from labeldp.learn.soundness import check_answers, check_model, check_schema, list_answers
 from labeldp.learn.stages import Stage
 from labeldp.release.saving import check_new, write_new
+from labeldp.release.templates import copy_template
 from labeldp.untrusted import check_archive, check_seal, parse_json, seal_archive
 
 FORMAT = "labeldp model"
@@ -351,7 +352,10 @@ def _strip(model: Any) -> Any:
         light.epsilon = model.guarantee_.epsilon()  # it was the mechanism's, which stays behind
     for name in TEMPLATES:
         if settings.get(name) is not None:
-            setattr(light, name, clone(settings[name]))
+            setattr(light, name, copy_template("save_model", name, settings[name]))
+    for name in ("stage_params", "final_params"):
+        if settings.get(name) is not None:
+            setattr(light, name, copy_template("save_model", name, settings[name], safe=False))
     # A range is a way to write a list of classes that files of models do not know.
     for name in ("classes", "values"):
         if isinstance(settings.get(name), range):
