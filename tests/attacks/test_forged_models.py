@@ -27,6 +27,7 @@ from sklearn.ensemble import (
     IsolationForest,
     RandomForestClassifier,
 )
+from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
@@ -494,3 +495,55 @@ def test_a_seal_that_is_cut_off(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-81] + b"\0\0")
     with pytest.raises(ReleaseError, match="its seal is gone"):
         load_model(path)
+
+
+@pytest.mark.parametrize("what", ["filename", "file"])
+def test_a_model_that_opens_files(tmp_path: Path, what: str) -> None:
+    """Before: it loaded, and read files of whoever asked it, if need be while it was loaded; its answers said what was in them."""
+    path = tmp_path / "model.skops"
+    save_model(CountVectorizer(token_pattern="[a-z]").fit(["a b", "b c"]), path)
+    assert load_model(path).transform(["a a"]).sum() == 2
+
+    def edit(members: Members) -> None:
+        schema = members["schema.json"]
+        assert schema.count(b'"\\"content\\""') == 1
+        members["schema.json"] = schema.replace(b'"\\"content\\""', b'"\\"%s\\""' % what.encode())
+
+    forge(path, edit)
+    with pytest.raises(ReleaseError, match="a part that opens files cannot be right"):
+        load_model(path)
+
+
+def test_a_model_that_opens_files_is_not_saved(tmp_path: Path) -> None:
+    with pytest.raises(LabelDPError, match="must be given contents, not names of files, got 'CountVectorizer'"):
+        save_model(CountVectorizer(input="filename", vocabulary={"a": 0}), tmp_path / "model.skops")
+
+
+def test_a_network_is_a_name_and_nothing_that_can_be_called(tmp_path: Path) -> None:
+    """Before: whatever type a file named in the place of the network's name was called while the file was loaded."""
+    pytest.importorskip("torch")
+    from labeldp.nn import NetClassifier
+
+    path = save(NetClassifier("mlp", hidden=4, epochs=1), tmp_path)
+    named = {"__class__": "list", "__module__": "builtins", "__loader__": "TypeNode", "__id__": 10**9}
+
+    def edit(members: Members) -> None:
+        schema = json.loads(members["schema.json"])
+        assert put_node(schema, "module", named) == 1
+        members["schema.json"] = json.dumps(schema).encode()
+
+    forge(path, edit)
+    with pytest.raises(ReleaseError, match="its network has no name, but a type"):
+        load_model(path)
+
+
+def put_node(schema: Any, key: str, node: Any) -> int:
+    """Put a node in the place of all of a name, and return how many there were."""
+    if isinstance(schema, list):
+        return sum(put_node(part, key, node) for part in schema)
+    if not isinstance(schema, dict):
+        return 0
+    found = sum(put_node(part, key, node) for name, part in schema.items() if name != key)
+    if key in schema:
+        schema[key] = node
+    return found + (key in schema)

@@ -24,13 +24,14 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from labeldp import ClusterPrior, LabelPrivateClassifier, Ledger, load_release
-from labeldp.errors import LabelDPError, ReleaseError
+from labeldp.errors import LabelDPError, PrivacyError, ReleaseError
 from labeldp.features import PatchFeatures
 from labeldp.learn import (
     LPRRSGD,
     PATE,
     LPNormalSGD,
     OutputPerturbation,
+    PrivateGLM,
     SimplexERM,
     SoftmaxRegression,
     SufficientStatistics,
@@ -38,6 +39,7 @@ from labeldp.learn import (
     save_model,
 )
 from labeldp.learn.ratings import LabelPrivateRatings
+from labeldp.learn.saved import PROMISE
 
 OLD = Path(__file__).parent / "saved_by_0.1"
 ANSWERS = json.loads((OLD / "answers.json").read_text(encoding="utf-8"))
@@ -302,3 +304,27 @@ def test_features_of_images_and_what_is_behind_them_answer_the_same_to_the_last_
     save_model(model, tmp_path / "model.skops")
     again = load_model(tmp_path / "model.skops")
     assert np.array_equal(again.predict_proba(images), model.predict_proba(images))
+
+
+@pytest.mark.parametrize("name", ["guarantee", "seeded", "n_examples", "mechanism", "ledger_entry"])
+def test_facts_do_not_overwrite_the_promise(fitted, tmp_path, name):
+    """Before: what the caller said stood in the file, and a model of raw labels had a promise."""
+    for model in (fitted, LogisticRegression().fit(X, Y)):
+        with pytest.raises(PrivacyError, match=f"`facts` must leave the promise out, got '{name}'"):
+            save_model(model, tmp_path / "m", facts={"label": "ill", name: fitted.guarantee_.to_json()})
+    assert not (tmp_path / "m").exists()
+
+
+def test_names_of_the_promise_are_all_known(fitted, tmp_path):
+    save_model(fitted, tmp_path / "m")
+    assert set(load_model(tmp_path / "m").facts_) <= PROMISE
+
+
+def test_the_words_of_a_promise_are_those_of_the_fit(tmp_path):
+    """Before: the words had the epsilon of a fit to come, beside the promise of the one that was."""
+    model = PrivateGLM(family="binomial", epsilon=4.0, delta=1e-6, clip=1.0).fit(X, Y == "yes")
+    save_model(model, tmp_path / "before")
+    save_model(model.set_params(epsilon=0.01), tmp_path / "after")
+    before, after = (load_model(tmp_path / name) for name in ("before", "after"))
+    assert before.facts_ == after.facts_
+    assert after.facts_["mechanism"] == f"PrivateGLM, {after.guarantee_.cost}"

@@ -148,3 +148,15 @@ def test_a_shift_that_fits_no_example(fitted, rows, tmp_path, shape):
         return
     with pytest.raises(ReleaseError, match="is not a readable network"):
         load_network(tmp_path / "forged.npz")
+
+
+@pytest.mark.parametrize("width", [-5, 0, "x", True, 2.5, [4]])
+def test_a_number_of_features_that_is_none(fitted, tmp_path, width):
+    """Before: loaded, and scikit-learn's error, or a TypeError, in `predict`."""
+    save_network(fitted, tmp_path / "net.npz")
+    with np.load(tmp_path / "net.npz") as stored:
+        arrays = {name: stored[name] for name in stored.files}
+    header = {**json.loads(str(arrays["header"])), "n_features_in": width, "sealed": False}
+    np.savez(tmp_path / "forged.npz", **{**arrays, "header": np.array(json.dumps(header))})
+    with pytest.raises(ReleaseError, match="a number of features cannot be"):
+        load_network(tmp_path / "forged.npz")

@@ -96,8 +96,8 @@ def _inspect_model(path: Path, *, as_json: bool) -> None:
 def _find_promise(model: Any) -> Any:
     """Return the guarantee of a loaded model, or None if it has none.
 
-    A learner of labeldp has its own, alone or as the last step of a pipeline. Of a model that was saved without the learner
-    around it (ratings), the file keeps the promise beside it.
+    A learner of labeldp has its own, alone or as the last step of a pipeline. Models of ratings were once saved without the learner
+    around them: their files keep the promise beside them. Of others that is not believed, since it says nothing about them.
     """
     from labeldp.errors import LabelDPError, ReleaseError
     from labeldp.guarantee import Guarantee
@@ -106,7 +106,7 @@ def _find_promise(model: Any) -> Any:
     learner = learner_of(model)
     if hasattr(learner, "guarantee_"):
         return learner.guarantee_
-    if "guarantee" not in model.facts_:
+    if "guarantee" not in model.facts_ or type(learner).__name__ != "MatrixFactorisation":
         return None
     try:
         return Guarantee.from_json(model.facts_["guarantee"])

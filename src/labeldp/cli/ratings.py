@@ -82,7 +82,7 @@ def train_ratings(
 
       labeldp train-ratings ratings.parquet --user u --item i -r stars -e 2 --classes 1,2,3,4,5 --to model.skops
     """
-    from labeldp.learn.saved import save_model
+    from labeldp.learn.saved import PROMISE, save_model
     from labeldp.release.saving import check_new
 
     consent.check_epsilon(epsilon)
@@ -109,9 +109,8 @@ def train_ratings(
         "users": len(model.learner_.user_ids_), "items": len(model.learner_.item_ids_),
         "seeded": model.seeded_, **entry_facts(model.ledger_entry_),
     }  # fmt: skip
-    # How many ratings are missing is the owner's to know: she is told, and the file goes to others.
-    public = {name: value for name, value in facts.items() if name != "dropped"}
-    save_model(model.learner_, to, facts={**public, "guarantee": model.guarantee_.to_json()})
+    # How many ratings are missing is the owner's to know: she is told, and the file goes to others. The promise is the model's.
+    save_model(model, to, facts={name: one for name, one in facts.items() if name not in {"dropped", *PROMISE}})
     facts = {"model": str(to), **facts, "guarantee": promise_facts(model.guarantee_)}
     answer(facts, as_json=as_json, show=lambda console: _show(console, model, facts))
 

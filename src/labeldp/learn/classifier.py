@@ -65,6 +65,7 @@ from labeldp.release.labels import box_labels
 from labeldp.release.persons import ASSIGNMENT, Persons
 from labeldp.release.scores import ScoredClassifier
 from labeldp.release.stages import StageDoor
+from labeldp.release.templates import list_weights
 from labeldp.validate import check_choice, check_weights
 
 OWNER = "LabelPrivateClassifier"
@@ -410,7 +411,7 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
         self.release_ = release
         self.estimator_ = training.model
         self.stages_ = tuple(training.stages)
-        given = () if weights is None else (WEIGHTS,)
+        given = self._list_given(weights)
         self.guarantee_, self.seeded_ = assume_public(release.guarantee, *given), release.seeded
         self.classes_ = np.asarray(release.classes)
         self.correction_, self.distil_, self.rounds_ = settings.last_correction, settings.distil, training.rounds
@@ -437,9 +438,14 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
         self, labels: SensitiveLabels, key: NoiseKey, weights: Floats | None, persons: Persons | None
     ) -> Budget:
         """Return what owns the spending of this fit, and what is taken at the user's word beside it."""
-        given = () if weights is None else (WEIGHTS,)
+        given = self._list_given(weights)
         about = given if persons is None else (*given, ASSIGNMENT)
         return Budget(owner=OWNER, labels=labels, ledger=self.ledger, seeded=key.seeded, given=about, persons=persons)
+
+    def _list_given(self, weights: Floats | None) -> tuple[str, ...]:
+        """Return, in words, what shapes the training beside features and labels, and must not have seen these."""
+        starts = list_weights(self.estimator, self.stage_params, self.final_params)
+        return starts if weights is None else (*starts, WEIGHTS)
 
     def _open_journal(
         self,

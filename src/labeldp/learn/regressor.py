@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import BaseEstimator
 from sklearn.linear_model import RidgeCV
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
@@ -54,6 +54,7 @@ from labeldp.release.labels import box_numbers
 from labeldp.release.persons import ASSIGNMENT, Persons, check_apart
 from labeldp.release.scores import ScoredRegressor
 from labeldp.release.stages import StageDoor
+from labeldp.release.templates import copy_template, list_weights
 from labeldp.validate import check_choice, check_probability_rows, check_weights
 
 OWNER = "LabelPrivateRegressor"
@@ -175,7 +176,7 @@ class LabelPrivateRegressor(ScoredRegressor, BaseEstimator):  # type: ignore[mis
         law = _check_prior(self.prior, response)
         shares = stage_shares(self.stages, response.epsilon, owner=OWNER)
         known = None if persons is None else Persons.of(persons, n_rows=len(labels), owner=OWNER)
-        given = (*(() if weights is None else (WEIGHTS,)), *(() if law is None else ("prior",)))
+        given = (*self._list_given(weights), *(() if law is None else ("prior",)))
         given = given if known is None else (*given, ASSIGNMENT)
         budget = Budget(owner=OWNER, labels=labels, ledger=self.ledger, seeded=key.seeded, given=given, persons=known)
         promise = budget.state(budget.about_unit(response.guarantee))
@@ -256,8 +257,8 @@ class LabelPrivateRegressor(ScoredRegressor, BaseEstimator):  # type: ignore[mis
             weights=weights,
             evidence=self.correction == "evidence",
         )
-        given = () if weights is None else (WEIGHTS,)
-        return self._keep(training, replace(release, guarantee=assume_public(release.guarantee, *given)), transformer)
+        promise = assume_public(release.guarantee, *self._list_given(weights))
+        return self._keep(training, replace(release, guarantee=promise), transformer)
 
     def predict(self, X: Any) -> Floats:
         """Return the expected label of each row, brought within the bounds."""
@@ -275,8 +276,13 @@ class LabelPrivateRegressor(ScoredRegressor, BaseEstimator):  # type: ignore[mis
         check_is_fitted(self, "estimator_")
         return self._transformer
 
+    def _list_given(self, weights: Floats | None) -> tuple[str, ...]:
+        """Return, in words, what shapes the training beside features and labels, and must not have seen these."""
+        starts = list_weights(self.estimator)
+        return starts if weights is None else (*starts, WEIGHTS)
+
     def _split_estimator(self, weights: Floats | None) -> tuple[Any, BaseEstimator]:
-        plain = _default_regressor() if self.estimator is None else clone(self.estimator)
+        plain = _default_regressor() if self.estimator is None else copy_template(OWNER, "estimator", self.estimator)
         transformer, last = split_pipeline(plain, owner=OWNER)
         if not (hasattr(last, "fit") and hasattr(last, "predict")):
             raise invalid(OWNER, "estimator", "be a regressor", got=type(last).__name__)

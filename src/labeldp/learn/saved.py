@@ -11,9 +11,10 @@
 
 *What a file holds.* skops stores arrays and plain values, and names the types to rebuild. Of a learner that protects
 labels the file holds what predicts and what was promised. It does not hold the release, the prior, the ledger, the seed or
-a checkpoint, which belong to the owner of the labels. Estimators that were given as templates are stored unfitted: the
-caller may have fitted them on raw labels before. Of PATE only the student stays, since teachers learned raw labels. The
-promise travels as JSON and is read by `Guarantee.from_json`. Nothing here is a signature.
+a checkpoint, which belong to the owner of the labels. Estimators that were given as templates are stored untrained, since the
+caller may have fitted them on raw labels before; one that stays trained is refused (`labeldp.release.templates`). Of PATE only
+the student stays, since teachers learned raw labels. The promise travels as JSON and is read by `Guarantee.from_json`. Nothing
+here is a signature.
 
 *Safety.* A file that asks for a type which is neither one of skops' own (scikit-learn, NumPy, SciPy) nor in `TRUSTED` is
 refused before anything is built. What its members and arrays declare is compared with its size before anything is allocated
@@ -46,12 +47,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from labeldp.accounting import note_entry, recall_entry
-from labeldp.errors import Described, LabelDPError, MissingExtraError, ReleaseError, invalid, nearest
+from labeldp.errors import Described, LabelDPError, MissingExtraError, PrivacyError, ReleaseError, invalid, nearest
 from labeldp.guarantee import Guarantee
 from labeldp.learn.boosters import pack_boosters
 from labeldp.learn.classifier import LabelPrivateClassifier
@@ -59,9 +59,10 @@ from labeldp.learn.number_stages import NumberStage
 from labeldp.learn.pate import PATE, MultiLabelPATE
 from labeldp.learn.regressor import LabelPrivateRegressor
 from labeldp.learn.search import PrivateSearchCV
-from labeldp.learn.soundness import check_answers, check_model, check_schema, list_answers
+from labeldp.learn.soundness import check_answers, check_model, check_schema, find_file_reader, list_answers
 from labeldp.learn.stages import Stage
 from labeldp.release.saving import check_new, write_new
+from labeldp.release.templates import copy_template
 from labeldp.untrusted import check_archive, check_seal, parse_json, seal_archive
 
 FORMAT = "labeldp model"
@@ -143,6 +144,24 @@ OWNERS_RESULTS = (
 )
 
 
+#: What the promise is written by. Whoever saves a model adds facts beside it, and none of these.
+PROMISE = frozenset(
+    {
+        "guarantee",
+        "classes",
+        "seeded",
+        "mechanism",
+        "label_set",
+        "created",
+        "n_examples",
+        "n_answered",
+        "stages",
+        "ledger_entry",
+        "ledger_hash",
+    }
+)
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RememberedRelease:
     """What a saved model remembers of the release it learned from: everything but the labels and their channel."""
@@ -172,7 +191,8 @@ def save_model(model: Any, path: str | os.PathLike[str], *, facts: dict[str, Any
     path
         A file that does not exist yet, in a folder that does. It appears whole or not at all.
     facts
-        Plain JSON values to keep beside the model; `facts_` of the loaded model, together with the promise.
+        Plain JSON values to keep beside the model; `facts_` of the loaded model, together with the promise. The names that the
+        promise is written by (`PROMISE`) are refused: it is that of the learner, and a model without one gets none.
     """
     import skops.io
 
@@ -180,8 +200,16 @@ def save_model(model: Any, path: str | os.PathLike[str], *, facts: dict[str, Any
     if isinstance(model, PrivateSearchCV):
         check_is_fitted(model, "best_estimator_")
         model = model.best_estimator_  # with the guarantee of the whole search
+    taken = sorted(PROMISE & set(facts or {}))
+    if taken:
+        fix = "Save the learner itself, whose promise is written by what it did; other names are free."
+        raise invalid("save_model", "facts", "leave the promise out", got=taken[0], fix=fix, kind=PrivacyError)
     whole = {**_describe_promise(model), **(facts or {})}
     light = pack_boosters(_strip(model))
+    reader = find_file_reader(light)
+    if reader is not None:
+        fix = 'A model file must not open other files. Read them yourself, and use input="content".'
+        raise invalid("save_model", "model", "be given contents, not names of files", got=reader, fix=fix)
     described = {"format": FORMAT, "version": VERSION, "facts": whole, "answers": list_answers(light)}
     header = json.dumps(described, allow_nan=False)
     try:
@@ -351,7 +379,10 @@ def _strip(model: Any) -> Any:
         light.epsilon = model.guarantee_.epsilon()  # it was the mechanism's, which stays behind
     for name in TEMPLATES:
         if settings.get(name) is not None:
-            setattr(light, name, clone(settings[name]))
+            setattr(light, name, copy_template("save_model", name, settings[name]))
+    for name in ("stage_params", "final_params"):
+        if settings.get(name) is not None:
+            setattr(light, name, copy_template("save_model", name, settings[name], safe=False))
     # A range is a way to write a list of classes that files of models do not know.
     for name in ("classes", "values"):
         if isinstance(settings.get(name), range):
@@ -392,10 +423,8 @@ def _classes_of(learner: Any) -> Any:
 
 def _describe_mechanism(learner: Any) -> str:
     """Return in words what released the labels of a learner that keeps no release."""
-    name = type(learner).__name__
-    if isinstance(learner, (PATE, MultiLabelPATE)):
-        return f"{name}({learner.aggregation}, {learner.n_teachers} teachers)"
-    return f"{name}(epsilon={learner.epsilon!r})"
+    # By what was promised: settings may have been changed since, for a fit to come.
+    return f"{type(learner).__name__}, {learner.guarantee_.cost}"
 
 
 def _stage_type(learner: Any) -> type | None:

@@ -83,6 +83,7 @@ from labeldp.release.budget import Budget, SearchShares, assume_public
 from labeldp.release.labels import box_labels
 from labeldp.release.persons import ASSIGNMENT, Persons, check_apart
 from labeldp.release.scores import ScoredClassifier
+from labeldp.release.templates import check_untrained, copy_template, list_weights
 from labeldp.validate import check_choice, check_delta, check_epsilon, check_integer, check_weights
 
 OWNER = "PrivateSearchCV"
@@ -258,7 +259,8 @@ class PrivateSearchCV(ScoredClassifier, BaseEstimator):  # type: ignore[misc]  #
         results, best = tabulate(candidates, table, sizes, weights=held)
         model = self._make(candidates[best]).fit_release(whole, release, sample_weight=weights) if self.refit else None
         self.release_, self.seeded_, self.ledger_entry_ = release, release.seeded, release.ledger_entry
-        guarantee = assume_public(release.guarantee, *([] if weights is None else [WEIGHTS]))
+        starts = list_weights(*(self._make(params) for params in candidates))
+        guarantee = assume_public(release.guarantee, *starts, *([] if weights is None else [WEIGHTS]))
         return self._keep(results, best, model, guarantee, release.classes)
 
     # ----------------------------------------------------------------------------------------- by charged noisy counts
@@ -275,7 +277,8 @@ class PrivateSearchCV(ScoredClassifier, BaseEstimator):  # type: ignore[misc]  #
         key = as_key(OWNER, self.random_state, name="random_state")
         epsilon, delta = check_epsilon(OWNER, self.epsilon), check_delta(OWNER, self.delta)
         train, held = self._hold_out(X, groups, persons)
-        given = () if persons is None else (ASSIGNMENT,)
+        given = list_weights(*(self._make(params) for params in candidates))
+        given = given if persons is None else (*given, ASSIGNMENT)
         budget = Budget(owner=OWNER, labels=labels, ledger=self.ledger, seeded=key.seeded, given=given, persons=persons)
         shares = budget.share_search(epsilon, delta, fits=len(candidates), refit=self.refit)
         words = f"{OWNER}({type(self.estimator).__name__}, {len(candidates)} candidates, epsilon={epsilon!r})"
@@ -412,9 +415,10 @@ class PrivateSearchCV(ScoredClassifier, BaseEstimator):  # type: ignore[misc]  #
 
     def _make(self, params: Mapping[str, Any]) -> Any:
         """Return one candidate, unfitted, and without anything that spends."""
-        plain = SoftmaxRegression() if self.estimator is None else clone(self.estimator)
+        plain = SoftmaxRegression() if self.estimator is None else copy_template(OWNER, "estimator", self.estimator)
         # Cloned as scikit-learn does: an estimator among the values would otherwise be shared by all folds.
         plain.set_params(**{name: clone(value, safe=False) for name, value in params.items()})
+        check_untrained(OWNER, "param_grid", plain)
         if self.by == NOISY_COUNT or isinstance(plain, LabelPrivateClassifier):
             return plain
         return LabelPrivateClassifier(

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import BaseEstimator
 
 from labeldp.channel import FiniteChannel, SetAnswers
 from labeldp.errors import Described, PrivacyError, invalid
@@ -37,6 +37,7 @@ from labeldp.mechanisms import InformativeResponse, MeasuringMechanism, Mechanis
 from labeldp.priors import PriorTable
 from labeldp.random import NoiseKey
 from labeldp.release.persons import Persons
+from labeldp.release.templates import copy_template
 from labeldp.validate import check_choice, check_epsilon, check_integer, check_positive
 
 OWNER = "LabelPrivateClassifier"
@@ -123,7 +124,7 @@ def check_settings(
     silent: bool,
     reader: Reader | None = None,
 ) -> tuple[Any, Settings]:
-    """Return the transformers of the learner's estimator, unfitted, and its settings; `silent`: no label is released.
+    """Return the transformers of the learner's estimator, untrained, and its settings; `silent`: no label is released.
 
     A `reader` (`labeldp.learn.readers`) runs through the stages and rounds in the estimator's place, and that is then fitted
     once, with `final_params`; one that only asks runs through all stages but the last.
@@ -131,7 +132,7 @@ def check_settings(
     `epsilon` is the promised one, which a receiver of the release knows to the last bit, and not the one asked for.
     """
     check_choice(OWNER, "correction", learner.correction, CORRECTIONS)
-    plain = SoftmaxRegression() if learner.estimator is None else clone(learner.estimator)
+    plain = SoftmaxRegression() if learner.estimator is None else copy_template(OWNER, "estimator", learner.estimator)
     transformer, last = split_pipeline(plain)
     if not hasattr(last, "predict_proba"):
         fix = "Wrap it in CalibratedClassifierCV, or use a classifier that has it."
@@ -265,9 +266,13 @@ def _check_stage_params(value: Any) -> tuple[Mapping[str, Any], ...]:
 
 
 def _check_params(name: str, value: Any) -> Mapping[str, Any] | None:
-    if value is not None and not isinstance(value, Mapping):
+    """Return parameters of the estimator, with untrained copies of the estimators among them."""
+    if value is None:
+        return None
+    if not isinstance(value, Mapping):
         raise invalid(OWNER, name, "hold parameters of the estimator by name", got=Described(type(value).__name__))
-    return value
+    fresh: Mapping[str, Any] = copy_template(OWNER, name, dict(value), safe=False)
+    return fresh
 
 
 def _check_names(estimator: BaseEstimator, given: Sequence[Mapping[str, Any]]) -> None:

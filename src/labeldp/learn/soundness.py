@@ -17,6 +17,7 @@ it loads (scikit-learn/scikit-learn#34558), so `load_model` does, over everythin
 | boosters of other libraries | what `labeldp.learn.boosters` says |
 | factorised ratings | factors for every id and for one unknown; ids, values and factors of their kinds |
 | random states | a position inside the state |
+| whatever has an `input` (vectorizers of texts) | it is the texts, and no names of files, which prediction would open |
 
 Children after their parent make every path rise, so it ends after at most as many steps as there are nodes. Sparse matrices
 and nodes of trees that are built in another way than skops writes them are refused unseen (`check_schema`): a tree copies its
@@ -106,6 +107,7 @@ def check_schema(node: Any, read_array: Callable[[str], Any]) -> None:
 
 def check_model(model: Any) -> None:
     """Refuse, with a ValueError, a model with arrays that compiled code would follow beyond their ends or for ever."""
+    _require(find_file_reader(model) is None, "a part that opens files")
     parts = list(_walk(model))
     for part in parts:
         if isinstance(part, Tree):
@@ -130,6 +132,18 @@ def check_model(model: Any) -> None:
             state = part.get_state(legacy=False)["state"]
             _require(0 <= int(state["pos"]) <= len(state["key"]), "a random state")
     _check_wholes(parts)
+
+
+def find_file_reader(model: Any) -> str | None:
+    """Return the type of a part of a model that takes names of files, and opens these, in place of texts; None without one.
+
+    Its answers would say what is in files of whoever asks, and a model is asked as soon as it is loaded.
+    """
+    for part in _walk(model):
+        told = getattr(part, "__dict__", {}).get("input", "content")
+        if not isinstance(told, str) or told != "content":
+            return type(part).__name__
+    return None
 
 
 def _check_wholes(parts: list[Any]) -> None:

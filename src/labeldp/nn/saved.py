@@ -25,7 +25,7 @@ from labeldp.errors import Described, LabelDPError, ReleaseError, invalid
 from labeldp.nn.checkpoint import DAMAGE, get_arrays, read_arrays, select_section, write_arrays
 from labeldp.nn.classifier import NetClassifier
 from labeldp.nn.models import check_device
-from labeldp.nn.state import find_width, pack_state
+from labeldp.nn.state import find_width, pack_state, rebuild_network
 
 FORMAT = "labeldp network"
 VERSION = 1
@@ -90,7 +90,10 @@ def load_network(path: str | os.PathLike[str], *, module: Any = None, device: st
         if isinstance(settings["augment"], dict):
             settings["augment"] = {"augment": settings["augment"]}
         model = NetClassifier(header["module"] if module is None else module, device=device, **settings)
-        model.__setstate__({**vars(model), **_read_fitted(arrays, header)})
+        state = {**vars(model), **_read_fitted(arrays, header)}
+        if module is not None:  # hers to make; what a file says of a module is a name
+            state["module_"] = rebuild_network(state)
+        model.__setstate__(state)
     except LabelDPError as error:
         raise ReleaseError(f"load_network: {place.name}: {error}") from error
     except DAMAGE as error:

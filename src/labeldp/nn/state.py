@@ -71,13 +71,22 @@ def unpack_state(packed: dict[str, Any]) -> dict[str, Any]:
     batch = (1, *state["_sample_shape"])
     if np.broadcast_shapes(shift.shape, batch) != batch:
         raise ValueError(f"a shift of shape {shift.shape} fits no examples of shape {batch[1:]}")
+    width = state.get("n_features_in_", 1)
+    if not isinstance(width, (int, np.integer)) or isinstance(width, bool) or width < 1:
+        raise ValueError(f"a number of features cannot be {width!r}")
     if isinstance(state["module_"], dict):
+        # Whatever else can be called, a type that a file names for example, would be called here.
+        if not isinstance(state["module"], str):
+            raise TypeError(f"its network has no name, but a {type(state['module']).__name__}")
         state["module_"] = rebuild_network(state)
     return state
 
 
 def rebuild_network(state: dict[str, Any]) -> nn.Module:
-    """Return the network of a state whose `module_` is packed: made anew, then given its arrays."""
+    """Return the network of a state whose `module_` is packed: made anew, then given its arrays.
+
+    `module` is a name, or what the caller, and no file, gave for it.
+    """
     shape = tuple(state["_sample_shape"])
     make = partial(
         make_network,

@@ -39,7 +39,6 @@ features in memory; it partitions by itself and takes no LearnedPrior.
 
 from __future__ import annotations
 
-import copy
 import math
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -51,7 +50,7 @@ import numpy.typing as npt
 from labeldp.arrays import Float64s, Floats, Ints
 from labeldp.channel import SetAnswers
 from labeldp.errors import Described, PrivacyError, invalid
-from labeldp.guarantee import Guarantee, Trust
+from labeldp.guarantee import Guarantee, Trust, did_not_see
 from labeldp.mechanisms import Mechanism
 from labeldp.priors.base import (
     ArrayExamples,
@@ -137,6 +136,11 @@ class StagedClusterPrior(Prior):
             raise invalid(OWNER, "epsilon", f"be in (0, {budget:g})", got=self.epsilon, fix=fix)
         return spent
 
+    def promise(self, budget: float, *, n_examples: int, n_classes: int) -> Guarantee:
+        """Epsilon_p, by a curator; and that weights which a network brings along, whose clusters are counted, saw no label."""
+        spent = super().promise(budget, n_examples=n_examples, n_classes=n_classes)
+        return replace(spent, assumptions=(*spent.assumptions, *_assume_weights(self.estimator)))
+
     def alone(self) -> StagedClusterPrior:
         """Return this prior with the whole budget, unless it was told its epsilon."""
         return self if self.epsilon is not None else replace(self, whole_budget=True)
@@ -155,6 +159,7 @@ class StagedClusterPrior(Prior):
                 "For example SoftmaxRegression() or labeldp.nn.NetClassifier('mlp').",
             )
             raise invalid(OWNER, "estimator", "have `fit_targets`", got=got, fix=fix)
+        self._model(0)
         if not isinstance(examples, ArrayExamples):
             fix = "Use ClusterPrior(n_clusters=...) for a table."
             raise invalid(OWNER, "examples", "be in memory", got=Described("rows that come in batches"), fix=fix)
@@ -220,15 +225,22 @@ class StagedClusterPrior(Prior):
         return cluster(rows, n_clusters=count, random_state=self.random_state, full_steps=self.full_steps)
 
     def _model(self, number: int) -> Any:
-        from sklearn.base import clone
+        from labeldp.release.templates import copy_template
 
-        model = clone(self.estimator)
+        model = copy_template(OWNER, "estimator", self.estimator)
         seed = model.get_params(deep=False).get("random_state")
         if isinstance(seed, int) and not isinstance(seed, bool):
             model.set_params(
                 random_state=seed + 1000 * number
             )  # apart from the seeds of those who learn from the prior
         return model
+
+
+def _assume_weights(estimator: Any) -> tuple[str, ...]:
+    """Return what is assumed of the weights that a network brings along, if there are any."""
+    from labeldp.release.templates import list_weights  # loads scikit-learn
+
+    return did_not_see(*list_weights(estimator))
 
 
 def cluster_count(epsilon: float, *, n_examples: int, n_classes: int) -> int:
@@ -297,7 +309,7 @@ class LearnedPrior(Prior):
     Parameters
     ----------
     learner : classifier with `partial_fit` and `predict_proba`
-        A copy of it learns, chunk after chunk, from the numeric features on one scale and the released labels.
+        An untrained copy of it learns, chunk after chunk, from the numeric features on one scale and the released labels.
     first_share : float
         The share of the rows in the first stage.
 
@@ -329,8 +341,8 @@ class LearnedPrior(Prior):
         return 0.0
 
     def promise(self, budget: float, *, n_examples: int, n_classes: int) -> Guarantee:
-        """Nothing, and nothing is assumed: a row's beliefs come from the released labels of other rows."""
-        return Guarantee.pure(0.0)
+        """Nothing, since a row's beliefs come from the released labels of other rows; weights that are brought along saw none."""
+        return Guarantee.pure(0.0, assumptions=_assume_weights(self.learner))
 
     def prepare(self, examples: Examples, *, budget: float) -> LearnedPrior:
         """Return the prior with the features chosen and their scale learned."""
@@ -338,6 +350,7 @@ class LearnedPrior(Prior):
             fix = "For example SGDClassifier(loss='log_loss'), or GaussianNB()."
             got = type(self.learner).__name__
             raise invalid("LearnedPrior", "learner", "have `partial_fit` and `predict_proba`", got=got, fix=fix)
+        self._copy_learner()
         return replace(self, _features=examples.read_features("LearnedPrior"))
 
     def beliefs(
@@ -356,6 +369,12 @@ class LearnedPrior(Prior):
         reader = Reader(read=read, columns=features.columns, chunk=features.chunk)
         return Beliefs(reader=reader, seeded=key.seeded, description=self.description, stage=stage)
 
+    def _copy_learner(self) -> Any:
+        """Return an untrained copy of the learner, or refuse one that stays trained: it may know raw labels of the second stage."""
+        from labeldp.release.templates import copy_template  # loads scikit-learn
+
+        return copy_template("LearnedPrior", "learner", self.learner, safe=False)
+
     def _train(
         self, examples: Examples, features: Reader, response: Mechanism, key: NoiseKey, stage: _Stages
     ) -> tuple[Any, _Inclusion | None]:
@@ -364,7 +383,7 @@ class LearnedPrior(Prior):
         A row whose answer is a set is learned once as each label of the set; what the learner then predicts is undone
         by how often a set names the true label and others (`_Inclusion`).
         """
-        model, names = copy.deepcopy(self.learner), np.asarray(examples.classes)
+        model, names = self._copy_learner(), np.asarray(examples.classes)
         inclusion: _Inclusion | None = None
 
         def answer(count: int) -> Any:

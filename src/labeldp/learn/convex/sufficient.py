@@ -65,6 +65,7 @@ from labeldp.release.budget import Budget
 from labeldp.release.labels import box_labels
 from labeldp.release.persons import ASSIGNMENT, Persons
 from labeldp.release.stages import StageDoor, run_stages
+from labeldp.release.templates import copy_template, list_weights
 from labeldp.validate import check_choice, check_delta, check_epsilon, check_integer
 
 OWNER = "SufficientStatistics"
@@ -196,11 +197,14 @@ class SufficientStatistics(ConvexClassifier):
     ) -> SufficientStatistics:
         """Charge the whole; then release, train the network, and go on with its hidden features."""
         check_network(self.network)
+        network = copy_template(OWNER, "network", self.network)
+        params = copy_template(OWNER, "stage_params", self.stage_params, safe=False)
         X = check_rows(self, X, inner=self.network, reset=True)
         row_map = self._make_row_map()
         labels = box_labels(OWNER, y, n_rows=len(X), classes=self.classes, label_set=self.label_set)
         owners = None if persons is None else Persons.of(persons, n_rows=len(X), owner=OWNER)
-        given = () if owners is None else (ASSIGNMENT,)
+        given = list_weights(self.network, self.stage_params)
+        given = given if owners is None else (*given, ASSIGNMENT)
         budget = Budget(owner=OWNER, labels=labels, ledger=self.ledger, seeded=key.seeded, given=given, persons=owners)
         plan = budget.share(epsilon, delta, stages=stages, name="moments")
         first = StageBelief(
@@ -230,10 +234,8 @@ class SufficientStatistics(ConvexClassifier):
                 found.rows if found.weights is None else belief.inputs.rows
             )  # some of no weight are not in the moments
             targets = soften_scores(self._score(rows, weights, belief.centre))
-            network = train_network(
-                self.network, X, targets, classes=labels.classes, number=number, params=self.stage_params
-            )
-            return StageModel(network, found, penalty)
+            trained = train_network(network, X, targets, classes=labels.classes, number=number, params=params)
+            return StageModel(trained, found, penalty)
 
         start: StageModel | None = None
         last = run_stages(stages, start=start, believe=believe, release=release, learn=learn)

@@ -20,14 +20,14 @@ charge that is refused has released nothing. `fit` is the door: raw labels are o
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import BaseEstimator
 from sklearn.dummy import DummyClassifier
 from sklearn.utils.validation import check_is_fitted
 
@@ -53,6 +53,7 @@ from labeldp.release.budget import Budget
 from labeldp.release.labels import box_labels, codes_of
 from labeldp.release.persons import ASSIGNMENT, Persons
 from labeldp.release.scores import ScoredClassifier
+from labeldp.release.templates import copy_template, list_weights
 from labeldp.validate import check_choice, check_integer, check_real
 
 AGGREGATIONS = ("confident-gnmax", "gnmax")
@@ -83,6 +84,20 @@ class TeacherEnsemble(ScoredClassifier, BaseEstimator):  # type: ignore[misc]  #
     n_jobs: int | None
     verbose: int
     checkpoint: str | os.PathLike[str] | None
+
+    def _copy_templates(self, make_default: Callable[[], BaseEstimator]) -> tuple[BaseEstimator, BaseEstimator]:
+        """Return teacher and student untrained: a teacher that has seen others' rows, or a student that has seen labels, would tell."""
+        owner = type(self).__name__
+        given = {"teacher": self.teacher, "student": self.student}
+        fresh = {
+            name: make_default() if one is None else copy_template(owner, name, one) for name, one in given.items()
+        }
+        return fresh["teacher"], fresh["student"]
+
+    def _list_given(self, persons: Persons | None) -> tuple[str, ...]:
+        """Return, in words, what was handed in beside features and labels, and must not have seen these."""
+        starts = list_weights(self.teacher, self.student)
+        return starts if persons is None else (*starts, ASSIGNMENT)
 
     def _check_points(self, X: Any, X_public: Any, teacher: Any) -> tuple[Any, Any]:
         """Return private and public rows, as many of the latter as there are queries."""
@@ -285,7 +300,7 @@ class PATE(TeacherEnsemble):
         `persons` (n,) are the public ids of who owns each row: all rows of a person go to one teacher, and the promise is about
         all her labels.
         """
-        teacher = SoftmaxRegression() if self.teacher is None else self.teacher
+        teacher, student = self._copy_templates(SoftmaxRegression)
         private, public = self._check_points(X, X_public, teacher)
         labels = box_labels("PATE", y, n_rows=private.shape[0], classes=self.classes, label_set=self.label_set)
         owners = self._read_persons(persons, private.shape[0])
@@ -293,7 +308,7 @@ class PATE(TeacherEnsemble):
         level = self._find_level()
         key = as_key("PATE", self.random_state, name="random_state")
         bits = BitStream(key.claim("PATE"))
-        given = () if owners is None else (ASSIGNMENT,)
+        given = self._list_given(owners)
         budget = Budget(owner="PATE", labels=labels, ledger=self.ledger, seeded=key.seeded, given=given, persons=owners)
         codes = codes_of(labels).astype(np.int64)
         ballot = self._poll(vote_for_class, teacher, private, codes, public, key=key, persons=owners)
@@ -302,7 +317,7 @@ class PATE(TeacherEnsemble):
         counts = count_classes(ballot.votes, n_classes=labels.n_classes)
         found = answer_classes(counts, plan, level=level, bits=bits)
         check_answers("PATE", found.rows.size, found.n_asked, ballot)
-        self._keep(found, plan, labels, public)
+        self._keep(found, plan, labels, public, student)
         self.seeded_, self.ledger_entry_ = key.seeded, entry
         ballot.close()
         return self
@@ -337,12 +352,13 @@ class PATE(TeacherEnsemble):
             f"{plan.n_answers} answers, sigma {plan.sigma:.6g})"
         )
 
-    def _keep(self, found: ClassAnswers, plan: VotePlan, labels: SensitiveLabels, X_public: Any) -> None:
+    def _keep(
+        self, found: ClassAnswers, plan: VotePlan, labels: SensitiveLabels, X_public: Any, student: BaseEstimator
+    ) -> None:
         """Teach the student and keep what is public."""
         classes = np.asarray(labels.classes)
         answers = classes[found.codes]
         varied = np.unique(found.codes).size > 1
-        student = SoftmaxRegression() if self.student is None else clone(self.student)
         student = student if varied else DummyClassifier(strategy="most_frequent")
         self.student_ = student.fit(X_public[found.rows], answers)
         self.classes_, self.plan_, self.guarantee_ = classes, plan, plan.guarantee

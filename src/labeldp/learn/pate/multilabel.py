@@ -22,7 +22,6 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse
-from sklearn.base import clone
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.utils.validation import check_is_fitted
 
@@ -46,7 +45,6 @@ from labeldp.learn.pate.votes import (
 from labeldp.learn.softmax import SoftmaxRegression
 from labeldp.random import BitStream, NoiseKey, as_key
 from labeldp.release.budget import Budget
-from labeldp.release.persons import ASSIGNMENT
 from labeldp.selection import StablePlan
 from labeldp.validate import check_choice, check_integer
 
@@ -147,14 +145,14 @@ class MultiLabelPATE(TeacherEnsemble):
 
         Y has a row per row of X and a column per label, dense or sparse. `persons` are as for `PATE.fit`.
         """
-        teacher = make_default_model() if self.teacher is None else self.teacher
+        teacher, student = self._copy_templates(make_default_model)
         private, public = self._check_points(X, X_public, teacher)
         targets = read_indicators(OWNER, Y, n_rows=private.shape[0])
         tau = self._check_tau(targets.shape[1])
         key = as_key(OWNER, self.random_state, name="random_state")
         labels = LabelRows(name=self.label_set, n_rows=len(targets), n_classes=targets.shape[1])
         owners = self._read_persons(persons, private.shape[0])
-        given = () if owners is None else (ASSIGNMENT,)
+        given = self._list_given(owners)
         budget = Budget(owner=OWNER, labels=labels, ledger=self.ledger, seeded=key.seeded, given=given, persons=owners)
         unit = self._read_unit(owners)
         plan, promise = self._make_plan(public.shape[0], targets.shape[1], tau, unit)
@@ -166,7 +164,6 @@ class MultiLabelPATE(TeacherEnsemble):
         counts = count_labels(ballot.votes, tau=tau)
         found = self._answer(counts, plan, noise_key)
         check_answers(OWNER, found.rows.size, len(counts), ballot)
-        student = make_default_model() if self.student is None else clone(self.student)
         self._model = fit_labels(student, public[found.rows], found.sets)
         self.student_ = student
         self.classes_ = np.arange(targets.shape[1])

@@ -56,6 +56,7 @@ from labeldp.release.labels import box_labels
 from labeldp.release.queries import check_groups, round_to_integers
 from labeldp.release.scores import ScoredRegressor
 from labeldp.release.stages import StageDoor
+from labeldp.release.templates import copy_template
 from labeldp.validate import check_epsilon, check_integer, check_real
 
 OWNER = "LabelPrivateRatings"
@@ -222,7 +223,7 @@ class LabelPrivateRatings(ScoredRegressor, BaseEstimator):  # type: ignore[misc]
 
     def _prepare(self, labels: SensitiveLabels, plan: RatingPlan) -> tuple[MatrixFactorisation, MeanTable]:
         """Check everything that can be checked without noise; return the learner and the law of its labels."""
-        learner = clone(self.learner) if self.learner is not None else self._default_learner()
+        learner = copy_template(OWNER, "learner", self.learner) if self.learner is not None else self._default_learner()
         if not isinstance(learner, MatrixFactorisation):
             raise invalid(OWNER, "learner", "be a MatrixFactorisation", got=type(learner).__name__)
         values = rating_values(labels.classes)
