@@ -112,7 +112,8 @@ class NetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sc
         Start from the weights and BatchNorm statistics of the last fit, the optimizer fresh.
     checkpoint : directory, optional
         Where the state is kept after each epoch. A fit that finds its own state there (same data, targets, settings, seed
-        and first weights) goes on from it and ends with the same weights as one that was never stopped.
+        and first weights) goes on from it and ends with the same weights as one that was never stopped. All items of a
+        Dataset are read once more to compare them, which takes as long as the reading of an epoch.
     progress : bool or callable (steps done, steps in all, loss)
         Show a bar with the loss, which is that of the labels given, or be told.
     random_state : int or numpy RandomState
