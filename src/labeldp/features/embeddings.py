@@ -391,7 +391,8 @@ def take_object_apart(value: Any) -> tuple[str, Sequence[Any]]:
         return f"{kind}|{getattr(value, '__qualname__', '')}", []  # the name of a compiled function
     if not hasattr(value, "state_dict"):
         return kind, [type(value), vars(value)]
-    shown = "" if type(value).__repr__ is object.__repr__ else repr(value)  # that would be its place in memory
+    shows: Any = type(value).__repr__
+    shown = "" if shows is object.__repr__ else repr(value)  # that of objects is their place in memory
     modules = value.named_modules() if hasattr(value, "named_modules") else [("", value)]
     held = [
         (name, type(part), {key: value for key, value in vars(part).items() if key not in ELSEWHERE})
