@@ -157,6 +157,7 @@ def test_it_is_frozen():
     [
         (lambda: Guarantee.pure(-1.0), "Guarantee.pure: `epsilon` must be >= 0, got -1.0"),
         (lambda: Guarantee.pure(math.nan), "`epsilon` must be >= 0"),
+        (lambda: Guarantee.pure(10**400), "`epsilon` must be a number that a float holds"),
         (lambda: Guarantee.zcdp(0.1, slack=1.0), r"`slack` must be in \[0, 1\)"),
         (lambda: Guarantee.gaussian(sigma=0.0, sensitivity=1.0), "`sigma` must be finite and > 0"),
         (lambda: Guarantee.pure(1.0, unit="lable"), "Did you mean `label`?"),  # codespell:ignore lable
@@ -176,6 +177,10 @@ def test_it_is_frozen():
 def test_errors_name_the_argument_and_the_fix(call, says):
     with pytest.raises(LabelDPError, match=says.replace("?", r"\?")):
         call()
+
+
+def test_minus_zero_is_zero():
+    assert str(Guarantee.pure(-0.0).epsilon()) == "0.0"
 
 
 def broken(**changes):

@@ -127,6 +127,10 @@ class AccountWarning(UserWarning):
     """A ledger has recognised rows: what is charged to which account is not what the name alone would say."""
 
 
+class NewRunWarning(UserWarning):
+    """A run that is stopped may begin anew: its data are not the same when they are read twice."""
+
+
 class NoCacheWarning(UserWarning):
     """Compiled loops cannot be kept on disk: every process compiles them anew."""
 

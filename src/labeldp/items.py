@@ -15,8 +15,9 @@
 
 **Privacy.** A dataset of somebody else often yields (input, label). Labels have one door (`labeldp.privatize`), and this is not
 it: `Items` hands out the input and nothing else. The first part of a tuple is the input, as everywhere in PyTorch, unless `take`
-names another; what stands beside it is dropped where it is read. The dataset itself stays as it is: if it holds labels, so does
-a process that it is sent to.
+names another; what stands beside it is dropped where it is read. An input that has parts itself (a pair in a pair, a row of a
+table, an array of objects) is refused: a label may be one of them. The dataset itself stays as it is: if it holds labels, so
+does a process that it is sent to.
 
 Design notes. Arrays are looked at in slices and are no datasets; nor are lists, texts and tables. A dataset whose length changes would
 give an example the evidence of another, so every access compares lengths. Nothing here imports torch: a `torch.utils.data.Dataset`
@@ -47,7 +48,8 @@ class Items:
     """The inputs of a dataset, or of some `rows` of it, by number; labels beside them stay behind.
 
     `take` says which part of an item is the input: a place in a tuple, a key of a mapping, or several, which come as a tuple
-    or a mapping again. By default it is the first part of a tuple, or the whole item where it is no tuple.
+    or a mapping again. By default it is the first part of a tuple, or the whole item where it is no tuple. What has parts of its
+    own is no input, except numbers in lists and tuples that `take` named.
     """
 
     def __init__(self, dataset: Any, *, owner: str, take: Part = None, rows: Places | None = None) -> None:
@@ -121,12 +123,42 @@ def choose_part(owner: str, item: Any, part: Part) -> Any:
     elif part not in (None, 0):
         got = Described(f"{part!r} for a {type(item).__name__} without parts")
         raise invalid(owner, "take", "be left out where items have no parts", got=got)
-    return item if hasattr(item, "shape") or isinstance(item, (str, bytes)) else as_numbers(owner, item)
+    if isinstance(item, (str, bytes)):
+        return item
+    _refuse_parts(owner, item, named=part is not None)
+    return item if hasattr(item, "shape") else as_numbers(owner, item)
+
+
+def _refuse_parts(owner: str, item: Any, *, named: bool) -> None:
+    """Refuse an input that has parts of its own: nobody said that none of them is a label.
+
+    A list or tuple of nothing but numbers is an input where `take` named it, and may be (number, label) where nobody did.
+    """
+    if isinstance(item, (Mapping, Sequence)):
+        parts = not (named and _is_plain(item))
+    elif isinstance(item, (np.ndarray, np.generic)):
+        parts = item.dtype.kind in "OV"  # objects; fields, as in a row of a structured array
+    else:
+        parts = any(hasattr(item, mark) for mark in ("iloc", "columns", "column_names"))  # rows of tables
+    if parts:
+        got = Described(f"a {type(item).__name__}, which has parts of its own")
+        fix = "A label may be among them: let the dataset yield (array or tensor, anything else), or name the input with take=."
+        raise invalid(owner, "dataset", "have inputs that are one array of numbers, or a text", got=got, fix=fix)
+
+
+def _is_plain(item: Any) -> bool:
+    """Whether a list or tuple holds numbers, or lists and tuples of them, and nothing else."""
+    if isinstance(item, (list, tuple)):
+        return all(_is_plain(part) for part in item)
+    return isinstance(item, (int, float, np.number))
 
 
 def as_numbers(owner: str, item: Any) -> Any:
     """Return an input that is no array yet as one; refuse what is no numbers."""
-    array = np.asarray(item)
+    try:
+        array = np.asarray(item)
+    except (ValueError, TypeError):  # lists of different lengths; the message may quote data
+        array = np.asarray(None)
     if array.dtype.kind not in "fiub":
         got = Described(f"a {type(item).__name__}")
         fix = "Let the dataset turn it into numbers, in its transform."

@@ -22,6 +22,7 @@ letters. Coordinates are pixels of a drawing 680 wide, which scales with the pag
 from __future__ import annotations
 
 import math
+import re
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -168,7 +169,7 @@ def _stack_drawings(plots: Sequence[Plot], style: str) -> str:
         parts.append(_text(WIDTH / 2, top + 18, plot.title))
         parts.append(f'<svg y="{top + 26:g}" width="{WIDTH:g}" height="{height:g}"{drawing[4:]}')
         top += height + 38
-    words = escape(". ".join(plot.title for plot in plots), quote=True)
+    words = _escape(". ".join(plot.title for plot in plots), quote=True)
     head = f'<svg class="static" viewBox="0 0 {WIDTH:g} {top:g}" role="img" aria-label="{words}"'
     joined = "".join(parts)
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{head} xmlns="http://www.w3.org/2000/svg">{style}{joined}</svg>\n'
@@ -227,7 +228,7 @@ def _draw_series(series: Series, x: _Axis, y: _Axis, number: int) -> str:
     for a, b, low, high in zip(series.x, series.y, lows, highs, strict=True):
         if high > low:
             parts.append(_rule(x(a), y(low), x(a), y(high), stroke=colour))
-        tip = escape(f"{series.name}: {b:.4g} at {a:g}")
+        tip = _escape(f"{series.name}: {b:.4g} at {a:g}")
         # The transparent rim answers to a pointer that is near the point.
         circle = (
             f'<circle cx="{x(a):.1f}" cy="{y(b):.1f}" r="4" fill="{colour}" stroke="transparent" stroke-width="10">'
@@ -239,7 +240,7 @@ def _draw_series(series: Series, x: _Axis, y: _Axis, number: int) -> str:
 def _draw_reference(name: str, value: float, y: _Axis, number: int) -> str:
     extra = f' stroke-width="1.5" stroke-dasharray="{DASHES[number % len(DASHES)]}"'
     line = _rule(LEFT, y(value), WIDTH - RIGHT, y(value), stroke=f"var(--series-{number % 8})", extra=extra)
-    return f"<g><title>{escape(f'{name}: {value:.4g}')}</title>{line}</g>"
+    return f"<g><title>{_escape(f'{name}: {value:.4g}')}</title>{line}</g>"
 
 
 def _draw_legend(names: Sequence[str], columns: int, top: float) -> str:
@@ -281,12 +282,12 @@ def _draw_bars(plot: Bars) -> str:
 def _draw_bar(label: Sequence[str], value: float, spread: float, x: _Axis, *, middle: float, tip: str) -> str:
     thickness = BAR - 8
     box = f'<rect x="{x(0.0):.1f}" y="{middle - thickness / 2:.1f}" width="{max(x(value) - x(0.0), 0):.1f}"'
-    parts = [f'{box} height="{thickness:g}" fill="var(--series-0)"><title>{escape(tip)}</title></rect>']
+    parts = [f'{box} height="{thickness:g}" fill="var(--series-0)"><title>{_escape(tip)}</title></rect>']
     if spread:
         extra = ' stroke-width="2"'
         parts.append(_rule(x(value - spread), middle, x(value + spread), middle, stroke="var(--ink)", extra=extra))
     words = _lines_of_text(LABELS - 8, middle + 4 - LINE * (len(label) - 1) / 2, label, anchor="end")
-    parts.append(f"<g><title>{escape(tip)}</title>{words}</g>")
+    parts.append(f"<g><title>{_escape(tip)}</title>{words}</g>")
     parts.append(_text(x(value + spread) + 6, middle + 4, f"{value:.1f}", anchor="start"))
     return "".join(parts)
 
@@ -332,7 +333,7 @@ def _wrap(words: str, width: float, *, most: int | None = None) -> list[str]:
 
 
 def _open_drawing(plot: Plot, height: float) -> str:
-    words = escape(f"{plot.title}. {plot.alt}", quote=True)
+    words = _escape(f"{plot.title}. {plot.alt}", quote=True)
     return f'<svg class="static" viewBox="0 0 {WIDTH:g} {height:g}" role="img" aria-label="{words}">'
 
 
@@ -343,8 +344,17 @@ def _lines_of_text(x: float, y: float, lines: Sequence[str], *, anchor: str = "m
 def _text(x: float, y: float, words: str, *, anchor: str = "middle", extra: str = "") -> str:
     return (
         f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-size="13" fill="var(--ink)"{extra}>'
-        f"{escape(words)}</text>"
+        f"{_escape(words)}</text>"
     )
+
+
+def _escape(words: str, *, quote: bool = False) -> str:
+    """Return text for an SVG; what XML 1.0 has no place for (control characters, halves of characters) becomes a mark of its own."""
+    return escape(_FORBIDDEN.sub("\N{REPLACEMENT CHARACTER}", words), quote=quote)
+
+
+#: All but the characters that XML 1.0 allows (its section 2.2).
+_FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def _rule(x1: float, y1: float, x2: float, y2: float, *, stroke: str = "var(--rule)", extra: str = "") -> str:

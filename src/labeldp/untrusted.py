@@ -20,8 +20,8 @@ its comma, and 64 with its place in a list), so 32 MiB cost at most 800 MB.
 anything is allocated. Arrays of objects, which would be pickles, are refused, and so are elements without bytes.
 
 *Archives* (`check_archive`): each member once, none encrypted, and all declared sizes together at most the size of the file
-(members that are stored) or `MOST_UNPACKED` (members that are compressed, which old files have); each `.npy` inside is
-checked as above, and an `.npz` inside once more.
+(members that are stored) or `MOST_UNPACKED` (members that are compressed, which old files have); each array inside is
+checked as above, and an archive inside once more, by their first bytes, whatever they are called.
 
 *Parquet* (`read_footer`): what a file declares, before a page of it is read. Arrow's own way to it ends the process where a
 footer contradicts itself.
@@ -149,7 +149,9 @@ def check_npy(handle: IO[bytes], size: int) -> None:
 
 
 def read_npy(path: Path) -> Array:
-    """Return the array of an `.npy` file whose header tells the truth about its size."""
+    """Return the array of an `.npy` file whose header tells the truth about its size; a pipe or a device is none."""
+    if path.exists() and not path.is_file():  # a pipe that nobody writes to is waited for, for ever
+        raise ValueError("it is no file")
     with path.open("rb") as handle:
         check_npy(handle, os.fstat(handle.fileno()).st_size)
         handle.seek(0)
@@ -158,6 +160,11 @@ def read_npy(path: Path) -> Array:
 
 
 # ----------------------------------------------------------------------------------------------------------- archives
+
+
+#: The first bytes of an array, and of an archive with members and without.
+_ARRAY = b"\x93NUMPY"
+_ARCHIVES = (b"PK\x03\x04", b"PK\x05\x06")
 
 
 def check_archive(data: bytes, *, nested: bool = False) -> None:
@@ -179,10 +186,13 @@ def check_archive(data: bytes, *, nested: bool = False) -> None:
         if stored > len(data) or packed > MOST_UNPACKED:
             raise ValueError(f"an archive of {len(data):,} bytes claims to unpack to {stored + packed:,}")
         for entry in entries:
-            if entry.filename.endswith(".npy"):
+            # NumPy goes by the first bytes of a member, whatever it is called, and so must this.
+            with archive.open(entry) as handle:
+                first = handle.read(len(_ARRAY))
+            if entry.filename.endswith(".npy") or first == _ARRAY:
                 with archive.open(entry) as handle:
                     check_npy(handle, entry.file_size)
-            elif entry.filename.endswith(".npz"):
+            elif entry.filename.endswith(".npz") or first.startswith(_ARCHIVES):
                 if nested:
                     raise ValueError("an archive of arrays holds another")
                 check_archive(archive.read(entry), nested=True)

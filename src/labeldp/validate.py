@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import math
 import operator
+import re
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -39,7 +40,11 @@ def check_real(owner: str, name: str, value: Any, *, fix: str = "") -> float:
     """Return `value` as a float; complex, text, arrays and booleans are refused."""
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, float, np.integer, np.floating)):
         raise invalid(owner, name, "be a number", got=value, fix=fix)
-    return float(value)
+    try:
+        return float(value)
+    except OverflowError:  # a whole number may be larger than any float
+        got = Described("a whole number of more than 308 digits")
+        raise invalid(owner, name, "be a number that a float holds", got=got, fix=fix) from None
 
 
 def check_epsilon(owner: str, epsilon: Any, *, name: str = "epsilon") -> float:
@@ -47,7 +52,7 @@ def check_epsilon(owner: str, epsilon: Any, *, name: str = "epsilon") -> float:
     value = check_real(owner, name, epsilon)
     if math.isnan(value) or value < 0:
         raise invalid(owner, name, "be >= 0", got=epsilon, fix="Use math.inf for no privacy.")
-    return value
+    return value + 0.0  # -0.0 becomes 0.0: nobody spends less than nothing, not even in print
 
 
 def check_delta(owner: str, delta: Any, *, name: str = "delta") -> float:
@@ -132,6 +137,49 @@ def as_float_matrix(owner: str, name: str, rows: Any) -> Floats:
     if array.dtype not in (np.float32, np.float64):
         array = array.astype(np.float64)
     return np.ascontiguousarray(array)
+
+
+#: What scikit-learn says of labels without showing any: these words are passed on, the others are not.
+_HARMLESS = re.compile(
+    r"Complex data not supported|Unknown label type: [a-z-]+|Support for labels represented as bytes is not supported"
+    r"|Input \w+ contains (NaN|infinity or a value too large for dtype\('\w+'\))|inhomogeneous shape"
+    r"|y should be a 1d array, got an array of shape \([\d, ]*\) instead"
+    r"|Found input variables with inconsistent numbers of samples: \[[\d, ]+\]"
+)
+
+
+@contextmanager
+def hide_labels(owner: str, name: str, *, must: str, fix: str = "") -> Iterator[None]:
+    """Inside, raw labels are handed to scikit-learn or NumPy; what these say of them may quote them, and is said in our words.
+
+    An object in the place of a label may say anything in any exception, so all of them end here.
+    """
+    try:
+        yield
+    except (LabelDPError, MemoryError):
+        raise
+    except Exception as error:  # noqa: BLE001
+        found = _HARMLESS.search(str(error))
+        words = f"{found[0]}. {fix}".strip() if found else fix
+        raise invalid(owner, name, must, got=Described("something else"), fix=words) from None
+
+
+def check_classes(owner: str, name: str, y: Any, *, numeric: bool = False) -> Any:
+    """Return one class per row as scikit-learn takes them, a vector; refuse what is none without showing it.
+
+    A matrix of one column is taken with scikit-learn's warning. `numeric` is for labels that may be any numbers.
+    """
+    from sklearn.utils.multiclass import check_classification_targets
+    from sklearn.utils.validation import _assert_all_finite, column_or_1d
+
+    with hide_labels(owner, name, must="be one class per row"):
+        column = column_or_1d(y, warn=True)
+        _assert_all_finite(column, input_name=name, estimator_name=owner)
+    if not numeric:
+        fix = "Numbers: LabelPrivateRegressor(bounds=(low, high)), with public bounds."
+        with hide_labels(owner, name, must="be classes", fix=fix):
+            check_classification_targets(column)
+    return column
 
 
 @contextmanager

@@ -446,6 +446,23 @@ def test_members_that_lie(tmp_path: Path, edit: Callable[[Members], Any]) -> Non
         load_model(path)
 
 
+@pytest.mark.parametrize("name", ["notes", "notes.txt", "more/notes.NPY"])
+def test_an_array_is_one_whatever_it_is_called(tmp_path: Path, name: str) -> None:
+    """NumPy goes by the first bytes of a member. Before: only names that end in .npy were looked at, in models and in networks."""
+    box = io.BytesIO()
+    np.lib.format.write_array_header_1_0(box, {"descr": "<f4", "fortran_order": False, "shape": (2**34,)})
+    path = save(SoftmaxRegression(), tmp_path)
+    forge(path, lambda members: members.update({name: box.getvalue()}))
+    with pytest.raises(ReleaseError, match="declares 68,719,476,736 bytes and has 0"):
+        load_model(path)
+    inside = io.BytesIO()
+    with zipfile.ZipFile(inside, "w") as archive:
+        archive.writestr("array", box.getvalue())
+    forge(path, lambda members: members.update({name: inside.getvalue()}))
+    with pytest.raises(ReleaseError, match="declares 68,719,476,736 bytes and has 0"):
+        load_model(path)
+
+
 def test_a_file_that_unpacks_to_much_more(tmp_path: Path) -> None:
     """300 MB of zeros in 300 kB. Before: it loaded; with such zeros as an array of the model, memory grew by 600 MB."""
     path = save(SoftmaxRegression(), tmp_path)

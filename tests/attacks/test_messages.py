@@ -13,6 +13,7 @@ where there is one.
 from __future__ import annotations
 
 import datetime as dt
+import functools
 import itertools
 import logging
 import traceback
@@ -46,6 +47,7 @@ from labeldp.learn import (
     OutputPerturbation,
     PrivateGLM,
     SimplexERM,
+    SoftmaxRegression,
     SufficientStatistics,
 )
 from labeldp.learn.ratings import LabelPrivateRatings
@@ -112,6 +114,19 @@ def columns() -> Iterator[tuple[str, Any]]:
     yield "one class", [WORD] * N
     yield "nothing hashable", np.array([np.array([NUMBER]), None], object).repeat(N // 2)
     yield "a generator", (label for label in often)
+    yield "what cannot be compared", [0, 1] * (N // 2 - 1) + [Unfriendly(), 1]
+
+
+class Unfriendly:
+    """In the place of a label: it says what it is whenever it is compared."""
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __eq__(self, other: object) -> bool:
+        raise ValueError(WORD)
+
+    def __lt__(self, other: object) -> bool:
+        raise RuntimeError(WORD)
 
 
 #: What is no column of labels, and no mistake for one: a text, say, in the place of another one.
@@ -119,6 +134,27 @@ NO_COLUMN = ("one text", "a dict")
 CLASSES: list[Any] = ["no", "yes"]
 RR = labeldp.RandomizedResponse(1.0)
 CLIPPED = {"epsilon": 1.0, "delta": 1e-5, "clip": 1.0}
+
+
+HALVES = np.arange(N) % 2
+
+
+@functools.cache
+def fitted() -> dict[str, Any]:
+    """Return learners whose scores are asked for."""
+    return {
+        "classifier": LabelPrivateClassifier(epsilon=4.0, random_state=0).fit(X, HALVES),
+        "regressor": LabelPrivateRegressor(epsilon=4.0, bounds=(0, 1), random_state=0).fit(X, HALVES),
+        "PrivateGLM": PrivateGLM(bounds=(0, 1), random_state=0).fit(X, HALVES),
+        "PrivateGLM, classes": PrivateGLM("multinomial", classes=[0, 1], random_state=0).fit(X, HALVES),
+    }
+
+
+def fit_network(y: Any) -> Any:
+    pytest.importorskip("torch", reason="needs labeldp[torch]")
+    from labeldp.nn import NetClassifier
+
+    return NetClassifier("mlp", hidden=2, epochs=1).fit(X, y)
 
 
 ENTRIES: dict[str, Callable[[Any], Any]] = {
@@ -147,6 +183,12 @@ ENTRIES: dict[str, Callable[[Any], Any]] = {
     "ratings, read off": lambda y: LabelPrivateRatings(epsilon=1.0).fit(X.astype(int), y),
     "peers": lambda y: with_peers(y, groups=np.zeros(N, int), alpha=0.25, theta=1.0),
     "peers, simulated": lambda y: PeerToPeerRR(0.25, theta=1.0).simulate(y, groups=np.zeros(N, int)),
+    "score": lambda y: fitted()["classifier"].score(X, y),
+    "score of numbers": lambda y: fitted()["regressor"].score(X, y),
+    "score of a GLM": lambda y: fitted()["PrivateGLM"].score(X, y),
+    "score of a GLM, classes": lambda y: fitted()["PrivateGLM, classes"].score(X, y),
+    "SoftmaxRegression": lambda y: SoftmaxRegression().fit(X, y),
+    "a network": fit_network,
     # Labels where something else belongs: arguments in the wrong order, and the wrong column.
     "in the place of the mechanism": lambda y: labeldp.privatize(RR, y),
     "in the place of the query": lambda y: labeldp.measure([0, 0], y, epsilon=1.0),

@@ -82,11 +82,12 @@ def test_profile_of_a_csv_counts_empty_text_as_missing(tmp_path):
         (["a", "a", "b"], r"more than once .*, got one that row 2 alone has .*give that row away: merge .*--classes"),
         (["a", "a", "b", "c"], "got one that row 2 alone has"),
         (["a", "a"], "two values or more, got one value only"),
-        (np.repeat(np.arange(1_001), 2), r"at most 1,000 values, got 1,001 different numbers.*--bounds"),
-        (np.arange(20_000) / 7, r"got more than 10,000 different numbers.*--bounds"),
+        (np.repeat(np.arange(1_001), 2), r"at most 1,000 values, got more different numbers\..*--bounds"),
+        (np.repeat(np.arange(200) / 7, 2), r"at most \d+ values, got more different numbers\."),
+        (np.arange(20_000) / 7, r"at most 1,000 values, got more different numbers\..*--bounds"),
         ([str(i) for i in range(10_001)], r"must have classes, got more than 10,000 values.*identifier"),
     ],
-    ids=["missing", "all missing", "once", "two once", "constant", "numeric", "float", "text ids"],
+    ids=["missing", "all missing", "once", "two once", "constant", "numeric", "fractions", "float", "text ids"],
 )
 def test_labels_that_cannot_be_released(values, message, tmp_path):
     with pytest.raises(LabelDPError, match=message):

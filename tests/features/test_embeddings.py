@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import threading
+from functools import partial
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from sklearn.base import clone
@@ -85,34 +92,31 @@ def test_scikit_learn_s_checks_pass():
 # ------------------------------------------------------------------------------------------------------------ the cache
 
 
-def test_a_second_pass_computes_nothing(few, tmp_path):
+def test_a_second_pass_computes_next_to_nothing(few, tmp_path):
     first, second = Encoder(), Encoder()
     rows = Embeddings(first, cache=tmp_path / "made").fit_transform(few)
     again = Embeddings(second, cache=tmp_path / "made").fit_transform(few)
     assert (rows == again).all()
-    assert (first.rows, second.rows) == (50, embeddings.PROBE)
+    assert (first.rows, second.rows) == (50, 4 * embeddings.PROBE)
     files = sorted((tmp_path / "made").iterdir())
     assert len(files) == 4
     assert all(file.suffix == ".npy" for file in files)
     more = Encoder()
     Embeddings(more, cache=tmp_path / "made").fit(np.concatenate([few[:48], few[:4] + 1]))
-    assert more.rows == embeddings.PROBE + 4  # blocks that are the same are found, whatever comes after them
+    assert more.rows == 3 * embeddings.PROBE + 4  # blocks that are the same are found, whatever comes after them
 
 
 def test_a_killed_pass_goes_on_after_its_last_block(few, tmp_path):
-    class Killed(Encoder):
-        def __call__(self, batch):
-            if self.rows >= 32:
-                raise KeyboardInterrupt
-            return super().__call__(batch)
+    def stop(done, _total):
+        if done == 32:
+            raise KeyboardInterrupt
 
-    Killed.__qualname__ = Encoder.__qualname__  # the same encoder, on a day on which it was stopped
     with pytest.raises(KeyboardInterrupt):
-        Embeddings(Killed(), cache=tmp_path).fit(few)
+        Embeddings(Encoder(), cache=tmp_path, progress=stop).fit(few)
     assert sorted(path.name[:11] for path in tmp_path.iterdir()) == ["embeddings-"] * 2
     resumed = Encoder()
     rows = Embeddings(resumed, cache=tmp_path).fit_transform(few)
-    assert resumed.rows == embeddings.PROBE + 18
+    assert resumed.rows == 2 * embeddings.PROBE + 18
     assert (rows == Embeddings(Encoder()).fit_transform(few)).all()
 
 
@@ -128,11 +132,165 @@ def test_damaged_files_are_computed_again(few, tmp_path):
     assert encoder.rows == 50
 
 
-def test_an_encoder_that_answers_otherwise_is_refused(few, tmp_path):
-    """Code has no hash: the same name and other answers."""
-    Embeddings(Encoder(0), cache=tmp_path).fit(few)
-    with pytest.raises(LabelDPError, match="code has changed"):
-        Embeddings(Encoder(1), cache=tmp_path).fit(few)
+class Opaque:
+    """An encoder of which nothing can be known: what it multiplies by is behind a descriptor of compiled code."""
+
+    __slots__ = ("factor",)
+
+    def __init__(self, factor):
+        self.factor = factor
+
+    def __call__(self, batch):
+        return batch * np.float32(self.factor)
+
+
+@pytest.mark.parametrize("factor", [3.0, 2.0 * (1 + 2 * embeddings.NEAR)])
+def test_an_encoder_that_answers_otherwise_is_refused(few, tmp_path, factor):
+    """Not all of it has a hash: the same name, and answers that are other by more than rounding, in whichever block is left."""
+    Embeddings(Opaque(2.0), cache=tmp_path).fit(few)
+    Embeddings(Opaque(2.0 * (1 + embeddings.NEAR / 2)), cache=tmp_path).fit(few)
+    with pytest.raises(LabelDPError, match="encoder has changed"):
+        Embeddings(Opaque(factor), cache=tmp_path).fit(few)
+    with pytest.raises(LabelDPError, match="encoder has changed"):
+        Embeddings(Opaque(factor), cache=tmp_path).fit(np.concatenate([few[:16] + 1, few[16:]]))
+
+
+def test_rows_that_others_wrote_are_found_in_any_block(few, tmp_path):
+    """Before: two rows of the first block were compared, and everything else was believed."""
+    Embeddings(Encoder(), cache=tmp_path).fit(few)
+    files = sorted(tmp_path.iterdir())
+    for file in files:
+        kept = np.load(file)
+        np.save(file, np.full_like(kept, 7.0))
+        with pytest.raises(LabelDPError, match="encoder has changed"):
+            Embeddings(Encoder(), cache=tmp_path).fit(few)
+        np.save(file, kept)
+
+
+def test_sixteen_bits_may_round_further(few, tmp_path):
+    """Answers of half precision move by a step of theirs with the size of a batch; those of float32 may not by as much."""
+    for factor in (1.0, 1.004):
+        Embeddings(Rounded(Opaque(factor)), cache=tmp_path).fit(few)
+    assert len(list(tmp_path.iterdir())) == 4
+
+
+class Rounded:
+    """Another encoder's answers in float16; nothing is known of the other but its type."""
+
+    def __init__(self, encoder):
+        self.encoder = encoder
+
+    def __call__(self, batch):
+        return self.encoder(batch).astype(np.float16)
+
+
+OFFSET = 1.0
+
+
+def add_offset(batch):
+    return batch + OFFSET
+
+
+class Model:
+    """An encoder by one of its methods, with a weight that is no array of torch's."""
+
+    def __init__(self, weight, inner=None):
+        self.weight, self.inner = weight, inner
+
+    def encode(self, batch):
+        return batch * self.weight if self.inner is None else self.inner.encode(batch)
+
+    def half(self, batch):
+        return self.encode(batch) / 2
+
+
+def test_what_an_encoder_holds_is_in_the_name(few, tmp_path, monkeypatch):
+    """Code, what it closed over, attributes and defaults: each by itself is another encoder, however near its answers are."""
+
+    def layer(number):
+        return lambda batch: batch + np.float32(1e-6) * number
+
+    def shift(batch, by):
+        return batch + by
+
+    def shift_by(batch, settings):
+        return batch + settings.by
+
+    encoders = [
+        *(layer(number) for number in (0, 1)),
+        lambda batch: batch * 1.0,
+        lambda batch: batch / 1.0,
+        lambda batch: batch * 1.000001,
+        *(Model(weight).encode for weight in (1.0, 1.000001)),
+        Model(2.0).half,
+        *(Model(0.0, inner=Model(0.0, inner=Model(0.0, inner=Model(weight)))).encode for weight in (1.0, 1.000001)),
+        *(partial(shift, by=by) for by in (0.0, 1e-6)),
+        *(partial(shift_by, settings=SimpleNamespace(by=by)) for by in (0.0, 1e-6)),
+        add_offset,
+    ]
+    for number, encoder in enumerate(encoders, start=1):
+        for _ in range(2):  # and each finds its own again
+            found = Embeddings(encoder, cache=tmp_path, standardise=False).fit_transform(few)
+            assert np.allclose(found, encoder(few), rtol=1e-5)
+            assert len(list(tmp_path.iterdir())) == 4 * number
+    monkeypatch.setattr(f"{__name__}.OFFSET", 2.0)
+    assert (Embeddings(add_offset, cache=tmp_path, standardise=False).fit_transform(few) == few + 2).all()
+
+
+def test_a_name_is_the_same_in_another_process(few, tmp_path):
+    """Nothing of a place in memory, or of the order of a set, is in it."""
+    for seed in ("1", "2"):
+        environment = {**os.environ, "PYTHONHASHSEED": seed}
+        done = subprocess.run(
+            [sys.executable, "-c", NAMED, str(tmp_path)], env=environment, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        assert len(list(tmp_path.iterdir())) == 1
+
+
+NAMED = """
+import sys, threading, logging, numpy as np
+from labeldp.features import Embeddings
+FACTOR, NAMES = 2.0, {"a", "b", "c"}
+class Part:
+    def __init__(self):
+        self.words, self.lock, self.log = {"one", "two", "three"}, threading.Lock(), logging.getLogger("here")
+        self.me = self
+class Model:
+    def __init__(self):
+        self.part, self.ways = Part(), {"x": np.ones(3), "y": [np.sin, len]}
+    def encode(self, batch):
+        return helper(batch) if len(batch) in {1, 2, 3, "other"} else batch * FACTOR
+def helper(batch):
+    return batch * FACTOR
+Embeddings(Model().encode, cache=sys.argv[1]).fit(np.ones((10, 3), np.float32))
+"""
+
+
+def test_what_is_no_file_is_computed_again(few, tmp_path):
+    """A pipe that nobody writes to, and an array of 2.5 TB that is all holes. Before: no end, and a MemoryError."""
+    whole = Embeddings(Encoder(), cache=tmp_path).fit_transform(few)
+    pipe, sparse, *_ = sorted(tmp_path.iterdir())
+    pipe.unlink()
+    os.mkfifo(pipe)
+    with sparse.open("wb") as handle:
+        np.lib.format.write_array_header_1_0(handle, {"descr": "<f4", "fortran_order": False, "shape": (16, 2**35)})
+        handle.truncate(handle.tell() + 16 * 2**35 * 4)
+    found = []
+    worker = threading.Thread(
+        target=lambda: found.append(Embeddings(Encoder(), cache=tmp_path).fit_transform(few)), daemon=True
+    )
+    worker.start()
+    worker.join(60)
+    assert found, "it waits for the pipe"
+    assert (found[0] == whole).all()
+    assert pipe.is_file()
+
+
+def test_half_a_character_is_a_text(tmp_path):
+    for _ in range(2):
+        found = Embeddings(lambda batch: np.array([[len(text)] for text in batch]), cache=tmp_path, standardise=False)
+        assert found.fit_transform(["a\ud800", "b"]).tolist() == [[2], [1]]
 
 
 def test_weights_and_rows_are_in_the_name(few, tmp_path):
@@ -143,8 +301,23 @@ def test_weights_and_rows_are_in_the_name(few, tmp_path):
         found = Embeddings(module, cache=tmp_path, standardise=False).fit_transform(X)
         assert np.allclose(found, module(torch.from_numpy(X)).detach().numpy(), atol=1e-5)  # batches round otherwise
     assert len(list(tmp_path.iterdir())) == 12
+    for exponent in (1.0, 1.000001):  # an attribute that is no weight
+        Embeddings(make_power(torch, exponent), cache=tmp_path).fit(few)
+    assert len(list(tmp_path.iterdir())) == 20
     wider = torch.nn.Sequential(one, torch.nn.ReLU())  # the same weights, other layers
     assert Embeddings(wider, cache=tmp_path, standardise=False).fit_transform(few).min() == 0
+
+
+def make_power(torch, exponent):
+    class Power(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.exponent = exponent
+
+        def forward(self, rows):
+            return rows.abs() ** self.exponent
+
+    return torch.nn.Sequential(Power())
 
 
 def test_the_cache_holds_numbers_of_inputs_alone(few, tmp_path):

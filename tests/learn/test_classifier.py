@@ -178,6 +178,8 @@ def test_classes_that_are_given_need_no_assumption(problem):
         ({"stages": -1}, None, r"`stages` must be an integer in \[1, 100\], got -1"),
         ({"stages": (0.5, 0.6)}, None, "shares > 0 that sum to 1"),
         ({"stages": (1.5, -0.5)}, None, "shares > 0 that sum to 1"),
+        ({"stages": (np.nan, 1.0)}, None, "shares > 0 that sum to 1"),
+        ({"classes": 3}, None, "`classes` must be a list of classes"),
         ({"stages": (0.9999, 0.0001)}, None, "`stages` must leave each stage an example, got 600 examples"),
         ({"temperature": 0.0}, None, "`temperature` must be finite and > 0"),
         ({"correction": "both"}, None, "`correction` must be one of 'auto'"),

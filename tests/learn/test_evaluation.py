@@ -204,6 +204,16 @@ def test_extremes_are_honest(name, how):
     assert str(found.n_rows) in str(found).replace(",", "")
 
 
+@pytest.mark.parametrize("name", ["ye\x1bs", "y\x00", "\ud800", "\uffff", "]]><&\"'", "a\tb\nc"])
+def test_a_drawing_is_well_formed_whatever_classes_are_called(name: str) -> None:
+    """Before: control characters were no XML, and half a character could not be written."""
+    labels = ["no", name] * 100
+    scores = np.random.default_rng(0).dirichlet([1.0, 1.0], size=200)
+    found = evaluate(scores, None, labels, classes=["no", name], labels_are_public=True)
+    texts = ET.fromstring(found.to_svg().encode()).itertext()
+    assert any("no" in text for text in texts)
+
+
 def test_noise_that_went_too_far_does_not_look_certain():
     """No row is of the second class, so that half of the noisy shares are below 0: their intervals have a width all the same."""
     chances = np.linspace(0.01, 0.99, 1000)

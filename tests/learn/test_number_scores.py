@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.sparse
 import scipy.stats
 from sklearn.metrics import mean_absolute_error, mean_poisson_deviance, mean_squared_error, r2_score
 
@@ -158,6 +159,9 @@ def test_deciles_of_equal_predictions_are_one() -> None:
         ([1.0, 2.0], [1.0, 2.0], {"epsilon": 1.0, "bounds": (3, 1)}, "must rise"),
         ([1.0, 2.0], [1.0, np.nan], {"epsilon": 1.0}, "missing or infinite number in row 1"),
         ([1.0, 2.0], [1.0, 2.0], {}, "have labels_are_public or epsilon"),
+        ([1.0, 2.0], (label for label in (1.0, 2.0)), {"epsilon": 1.0}, "be one number per row, got a generator"),
+        ([1.0, 2.0], scipy.sparse.csr_matrix([1.0, 2.0]), {"epsilon": 1.0}, "be one number per row, got a csr_matrix"),
+        ([1.0, 2.0], 7, {"epsilon": 1.0}, "be one number per row, got a int"),
     ],
 )
 def test_bad_input(guess: Any, labels: Any, options: dict[str, Any], message: str) -> None:

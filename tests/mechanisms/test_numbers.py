@@ -145,6 +145,10 @@ def test_groups_and_distinct_priors_share_programs():
     ("make", "words"),
     [
         (lambda: UnbiasedResponse(0.0, bounds=(0, 1)), "be > 0"),
+        (lambda: UnbiasedResponse(5e-324, bounds=(0, 1)), "be at least 1e-100"),
+        (lambda: LaplaceResponse(1e-310, bounds=(0, 1)), "be at least 1e-100"),
+        (lambda: BinnedResponse(1e-300, bounds=(0, 1)), "be at least 1e-100"),
+        (lambda: UnbiasedResponse(10**400, bounds=(0, 1)), "a number that a float holds, got a whole number"),
         (lambda: UnbiasedResponse(1.0, bounds=(1, 0)), "rise"),
         (lambda: UnbiasedResponse(1.0, bounds=(1, 1)), "rise"),
         (lambda: UnbiasedResponse(1.0, bounds=(0, math.inf)), "be finite"),

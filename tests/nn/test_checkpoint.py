@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from labeldp.errors import LabelDPError, ReleaseError
+from labeldp.errors import LabelDPError, NewRunWarning, ReleaseError
 from labeldp.nn import NetClassifier
 from labeldp.nn.checkpoint import read_arrays, write_arrays
 
@@ -100,6 +100,59 @@ def test_a_finished_run_is_found_finished_and_another_is_not_taken_for_it(rows, 
     NetClassifier("mlp", **SETTINGS, checkpoint=tmp_path).fit(X + 1e-3, y)
     NetClassifier("mlp", **SETTINGS, checkpoint=tmp_path).fit(X, 2 - y)
     assert len(list(tmp_path.glob("*.npz"))) == 5
+
+
+class Listed(torch.utils.data.Dataset):
+    """Rows one by one, moved by noise if asked: torch's own generator, or one of the dataset's."""
+
+    def __init__(self, X, draw=None):
+        self.X, self.draw = torch.from_numpy(X), draw
+
+    def __len__(self):
+        return len(self.X)
+
+    def __getitem__(self, row):
+        return self.X[row] if self.draw is None else self.X[row] + self.draw()
+
+
+def test_a_dataset_that_differs_in_one_item_is_another(rows, tmp_path):
+    """Before: the first and the last item were compared, and weights of other data came back."""
+    X, y = rows
+    other = X.copy()
+    other[30] += 1
+    first = NetClassifier("mlp", **SETTINGS, checkpoint=tmp_path).fit(Listed(X), y)
+    steps = []
+    settings = {**SETTINGS, "checkpoint": tmp_path, "progress": lambda *facts: steps.append(facts)}
+    assert identical(first, NetClassifier("mlp", **settings).fit(Listed(X), y))
+    assert steps == []
+    second = NetClassifier("mlp", **settings).fit(Listed(other), y)
+    assert steps
+    assert identical(second, NetClassifier("mlp", **SETTINGS).fit(Listed(other), y))
+
+
+def test_a_dataset_that_draws_from_torch_goes_on(rows, tmp_path):
+    """Augmentation of most people: another item each time, and yet the same data; what it draws is part of the state."""
+    X, y = rows
+
+    def draw():
+        return 0.1 * torch.randn(4)
+
+    whole = NetClassifier("mlp", **SETTINGS).fit(Listed(X, draw), y)
+    with pytest.raises(KilledError):
+        NetClassifier("mlp", **SETTINGS, checkpoint=tmp_path, progress=killed_at(15)).fit(Listed(X, draw), y)
+    torch.rand(7)  # another process has its generator elsewhere
+    steps = []
+    settings = {**SETTINGS, "checkpoint": tmp_path, "progress": lambda done, *_: steps.append(done)}
+    assert identical(whole, NetClassifier("mlp", **settings).fit(Listed(X, draw), y))
+    assert steps[0] == 15
+
+
+def test_a_dataset_with_a_generator_of_its_own_is_warned_of(rows, tmp_path):
+    X, y = rows
+    generator = torch.Generator().manual_seed(0)
+    data = Listed(X, lambda: 0.1 * torch.randn(4, generator=generator))
+    with pytest.warns(NewRunWarning, match="begin anew"):
+        NetClassifier("mlp", **SETTINGS, checkpoint=tmp_path).fit(data, y)
 
 
 def test_stages_have_their_own_places(rows, tmp_path):

@@ -143,6 +143,45 @@ def test_a_label_beside_the_input_is_left_behind(release, X, labels):
     assert "secret" not in repr(data)
 
 
+def nested_items(X, labels):
+    """Items whose input has parts of its own, and the label among them, by what they are."""
+    pandas = pytest.importorskip("pandas", reason="rows of a data frame")
+    table = pandas.DataFrame(X).assign(label=labels)
+    rows = np.array([(1.0, label) for label in labels], dtype=[("x", "f4"), ("label", "i8")])
+    objects = np.empty((N, 2), object)
+    objects[:, 0], objects[:, 1] = list(X), labels
+    return {
+        "a vector and a label": [((X[i], labels[i]), i) for i in range(N)],
+        "a number and a label": [((1.5, labels[i]), i) for i in range(N)],
+        "a list of them": [([1.5, labels[i]], i) for i in range(N)],
+        "an image and its mask": [((X[i], np.full(3, labels[i])), i) for i in range(N)],
+        "a mapping": [({"x": X[i], "label": labels[i]}, i) for i in range(N)],
+        "a row of a table": [table.iloc[i] for i in range(N)],
+        "a table of one row": [table.iloc[i : i + 1] for i in range(N)],
+        "a row with fields": [rows[i] for i in range(N)],
+        "an array of objects": [objects[i] for i in range(N)],
+        "lists of two lengths": [([[1.0, 2.0], [labels[i]]], i) for i in range(N)],
+    }
+
+
+def test_an_input_with_parts_of_its_own_is_refused(release, X, labels):
+    """The first part of ((x, label), i) is no input, and nor is a row of a table that has its label in it."""
+    for name, items in nested_items(X, labels).items():
+        data = release.dataset(items)
+        for read in (lambda data: data[0], lambda data: data.__getitems__([0, 1])):
+            with pytest.raises(LabelDPError, match="which has parts of its own"):
+                pytest.fail(f"{name}: {read(data)}")
+
+
+def test_numbers_that_are_named_are_an_input(release, X, labels):
+    data = release.dataset(Pairs(X.tolist(), labels), take=0)
+    assert (data[3][0] == X[3].astype(np.float32)).all()
+    with pytest.raises(LabelDPError, match="which has parts of its own"):
+        release.dataset(Pairs([(row, row) for row in X], labels), take=0)[0]
+    with pytest.raises(LabelDPError, match="items that are numbers"):
+        release.dataset(Pairs([[[1.0, 2.0], [3.0]]] * N, labels), take=0)[0]
+
+
 def test_what_is_pickled_holds_the_release_and_no_label(release, X, labels):
     """Of features alone, a worker gets what a receiver of the release has: neither the labels nor a key."""
     data = release.dataset(X)

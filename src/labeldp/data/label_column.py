@@ -249,10 +249,9 @@ def outside_list(profile: LabelProfile, known: Container[Any], *, where: str = "
 
 def _check_many(profile: LabelProfile) -> None:
     """Refuse a quantity, free text and identifiers: more values than classes have."""
-    at_least = "" if profile.complete else "more than "
-    shown = Described(f"{at_least}{min(profile.n_values, MOST_COUNTED):,} different numbers")
     if is_quantity(profile):
         most = MOST_NUMERIC if profile.n_values > MOST_NUMERIC else MOST_FRACTIONS
+        shown = Described("more different numbers")  # how many would be a count of labels, and one of them moves it
         fix = f"{NUMBERS} Classes: list them, classes= (--classes)."
         raise invalid(profile.column, "label", f"have at most {most:,} values", got=shown, fix=fix)
     if not profile.complete:

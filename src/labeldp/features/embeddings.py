@@ -18,9 +18,12 @@ tensor with a row for each. What belongs in front of a network (its own scale of
 the encoder.
 
 **The cache.** With `cache`, a folder, what was computed stays there, in blocks of `BLOCK` rows: one `.npy` file for each, without
-pickle, written whole or not at all. A killed run goes on after its last whole block, and a second one computes nothing. The name of
-a file is a hash of the block's rows, of the encoder's weights and of the text that describes its layers. Code has no hash, so the
-first rows of what is found are computed again and compared: an encoder that answers otherwise is refused.
+pickle, written whole or not at all. A killed run goes on after its last whole block, and a second one computes next to nothing. The
+name of a file is a hash of the block's rows and of what can be known of the encoder: its code, what its functions have closed over,
+its weights, its attributes and the text that describes its layers (`describe`). Not all of an encoder can be known, so `PROBE`
+rows of each block that is found are computed again and compared: one that answers otherwise is refused. An encoder that changes
+its own attributes as it works, a counter for example, has another name afterwards, and is computed again. All this is against
+mistakes: whoever may write to the folder can put there what is believed, so let it be yours alone.
 
 **Privacy.** Features are public under label privacy, and a file of the cache is a function of features and of the encoder: no label
 comes near it. A dataset of (input, label) is read for its inputs (`labeldp.items`). An encoder that was trained on the labels
@@ -33,11 +36,14 @@ and some of them are large. Torch is not imported: whoever brings a module has i
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import os
 import secrets
 import sys
-from collections.abc import Callable, Iterator
+import types
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -55,10 +61,18 @@ from labeldp.validate import check_integer
 OWNER = "Embeddings"
 #: Rows of one file of the cache: some seconds to half a minute of work for a small network.
 BLOCK = 2048
-#: Rows that are computed again when a file is found.
+#: Rows of each block that are computed again when its file is found: a thousandth of the work. Two, since some encoders take no batch of one.
 PROBE = 2
+#: How far they may be from what is kept, as a share of the largest number in them. In float32 other sizes of batches, processors and
+#: TF32 move an answer by 1e-6 to some 1e-4 of it; a network that was trained for one more step moves it by more than this, mostly.
+NEAR = 1e-3
+#: The same where all numbers of a block are of 16 bits: one step of bfloat16 is up to 0.8 % of a number.
+NEAR_HALF = 1e-2
+#: How deep objects in objects, lists in lists and functions that call functions are looked into, for the name of an encoder.
+#: An attribute of an object is three steps: its attributes, one of them, and its value.
+DEPTH = 24
 #: A part of every name: a change of what the names are made of is a change of this number.
-VERSION = 1
+VERSION = 2
 
 Told = Callable[[int, int], None]
 
@@ -296,18 +310,181 @@ def check_answer(answer: Any, n_rows: int, *, first: int) -> Float32s:
 
 
 def describe_encoder(encoder: Any) -> bytes:
-    """Return a hash of what can be known of an encoder: its name, the text that describes its layers, its weights by name."""
-    digest = hashlib.blake2b(digest_size=16)
-    owner = getattr(encoder, "__self__", encoder)  # the method of a model stands for the model
-    name = getattr(encoder, "__qualname__", None) or type(encoder).__qualname__
-    digest.update(f"{VERSION}|{name}|{type(owner).__module__}.{type(owner).__qualname__}".encode())
-    if hasattr(owner, "state_dict"):
-        digest.update(repr(owner).encode())
-        for key, value in sorted(owner.state_dict().items()):
-            array = value.detach().cpu().float().numpy() if hasattr(value, "detach") else np.asarray(value)
-            digest.update(f"{key}|{array.shape}|{array.dtype}".encode())
-            digest.update(np.ascontiguousarray(array).tobytes())
+    """Return a hash of what can be known of an encoder, for the names of its files."""
+    return hashlib.blake2b(describe(encoder), key=str(VERSION).encode(), digest_size=16).digest()
+
+
+def describe(value: Any, depth: int = DEPTH, seen: dict[int, tuple[int, Any]] | None = None) -> bytes:
+    """Return a hash of a value and of all that it is made of, as far as that can be known, and nothing that another process has otherwise.
+
+    Numbers, texts, arrays and tensors are their bytes. Functions are their code, their defaults, what they closed over, and the
+    numbers and functions of their own module that they name. Objects are their class and their attributes. Of the rest
+    (sessions, locks, compiled code) only the type is known.
+
+    >>> def scale_by(factor):
+    ...     return lambda batch: batch * factor
+    >>> describe(scale_by(2)) == describe(scale_by(2)), describe(scale_by(2)) == describe(scale_by(3))
+    (True, False)
+    """
+    seen = {} if seen is None else seen
+    kind: str = name_type(type(value))
+    parts: Sequence[Any] = ()
+    if value is None or isinstance(value, (bool, int, float, complex, str)):
+        kind = f"{kind}|{hex(value) if isinstance(value, int) else repr(value)}"
+    elif id(value) in seen:  # a circle, or what several parts share: it is described once
+        kind = f"again|{seen[id(value)][0]}"
+    elif depth > 0:
+        seen[id(value)] = (len(seen), value)  # kept, so that no other object gets its number
+        kind, parts = take_apart(value)
+    hashes = [part if isinstance(part, bytes) else describe(part, depth - 1, seen) for part in parts]
+    if isinstance(value, (set, frozenset, Mapping)):
+        hashes.sort()  # their order is nobody's, and another in the next process
+    digest = hashlib.blake2b(kind.encode("utf-8", "surrogatepass"), digest_size=16)
+    for part in hashes:
+        digest.update(f"{len(part)}|".encode())
+        digest.update(part)
     return digest.digest()
+
+
+def take_apart(value: Any) -> tuple[str, Sequence[Any]]:
+    """Return what a value is, in a word, and the parts that make it up: bytes, or values that are described in turn."""
+    if isinstance(value, (bytes, bytearray)):
+        return "bytes", [bytes(value)]
+    if isinstance(value, (np.ndarray, np.generic)):
+        array = np.asarray(value)
+        bare = array.ravel().tolist() if array.dtype.hasobject else np.ascontiguousarray(array).tobytes()
+        return f"array|{array.shape}|{array.dtype}", [bare]
+    if _is_tensor(value):
+        return read_tensor(value)
+    if isinstance(value, Mapping):
+        return "mapping", list(value.items())
+    if isinstance(value, (list, tuple, set, frozenset, deque)):
+        return "list", list(value)
+    if isinstance(value, os.PathLike):
+        return "path", [os.fspath(value)]
+    if isinstance(value, (types.CodeType, types.FunctionType, types.MethodType, functools.partial, type)):
+        return take_code_apart(value)
+    return take_object_apart(value)
+
+
+def take_code_apart(value: Any) -> tuple[str, Sequence[Any]]:
+    """Return what a function, a method or a class is made of."""
+    if isinstance(value, types.CodeType):
+        return "code", [value.co_code, value.co_names, value.co_consts]
+    if isinstance(value, types.MethodType):
+        return "method", [value.__func__, value.__self__]
+    if isinstance(value, functools.partial):
+        return "partial", [value.func, value.args, value.keywords]
+    if isinstance(value, type):
+        return name_type(value), [find_code(kind) for kind in value.__mro__]
+    if _top(value) == "torch":  # its compiler's functions close over what is another in each process
+        return name_type(value), []
+    closed = [cell.cell_contents for cell in value.__closure__ or () if _is_filled(cell)]
+    return name_type(value), [value.__code__, value.__defaults__, value.__kwdefaults__, closed, find_globals(value)]
+
+
+def take_object_apart(value: Any) -> tuple[str, Sequence[Any]]:
+    """Return what an object holds; of a torch module, its weights and the attributes of all modules inside it."""
+    kind = name_type(type(value))
+    own = _top(type(value)) in WITHOUT_PARTS or (_top(type(value)) == "torch" and not hasattr(value, "named_modules"))
+    if own or isinstance(value, types.ModuleType) or not hasattr(value, "__dict__"):
+        return f"{kind}|{getattr(value, '__qualname__', '')}", []  # the name of a compiled function
+    if not hasattr(value, "state_dict"):
+        return kind, [type(value), vars(value)]
+    shows: Any = type(value).__repr__
+    shown = "" if shows is object.__repr__ else repr(value)  # that of objects is their place in memory
+    modules = value.named_modules() if hasattr(value, "named_modules") else [("", value)]
+    held = [
+        (name, type(part), {key: value for key, value in vars(part).items() if key not in ELSEWHERE})
+        for name, part in modules
+    ]
+    return f"{kind}|{shown}", [dict(value.state_dict()), held]
+
+
+#: Attributes of a torch module that are not looked at twice, and its mode, which is always that of evaluation here.
+ELSEWHERE = frozenset({"_parameters", "_modules", "training"})
+
+
+def read_tensor(tensor: Any) -> tuple[str, Sequence[Any]]:
+    """Return what a tensor is and its bytes, of whatever type; of one that has no plain bytes (on no device, quantised), what it is."""
+    torch: Any = sys.modules.get("torch")
+    kind = f"tensor|{tuple(tensor.shape)}|{tensor.dtype}"
+    try:
+        plain = tensor.detach().cpu().contiguous().flatten()
+        return kind, [plain.view(torch.uint8).numpy().tobytes()]
+    except (RuntimeError, TypeError, AttributeError):
+        return kind, []
+
+
+def _is_tensor(value: Any) -> bool:
+    torch: Any = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.Tensor)
+
+
+def find_globals(function: types.FunctionType) -> dict[str, Any]:
+    """Return the numbers, texts and arrays that a function names outside itself, and the functions and classes of its own module."""
+
+    def find_names(code: types.CodeType) -> set[str]:
+        inside = [find_names(part) for part in code.co_consts if isinstance(part, types.CodeType)]
+        return set(code.co_names).union(*inside)
+
+    found = {}
+    for name in sorted(find_names(function.__code__)):
+        value = function.__globals__.get(name)
+        ours = isinstance(value, (types.FunctionType, type)) and value.__module__ == function.__module__
+        if ours or isinstance(value, (bool, int, float, complex, str, bytes, np.ndarray)) or _is_tensor(value):
+            found[name] = value
+    return found
+
+
+def find_code(kind: type) -> dict[str, Any]:
+    """Return the functions, numbers and texts that are written in a class; those of Python and of torch are known by its name."""
+    if _top(kind) in sys.stdlib_module_names | {"torch"}:
+        return {}
+    plain = {name: getattr(part, "__func__", getattr(part, "fget", part)) for name, part in vars(kind).items()}
+    kept = (types.FunctionType, bool, int, float, complex, bytes, str, np.ndarray)
+    return {name: part for name, part in plain.items() if isinstance(part, kept) and name not in PLACES}
+
+
+#: What Python notes in a class about where it was written.
+PLACES = frozenset({"__doc__", "__firstlineno__", "__module__", "__qualname__"})
+
+
+def name_type(kind: Any) -> str:
+    """Return the module and the name of a class or a function."""
+    return f"{getattr(kind, '__module__', '')}.{getattr(kind, '__qualname__', '')}"
+
+
+#: Modules of Python whose objects are no part of what an encoder says, and are others in each process: locks, loggers, files.
+WITHOUT_PARTS = frozenset(
+    [
+        "_io",
+        "_thread",
+        "asyncio",
+        "concurrent",
+        "io",
+        "logging",
+        "multiprocessing",
+        "queue",
+        "socket",
+        "subprocess",
+        "threading",
+        "weakref",
+    ]
+)
+
+
+def _top(kind: Any) -> str:
+    """Return the package that a class or a function comes from."""
+    return str(getattr(kind, "__module__", "") or "").partition(".")[0]
+
+
+def _is_filled(cell: Any) -> bool:
+    try:
+        _ = cell.cell_contents
+    except ValueError:  # a name that the function closes over before it has a value
+        return False
+    return True
 
 
 # ------------------------------------------------------------------------------------------------------------ the cache
@@ -317,7 +494,7 @@ class Cache:
     """A folder of blocks, each in a file of its own whose name says what it was made of."""
 
     def __init__(self, folder: str | os.PathLike[str], *, key: bytes) -> None:
-        self._folder, self._key, self._compared = Path(folder), key, False
+        self._folder, self._key = Path(folder), key
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -326,14 +503,16 @@ class Cache:
 
     def get(self, block: Any, compute: Callable[[Any], Float32s]) -> Float32s:
         """Return what is kept of a block; where nothing is, or it cannot be read, compute and keep it."""
-        path = self._folder / f"embeddings-{self._name(block)}.npy"
+        name = self._name(block)
+        path = self._folder / f"embeddings-{name}.npy"
         found = self._read(path, len(block))
         if found is None:
             found = compute(block)
             self._write(path, found)
-        elif not self._compared:
-            self._compare(found[:PROBE], compute(block[:PROBE]), path)
-            self._compared = True
+        else:
+            rows = choose_rows(name, len(block))
+            probe = block[rows] if isinstance(block, np.ndarray) else [block[row] for row in rows]
+            self._compare(found, rows, compute(probe), path)
         return found
 
     def _name(self, block: Any) -> str:
@@ -343,7 +522,8 @@ class Cache:
             digest.update(block.data)
         else:
             for text in block:
-                digest.update(f"{len(text.encode())}|".encode() + text.encode())
+                plain = text.encode("utf-8", "surrogatepass")  # half a character is a text too, if an ugly one
+                digest.update(f"{len(plain)}|".encode() + plain)
         return digest.hexdigest()
 
     @staticmethod
@@ -351,18 +531,20 @@ class Cache:
         """Return a file's rows; None where there is none, or a damaged one: it can be computed again."""
         try:
             found = read_npy(path)
-        except (OSError, ValueError, EOFError):
+            whole = found.dtype == np.float32 and found.ndim == 2 and len(found) == n_rows and np.isfinite(found).all()
+        except (OSError, ValueError, EOFError, MemoryError):  # what needs more memory than there is was never ours
             return None
-        whole = found.dtype == np.float32 and found.ndim == 2 and len(found) == n_rows and np.isfinite(found).all()
         return found if whole else None
 
     @staticmethod
-    def _compare(kept: Float32s, computed: Float32s, path: Path) -> None:
-        """Refuse a file whose first rows the encoder does not give any more; other batches and processors round otherwise."""
-        near = kept.shape == computed.shape and np.allclose(kept, computed, rtol=1e-2, atol=1e-2 * np.abs(kept).max())
-        if not near:
+    def _compare(found: Float32s, rows: list[int], computed: Float32s, path: Path) -> None:
+        """Refuse a file of which the encoder does not give some rows any more, up to what rounding moves (`NEAR`)."""
+        kept, share = found[rows], NEAR_HALF if is_half(found) else NEAR
+        # Rows of nothing but zeros among others are computed as nearly zero.
+        most = max(float(np.abs(kept).max(initial=0)), 1e-3 * float(np.abs(found).max(initial=0)))
+        if kept.shape != computed.shape or np.abs(kept - computed).max(initial=0) > share * most:
             got = Described(f"other rows in {path.name}")
-            fix = "Its first rows were computed again: the encoder's code has changed, or its answers are random. Name another folder, or remove this one."
+            fix = "Some of its rows were computed again: the encoder has changed, or its answers are random. Name another folder, or remove this one."
             raise invalid(OWNER, "cache", "hold what this encoder answers", got=got, fix=fix)
 
     @staticmethod
@@ -381,6 +563,18 @@ class Cache:
             ) from error
         finally:
             hidden.unlink(missing_ok=True)
+
+
+def choose_rows(name: str, n_rows: int) -> list[int]:
+    """Return `PROBE` different rows of a block, or its only one: any of them, and the same whenever the file has this name."""
+    order = np.random.default_rng(int(name, 16)).permutation(n_rows)
+    return sorted(order[:PROBE].tolist())
+
+
+def is_half(rows: Float32s) -> bool:
+    """Whether numbers of float32 are all of 16 bits: float16, or bfloat16, whose last 16 bits of 32 are zero."""
+    with np.errstate(over="ignore"):
+        return not (rows.view(np.uint32) & np.uint32(0xFFFF)).any() or bool((rows.astype(np.float16) == rows).all())
 
 
 @contextlib.contextmanager

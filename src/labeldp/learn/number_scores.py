@@ -61,6 +61,7 @@ from labeldp.release.measurement import check_measuring
 from labeldp.release.numbers import Asked, read_finite
 from labeldp.release.persons import count_rows
 from labeldp.release.scores import check_raw_labels
+from labeldp.validate import hide_labels
 
 #: Directions of a channel with less than this share of the largest singular value say more of noise than of labels.
 LEAST_DIRECTION = 1e-3
@@ -197,6 +198,7 @@ def evaluate_numbers(
         guess = guess if rows is None else guess[np.arange(len(labels))[rows]]
         return _from_release(guess, part, notes=notes)
     if epsilon is not None:
+        labels = labels if isinstance(labels, SensitiveLabels) else _read_vector(labels)
         return _from_protected(
             _predict(model, X, len(labels)),
             labels,
@@ -220,6 +222,16 @@ def evaluate_numbers(
         entropies=xlogy(values, values) if len(values) and values.min() >= 0 else None,
     )
     return _build(guess, exact, source="public labels", bounds=known, method="computed exactly", noisy=False)
+
+
+def _read_vector(labels: Any) -> Any:
+    """Return labels that have a length: a generator, a sparse matrix and a single number are refused, before anything is charged."""
+    with hide_labels(OWNER, "labels", must="be one number per row"):
+        plain = as_plain(labels)
+    if plain.ndim != 1:
+        got = Described(f"a {type(labels).__name__}")
+        raise invalid(OWNER, "labels", "be one number per row", got=got, fix="Pass a list, an array or a column.")
+    return plain
 
 
 def _predict(model: Any, X: Any, n: int) -> Float64s:

@@ -367,7 +367,8 @@ def stage_shares(stages: Any, epsilon: float, *, owner: str = OWNER) -> tuple[fl
         except (TypeError, ValueError):  # what was given may be quoted: it may be labels
             raise invalid(owner, "stages", "be shares", got=stages, fix="For example (0.7, 0.3).") from None
         # Shares are typed by hand: decimals round.
-        if not 0 < len(shares) <= MOST_STAGES or min(shares) <= 0 or abs(sum(shares) - 1) > 1e-9:
+        proper = all(share > 0 for share in shares) and abs(sum(shares) - 1) <= 1e-9  # both false of NaN
+        if not (0 < len(shares) <= MOST_STAGES and proper):
             need, fix = f"be at most {MOST_STAGES} shares > 0 that sum to 1", "For example (0.7, 0.3)."
             raise invalid(owner, "stages", need, got=stages, fix=fix)
         return shares

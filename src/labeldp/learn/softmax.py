@@ -43,7 +43,6 @@ import scipy.sparse
 import scipy.special
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from labeldp.arrays import Floats
@@ -62,7 +61,7 @@ from labeldp.softmax import (
     sum_soft,
     sum_targets,
 )
-from labeldp.validate import check_integer, check_positive, check_real, check_weights, expect_numbers
+from labeldp.validate import check_classes, check_integer, check_positive, check_real, check_weights, expect_numbers
 
 #: The penalty of labels as they are, and the stronger ones, as multiples of it, that faint answers may choose.
 L2, LADDER = 1e-3, (1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
@@ -138,12 +137,14 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> SoftmaxRegression:
         """Fit on plain labels. `sample_weight` (n,), >= 0, multiplies the losses: a weight of 2 is a row that is there twice."""
+        y = (
+            y if y is None else check_classes("SoftmaxRegression", "y", y)
+        )  # without one, scikit-learn says what is missing
         if isinstance(X, RowBatches):
-            X, y = self._check_features(X), np.asarray(y)
+            X = self._check_features(X)
         else:
             with expect_numbers("SoftmaxRegression", X):
                 X, y = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32])
-        check_classification_targets(y)
         classes, codes = np.unique(y, return_inverse=True)
         if len(classes) < 2:
             raise invalid("SoftmaxRegression", "y", "have two classes or more", got=Described(f"{len(classes)} class"))

@@ -67,6 +67,8 @@ MOST_PRIORS = 250
 MIX = 0.01
 #: Programs are solved up to this epsilon: beyond it e^epsilon leaves the solver's range, and rounding is all the variance.
 LARGEST = 16.0
+#: Below it the squares of answers, which reach 1 / epsilon ranges far, near the largest float.
+LEAST = 1e-100
 #: Answers reach this many times as far as they must.
 REACH = 2.0
 #: Masses below this are the solver's tolerance, not answers.
@@ -136,6 +138,9 @@ class NumericMechanism(Mechanism):
         object.__setattr__(self, "epsilon", check_epsilon(owner, self.epsilon))
         if self.epsilon == 0:
             raise invalid(owner, "epsilon", "be > 0", got=0.0, fix="No answer is unbiased without budget.")
+        if self.epsilon < LEAST:
+            fix = "Unbiased answers reach 1 / epsilon beyond the bounds: further than floats do."
+            raise invalid(owner, "epsilon", f"be at least {LEAST:g}", got=self.epsilon, fix=fix)
         object.__setattr__(self, "bounds", check_bounds(owner, self.bounds))
 
     @property
@@ -231,7 +236,7 @@ class UnbiasedResponse(NumericMechanism):
     Edge cases
     ----------
     epsilon = inf answers with the level itself: rounding is all that is left. Above 16 the channel of 16 is used, which promises
-    more than is asked. epsilon = 0 is refused. A prior is mixed with a hundredth of the uniform one, so that a number that it
+    more than is asked. epsilon = 0 is refused, and so is what is below 1e-100. A prior is mixed with a hundredth of the uniform one, so that a number that it
     thinks impossible has an answer of finite variance too. Without a prior all levels are equally likely. At most 250
     distinct priors in a call: pass `groups`.
 

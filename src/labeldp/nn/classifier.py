@@ -26,8 +26,7 @@ import numpy as np
 import torch
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils import check_random_state
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _assert_all_finite, _check_sample_weight, check_is_fitted, column_or_1d
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 from torch import Tensor, nn
 
 from labeldp.arrays import Array, Float32s, Floats
@@ -60,7 +59,7 @@ from labeldp.nn.presets import FAST, Training, resolve_training, settle_training
 from labeldp.nn.pretraining import describe_images, describe_pretraining, replace_head
 from labeldp.nn.state import find_width, pack_state, unpack_state
 from labeldp.nn.training import Evidence, Listener, Run, Task, seed_torch, start_run, train
-from labeldp.validate import check_integer, check_real
+from labeldp.validate import check_classes, check_integer, check_real
 
 #: Width of the hidden layer of the MLP.
 HIDDEN = 256
@@ -112,7 +111,8 @@ class NetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sc
         Start from the weights and BatchNorm statistics of the last fit, the optimizer fresh.
     checkpoint : directory, optional
         Where the state is kept after each epoch. A fit that finds its own state there (same data, targets, settings, seed
-        and first weights) goes on from it and ends with the same weights as one that was never stopped.
+        and first weights) goes on from it and ends with the same weights as one that was never stopped. All items of a
+        Dataset are read once more to compare them, which takes as long as the reading of an epoch.
     progress : bool or callable (steps done, steps in all, loss)
         Show a bar with the loss, which is that of the labels given, or be told.
     random_state : int or numpy RandomState
@@ -247,9 +247,7 @@ class NetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sc
         `sample_weight` (n,), >= 0, multiplies the losses of the examples; weights are brought to mean 1.
         """
         X = check_examples(self, X, reset=True)
-        y = column_or_1d(y, warn=True)
-        _assert_all_finite(y, input_name="y", estimator_name="NetClassifier")
-        check_classification_targets(y)
+        y = check_classes("NetClassifier", "y", y)
         if len(y) != len(X):
             raise invalid("NetClassifier", "y", f"have {len(X)} labels", got=Described(f"{len(y)}"))
         classes, codes = np.unique(y, return_inverse=True)

@@ -26,8 +26,10 @@ from __future__ import annotations
 
 import hashlib
 import math
+import random
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -39,7 +41,7 @@ from torch import Tensor
 from labeldp.arrays import Array, Float32s, Floats
 from labeldp.channel import LazyRows
 from labeldp.channel.evidence import keep_small
-from labeldp.errors import Described, invalid
+from labeldp.errors import Described, NewRunWarning, invalid
 from labeldp.items import Items, is_dataset
 from labeldp.nn.models import MODELS
 from labeldp.validate import check_integer
@@ -48,6 +50,8 @@ from labeldp.validate import check_integer
 SAMPLE = 8192
 #: Rows that are looked at together.
 CHUNK = 1024
+#: Items that are read twice, to see whether a Dataset answers the same: one that flips half of them is missed once in 256.
+PROBED = 8
 
 
 class Inputs(Protocol):
@@ -196,10 +200,48 @@ class DatasetInputs:
         return (stacked.float() if not stacked.is_floating_point() else stacked).to(self.device)
 
     def update_digest(self, digest: hashlib.blake2b) -> None:
-        """Add the number of items, the first and the last to a fingerprint: a Dataset may be larger than memory."""
-        digest.update(str(len(self)).encode())
-        for row in (0, len(self) - 1):
-            digest.update(torch.as_tensor(self.items[row]).contiguous().cpu().numpy().tobytes())
+        """Add all items to a fingerprint, one by one: a Dataset may be larger than memory, and may differ in any of them.
+
+        It costs one pass over the Dataset: the reading of one epoch, and none of its training. Items that are drawn anew each
+        time (flips, crops) are read under one fixed state of the generators of torch, NumPy and Python (`same_draws`), so that
+        they are the same in the next process. A Dataset with a generator of its own may have another fingerprint there:
+        its run then begins anew, never with the weights of other data, and a `NewRunWarning` says so.
+        """
+        few = range(min(len(self), PROBED))
+        if self._hash_items(few) != self._hash_items(few):
+            warnings.warn(
+                "NetClassifier: items of this Dataset are not the same when they are read twice, so a fit that is stopped may not find"
+                " its `checkpoint` again and begin anew. Let augmentation draw from torch's own generator.",
+                NewRunWarning,
+                stacklevel=2,
+            )
+        digest.update(f"{len(self)}|".encode() + self._hash_items(range(len(self))))
+
+    def _hash_items(self, rows: range) -> bytes:
+        digest = hashlib.blake2b(digest_size=32)
+        with same_draws():
+            for row in rows:
+                item = torch.as_tensor(self.items[row]).detach().cpu()
+                digest.update(f"{tuple(item.shape)}|{item.dtype}|".encode())
+                digest.update(
+                    item.contiguous().flatten().view(torch.uint8).numpy().data
+                )  # bytes: NumPy has no bfloat16
+        return digest.digest()
+
+
+@contextmanager
+def same_draws() -> Iterator[None]:
+    """Inside, the generators that people's transforms draw from begin at one fixed state; afterwards they are where they were."""
+    ours, numbers = random.getstate(), np.random.get_state()  # noqa: NPY002  (not ours: what transforms of others draw from)
+    with torch.random.fork_rng(devices=[]):
+        try:
+            torch.manual_seed(0)
+            random.seed(0)
+            np.random.seed(0)  # noqa: NPY002
+            yield
+        finally:
+            random.setstate(ours)
+            np.random.set_state(numbers)  # noqa: NPY002
 
 
 def share_memory(array: Array) -> Tensor:

@@ -23,7 +23,7 @@ the door alone. What may be spent on them, and what a promise about them stands 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
@@ -33,7 +33,7 @@ from labeldp.arrays import Codes
 from labeldp.errors import Described, LabelDPError, invalid
 from labeldp.mechanisms.numbers import check_bounds
 from labeldp.release.numbers import Asked, read_numbers, say_bounds
-from labeldp.validate import check_integer, check_not_alone, code_dtype
+from labeldp.validate import check_classes, check_integer, check_not_alone, code_dtype, hide_labels
 
 
 class SensitiveLabels:
@@ -96,14 +96,29 @@ class SensitiveLabels:
             return
         if n_classes is not None:
             check_integer("labels", "n_classes", n_classes, least=1)
-        plain, dtype_classes = _read_column(values)
+        with hide_labels("labels", "labels", must="be single values: numbers, texts, dates"):
+            plain, dtype_classes = _read_column(values)
+            self._set_classes(
+                plain, dtype_classes, declared=is_declared(values, plain), classes=classes, n_classes=n_classes
+            )
+
+    def _set_classes(
+        self,
+        plain: npt.NDArray[Any],
+        dtype_classes: tuple[Hashable, ...] | None,
+        *,
+        declared: bool,
+        classes: Sequence[Hashable] | None,
+        n_classes: int | None,
+    ) -> None:
+        """Choose the list of classes: as given, as the column's type declares it, or as labels have it; and encode."""
         self.classes_read_off = False
         if classes is not None:
             self.classes = _check_classes(classes)
         elif dtype_classes is not None:
             self.classes = dtype_classes
             # An inferred categorical lists what occurs in the data; an enumeration or a boolean is declared beforehand.
-            self.classes_read_off = not is_declared(values, plain)
+            self.classes_read_off = not declared
         elif n_classes is not None and plain.dtype.kind in "iu":
             self.classes = tuple(range(n_classes))
         else:
@@ -294,6 +309,11 @@ def _read_column(values: Any) -> tuple[npt.NDArray[Any], tuple[Hashable, ...] | 
 
 def _check_classes(classes: Sequence[Hashable]) -> tuple[Hashable, ...]:
     """Return the list of classes, each once."""
+    if not isinstance(classes, Iterable):
+        got = Described(f"a {type(classes).__name__}")
+        raise invalid(
+            "labels", "classes", "be a list of classes", got=got, fix='For example ["no", "yes"], or range(3).'
+        )
     listed = tuple(c.item() if isinstance(c, np.generic) else c for c in classes)
     odd = next((c for c in listed if not isinstance(c, Hashable)), None)
     if odd is not None:
@@ -529,42 +549,15 @@ def _as_one_column(owner: str, y: Any) -> Any:
 
     if hasattr(y, "dtype") and not isinstance(y, np.ndarray):
         return y
-    try:
+    with hide_labels(owner, "y", must="be one number per row (bad input shape)", fix="Pass a vector of numbers."):
         return column_or_1d(y, warn=True)
-    except ValueError as error:
-        known = "Complex data not supported." if "Complex data" in str(error) else "Pass a vector of numbers."
-        got = Described("something else")
-        raise invalid(owner, "y", "be one number per row (bad input shape)", got=got, fix=known) from None
 
 
 def _box(
     owner: str, y: Any, classes: Sequence[Any] | None, label_set: str, *, argument: str, numeric: bool
 ) -> SensitiveLabels:
-    from sklearn.utils.multiclass import check_classification_targets
-    from sklearn.utils.validation import _assert_all_finite, column_or_1d
-
-    plain = y
-    if not hasattr(y, "dtype") or isinstance(y, np.ndarray):
-        try:
-            plain = column_or_1d(y, warn=True)
-        except ValueError as error:
-            if "Complex data" not in str(error):
-                raise
-            # scikit-learn's message shows the whole array, and so would a chain of exceptions.
-            got, fix = Described("complex numbers"), "Complex data not supported."
-            raise invalid(owner, argument, "be discrete", got=got, fix=fix) from None
-        _assert_all_finite(plain, input_name=argument, estimator_name=owner)
-        if not numeric:
-            try:
-                check_classification_targets(plain)
-            except ValueError:
-                got, fix = (
-                    Described("numbers"),
-                    "Numbers: LabelPrivateRegressor(bounds=(low, high)), with public bounds.",
-                )
-                raise invalid(
-                    owner, argument, "be classes (Unknown label type: continuous)", got=got, fix=fix
-                ) from None
+    foreign = hasattr(y, "dtype") and not isinstance(y, np.ndarray)
+    plain = y if foreign else check_classes(owner, argument, y, numeric=numeric)
     return SensitiveLabels(plain, classes=classes, name=label_set)
 
 

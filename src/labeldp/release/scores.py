@@ -37,15 +37,18 @@ scikit-learn's metadata routing (`set_score_request(labels_are_public=True)`).
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
+import numpy as np
 from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.metrics import accuracy_score, r2_score
 
 from labeldp.errors import Described, RawLabelWarning, invalid
 from labeldp.release.labels import SensitiveLabels
+from labeldp.validate import hide_labels
 
 #: The learners that were warned of in this process. Python's own register forgets whenever a library changes its filters.
 TOLD: set[str] = set()
@@ -79,7 +82,7 @@ class ScoredClassifier(ClassifierMixin):  # type: ignore[misc]  # scikit-learn h
             Declares that y is no secret. Otherwise a `RawLabelWarning` is given, once per process and learner.
         """
         check_raw_labels(type(self).__name__, y, declared=labels_are_public)
-        return float(super().score(X, y, sample_weight))
+        return compare_labels(type(self).__name__, accuracy_score, y, self.predict(X), sample_weight)
 
 
 class ScoredRegressor(RegressorMixin):  # type: ignore[misc]  # scikit-learn has no types
@@ -88,7 +91,14 @@ class ScoredRegressor(RegressorMixin):  # type: ignore[misc]  # scikit-learn has
     def score(self, X: Any, y: Any, sample_weight: Any = None, *, labels_are_public: bool = False) -> float:
         """Return R^2 on raw labels y, outside any guarantee; `labels_are_public` as for a classifier."""
         check_raw_labels(type(self).__name__, y, declared=labels_are_public)
-        return float(super().score(X, y, sample_weight))
+        return compare_labels(type(self).__name__, r2_score, y, self.predict(X), sample_weight)
+
+
+def compare_labels(owner: str, metric: Callable[..., Any], y: Any, predicted: Any, sample_weight: Any) -> float:
+    """Return a metric of scikit-learn on raw labels; labels that it cannot compare are refused without being shown."""
+    fix = f"Predictions are {np.asarray(predicted).dtype}, {len(predicted)} of them: so must the labels be, and the weights as many."
+    with hide_labels(f"{owner}.score", "y", must="be labels as the predictions are", fix=fix):
+        return float(metric(y, predicted, sample_weight=sample_weight))
 
 
 def check_raw_labels(owner: str, y: Any, *, declared: bool) -> None:

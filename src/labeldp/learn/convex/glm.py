@@ -82,9 +82,17 @@ from labeldp.release.labels import SensitiveLabels, as_plain, box_labels
 from labeldp.release.numbers import Asked, read_finite
 from labeldp.release.persons import Persons
 from labeldp.release.queries import check_groups
-from labeldp.release.scores import ScoredRegressor, check_raw_labels
+from labeldp.release.scores import ScoredRegressor, check_raw_labels, compare_labels
 from labeldp.softmax import softmax
-from labeldp.validate import check_choice, check_delta, check_epsilon, check_integer, check_weights, expect_numbers
+from labeldp.validate import (
+    check_choice,
+    check_delta,
+    check_epsilon,
+    check_integer,
+    check_weights,
+    expect_numbers,
+    hide_labels,
+)
 
 OWNER = "PrivateGLM"
 #: A class has at least this share of the null model's probability over K.
@@ -642,9 +650,11 @@ class PrivateGLM(ScoredRegressor, BaseEstimator):  # type: ignore[misc]  # sciki
         """
         check_raw_labels(OWNER, y, declared=labels_are_public)
         if self.family == "multinomial":
-            return float(accuracy_score(y, self.predict(X), sample_weight=sample_weight))
+            return compare_labels(OWNER, accuracy_score, y, self.predict(X), sample_weight)
         predicted = self.predict(X, exposure=exposure)
-        values, n = np.asarray(y, np.float64), len(predicted)
+        n = len(predicted)
+        with hide_labels(f"{OWNER}.score", "y", must=f"be {n} numbers, one per row"):
+            values = np.asarray(y, np.float64).reshape(n)
         weights = (
             np.ones(n) if sample_weight is None else check_weights(OWNER, "sample_weight", sample_weight, n_rows=n)
         )
