@@ -17,6 +17,7 @@
 | `crossfit` | true probabilities from any classifier: cross-fit, calibrate by the likelihood, refit |
 | `softmax` | `SoftmaxRegression`, which takes labels, soft targets or likelihoods |
 | `boosters` | trees of LightGBM, XGBoost and CatBoost as texts that can be saved |
+| `rehearsal` | what a fit would refuse, refused before anything is charged |
 | `checkpoint` | what a run that may be killed writes down |
 | `saved` | `save_model` and `load_model` |
 | `evaluation` | `evaluate`: a whole report on labels that are public, protected (for a price) or released (free) |

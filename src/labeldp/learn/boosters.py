@@ -100,6 +100,10 @@ class BoosterClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         self.__dict__.pop("_trees", None)
         return self
 
+    def check_fit(self, X: Any, *, n_classes: int, n_rows: int | None = None) -> None:
+        """Refuse a library that is not known or not there (`labeldp.learn.rehearsal`); what X must be is the library's matter."""
+        make_classifier(self.library, self.params)
+
     def predict_proba(self, X: Any) -> Floats:
         """Return class probabilities (n, K), in the order of `classes_`."""
         check_is_fitted(self, "text_")

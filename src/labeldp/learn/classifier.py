@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -42,7 +43,9 @@ from labeldp.learn.corrections import (
 from labeldp.learn.draws import Owners, draw_labels, is_silent, read_prior, replay_release
 from labeldp.learn.readers import choose_reader, read_examples
 from labeldp.learn.recipe import NO_ONE, Recipe, recipe
+from labeldp.learn.rehearsal import check_parameters, check_training
 from labeldp.learn.settings import (
+    Reader,
     Settings,
     are_sets,
     assign_stages,
@@ -258,18 +261,9 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
         informed = self.person_rows == PERSON_ROWS[1]
         owners = None if known is None else Owners(persons=known, weights=weights, informed=informed)
         epsilon = choose_budget(OWNER, self.epsilon, self.mechanism)
-        last = self._find_last_step()
-        sizes = {"n_examples": len(labels) if known is None else known.n_persons, "n_classes": labels.n_classes}
-        reader = choose_reader(self, last, X, epsilon, **sizes)
-        asks = reader is not None and reader.only_asks
-        plan = recipe(
-            epsilon,
-            stages=self.stages,
-            prior=None if asks else self.prior,
-            trust=self.trust,
-            estimator=last if reader is None else reader.estimator,
-            of_persons=known is not None,
-            **sizes,
+        count = len(labels) if known is None else known.n_persons
+        plan, reader = self._plan(
+            X, epsilon, n_examples=count, n_classes=labels.n_classes, of_persons=known is not None
         )
         budget = self._open_budget(labels, key, weights, known)
         parts = budget.split(epsilon, prior=plan.prior, response=bool(plan.shares))
@@ -290,9 +284,7 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
         )
         promise = budget.state(state_response(parts.promise, response), *response.guarantee.assumptions)
         self._check_trust(promise)
-        examples = self._fit_transformer(transformer, settings, X)
-        needs_features = not asks or len(plan.shares) > 1  # else nobody is asked by a model
-        features = read_examples(settings, examples) if needs_features else None
+        examples, features = self._prepare_features(transformer, settings, X, plan, of_persons=known is not None)
 
         # The prior's clusters and the split of the examples need no label. A prior that sees none is made here too, so
         # that it fails, if it must, before the charge.
@@ -384,6 +376,85 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
         )
         plan = Recipe(shares=tuple(report.share for report in training.stages), prior=UniformPrior())
         return self._keep(training, release, transformer, settings, plan, weights=weights)
+
+    def check_fit(
+        self, X: Any, *, n_classes: int, n_rows: int | None = None, of_persons: bool = False, features: Any = None
+    ) -> Any:
+        """Refuse what `fit` would refuse whatever the labels are, and return the features as the last step takes them.
+
+        For who compares learners and pays before they are fitted (`PrivateSearchCV`). Label-free transformers are fitted, unless
+        the `features` that they make are handed in. Features of a quick reader and the prior's clusters are not made: they take long.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, table or dataset
+            The features.
+        n_classes : int
+            How many classes there are.
+        n_rows : int, optional
+            The fewest rows that a fit will have; by default all, or the first stage's.
+        of_persons : bool
+            Whether rows have owners, a few of whose labels are answered.
+        features : optional
+            What an earlier call returned, if nothing before the last step is different.
+        """
+        classes, epsilon = tuple(range(n_classes)), choose_budget(OWNER, self.epsilon, self.mechanism)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # `fit` says it
+            plan, _ = self._plan(X, epsilon, n_examples=_num_samples(X), n_classes=n_classes, of_persons=of_persons)
+            transformer, settings = check_settings(self, classes, epsilon, silent=not plan.shares)
+            check_whole_arrays(settings.estimator, settings.correction, n_rows=_num_samples(X), n_classes=n_classes)
+            if features is None:
+                if transformer is not None:
+                    check_parameters(transformer)
+                features = self._fit_transformer(transformer, settings, X)
+        rows = _count_first(_num_samples(X), plan, of_persons=of_persons) if n_rows is None else n_rows
+        check_training(settings, X, features, n_rows=rows)
+        return features
+
+    def releases_labels(self, X: Any, *, n_examples: int, n_classes: int) -> bool:
+        """Whether a fit would answer labels, and not measure a prior alone: what `stages` and `trust` come to."""
+        epsilon = choose_budget(OWNER, self.epsilon, self.mechanism)
+        return bool(self._plan(X, epsilon, n_examples=n_examples, n_classes=n_classes, of_persons=False)[0].shares)
+
+    def _plan(
+        self, X: Any, epsilon: float, *, n_examples: int, n_classes: int, of_persons: bool
+    ) -> tuple[Recipe, Reader | None]:
+        """Return what "auto" comes to: the shares of the stages with the first prior, and who reads for a long fit."""
+        last = self._find_last_step()
+        sizes = {"n_examples": n_examples, "n_classes": n_classes}
+        reader = choose_reader(self, last, X, epsilon, **sizes)
+        plan = recipe(
+            epsilon,
+            stages=self.stages,
+            prior=None if reader is not None and reader.only_asks else self.prior,
+            trust=self.trust,
+            estimator=last if reader is None else reader.estimator,
+            of_persons=of_persons,
+            **sizes,
+        )
+        return plan, reader
+
+    def _prepare_features(
+        self, transformer: Any, settings: Settings, X: Any, plan: Recipe, *, of_persons: bool
+    ) -> tuple[Any, Any]:
+        """Return the rows as the user's estimator takes them, and what runs through the stages, None if nobody is asked by a model.
+
+        All fits are rehearsed here, the long one before features are made for its reader, which takes minutes.
+        """
+        n_rows = _count_first(_num_samples(X), plan, of_persons=of_persons)
+        if transformer is not None:
+            check_parameters(transformer)
+        examples = self._fit_transformer(transformer, settings, X)
+        if settings.student is None:
+            check_training(settings, None, examples, n_rows=n_rows)
+            return examples, examples
+        check_training(settings, examples, None, n_rows=n_rows)
+        if settings.only_asks and len(plan.shares) <= 1:
+            return examples, None
+        features = read_examples(settings, examples)
+        check_training(replace(settings, student=None), None, features, n_rows=n_rows)
+        return examples, features
 
     def _check_owners(self, persons: Any, release: Release) -> Persons:
         """Return who owns all rows of a release about persons; what is about labels does not become one about persons here."""
@@ -532,6 +603,11 @@ def takes_rows_of(estimator: Any, tags: Any) -> Any:
 
 def _check_weights(sample_weight: Any, n_rows: int) -> Floats | None:
     return None if sample_weight is None else check_weights(OWNER, "sample_weight", sample_weight, n_rows=n_rows)
+
+
+def _count_first(n: int, plan: Recipe, *, of_persons: bool) -> int:
+    """Return how many of n rows the first fit has; of persons it is not known before how many of their rows are asked."""
+    return n if of_persons or not plan.shares else max(1, round(plan.shares[0] * n))
 
 
 def _takes_weights(settings: Settings) -> bool:

@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, is_classifier
 from sklearn.linear_model import RidgeCV
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
@@ -45,6 +45,7 @@ from labeldp.learn.corrections import (
     takes_weights,
 )
 from labeldp.learn.number_stages import Training, draw_numbers, predict_within, train_on_numbers
+from labeldp.learn.rehearsal import check_estimator, check_parameters
 from labeldp.learn.settings import assign_stages, choose_budget, stage_shares
 from labeldp.mechanisms import Mechanism, NumericMechanism, UnbiasedResponse
 from labeldp.random import NoiseKey, as_key
@@ -181,7 +182,10 @@ class LabelPrivateRegressor(ScoredRegressor, BaseEstimator):  # type: ignore[mis
         budget = Budget(owner=OWNER, labels=labels, ledger=self.ledger, seeded=key.seeded, given=given, persons=known)
         promise = budget.state(budget.about_unit(response.guarantee))
         transformer, last = self._split_estimator(weights)
+        if transformer is not None:
+            check_parameters(transformer)
         features = self._fit_transformer(transformer, last, X)
+        check_estimator(last, features, n_classes=None)
         response.channel(law)  # fails here, if it must
         words = self._describe(response, known)
         with self._open_journal(labels, shares, key, weights, known, words) as journal:
@@ -284,7 +288,7 @@ class LabelPrivateRegressor(ScoredRegressor, BaseEstimator):  # type: ignore[mis
     def _split_estimator(self, weights: Floats | None) -> tuple[Any, BaseEstimator]:
         plain = _default_regressor() if self.estimator is None else copy_template(OWNER, "estimator", self.estimator)
         transformer, last = split_pipeline(plain, owner=OWNER)
-        if not (hasattr(last, "fit") and hasattr(last, "predict")):
+        if not (hasattr(last, "fit") and hasattr(last, "predict")) or is_classifier(last):
             raise invalid(OWNER, "estimator", "be a regressor", got=type(last).__name__)
         check_choice(OWNER, "correction", self.correction, ("unbiased", "evidence"))
         if self.correction == "evidence" and not takes_weights(last):

@@ -55,10 +55,13 @@ what it cost.
 
 from __future__ import annotations
 
+import copy
 import inspect
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import groupby
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -70,7 +73,7 @@ from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from labeldp.arrays import Floats, Places
-from labeldp.errors import Described, PrivacyError, invalid
+from labeldp.errors import Described, LabelDPError, PrivacyError, invalid
 from labeldp.guarantee import Guarantee, Unit
 from labeldp.learn.classifier import WEIGHTS, LabelPrivateClassifier, takes_rows_of
 from labeldp.learn.corrections import as_indexable, check_answered, take_answered, take_rows
@@ -208,6 +211,7 @@ class PrivateSearchCV(ScoredClassifier, BaseEstimator):  # type: ignore[misc]  #
         owner = self._make({}).set_params(
             epsilon=self.epsilon, classes=None, random_state=self.random_state, ledger=self.ledger
         )
+        self._rehearse(owner, candidates, X, n_classes=labels.n_classes, groups=groups, persons=owners)
         self.release_ = owner.fit(X, labels, sample_weight=weights, persons=owners).release_
         return self.fit_release(X, self.release_, groups=groups, sample_weight=weights, persons=owners)
 
@@ -281,6 +285,9 @@ class PrivateSearchCV(ScoredClassifier, BaseEstimator):  # type: ignore[misc]  #
         given = given if persons is None else (*given, ASSIGNMENT)
         budget = Budget(owner=OWNER, labels=labels, ledger=self.ledger, seeded=key.seeded, given=given, persons=persons)
         shares = budget.share_search(epsilon, delta, fits=len(candidates), refit=self.refit)
+        self._check_candidates(
+            candidates, take_rows(X, train), shares.epsilon, n_classes=labels.n_classes, of_persons=persons is not None
+        )
         words = f"{OWNER}({type(self.estimator).__name__}, {len(candidates)} candidates, epsilon={epsilon!r})"
         entry = budget.charge(shares.promise, mechanism=words)
 
@@ -330,12 +337,18 @@ class PrivateSearchCV(ScoredClassifier, BaseEstimator):  # type: ignore[misc]  #
             )
         return model
 
-    def _cut_folds(self, X: Any, codes: Any, groups: Any, persons: Persons | None) -> list[tuple[Places, Places]]:
-        """Return the folds; a number of them cuts persons, where these are given, and a splitter gets them as groups."""
-        splitter = self._cut_rows(_num_samples(X) if persons is None else persons.n_persons)
+    def _cut_folds(
+        self, X: Any, codes: Any, groups: Any, persons: Persons | None, *, cv: Any = None
+    ) -> list[tuple[Places, Places]]:
+        """Return the folds; a number of them cuts persons, where these are given, and a splitter gets them as groups.
+
+        `cv` is a copy of the search's own, where that is to stay as it is.
+        """
+        cv = self.cv if cv is None else cv
+        splitter = self._cut_rows(_num_samples(X) if persons is None else persons.n_persons, cv=cv)
         if persons is None:
             return list(splitter.split(X, codes, groups))
-        if splitter is self.cv:
+        if splitter is cv:
             with warnings.catch_warnings():
                 warnings.filterwarnings(
                     "ignore", "The groups parameter is ignored", UserWarning
@@ -363,12 +376,96 @@ class PrivateSearchCV(ScoredClassifier, BaseEstimator):  # type: ignore[misc]  #
             raise invalid(OWNER, "cv", "put each row in one part, once", got=type(self.cv).__name__)
         return train, held
 
+    # ------------------------------------------------------------------------------------------- before anything is paid
+
+    def _rehearse(
+        self,
+        owner: LabelPrivateClassifier,
+        candidates: list[dict[str, Any]],
+        X: Any,
+        *,
+        n_classes: int,
+        groups: Any,
+        persons: Persons | None,
+    ) -> None:
+        """Refuse what a search by released labels would stumble over once these are paid for; `owner` will release them."""
+        n, of_persons = _num_samples(X), persons is not None
+        if not owner.releases_labels(X, n_examples=n if persons is None else persons.n_persons, n_classes=n_classes):
+            fix = (
+                "Its plan releases a prior and no answers: there is nothing to compare candidates by. Give it stages=1."
+            )
+            raise invalid(OWNER, "estimator", "release labels", got=Described("none of them"), fix=fix)
+        folds = self._try_splitter(X, groups, persons)
+        least = n if of_persons else min(len(train) for train, _ in folds)
+        self._check_candidates(candidates, X, self.epsilon, n_classes=n_classes, of_persons=of_persons, n_rows=least)
+
+    def _check_candidates(
+        self,
+        candidates: list[dict[str, Any]],
+        X: Any,
+        epsilon: float,
+        *,
+        n_classes: int,
+        of_persons: bool,
+        n_rows: int | None = None,
+    ) -> None:
+        """Refuse candidates whose fits would refuse their settings, where they can say so (`check_fit`).
+
+        Label-free transformers are fitted once for all candidates that share them.
+        """
+
+        def name_features(params: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
+            # Values of a grid are the same objects in all candidates that have them.
+            return tuple((name, id(value)) for name, value in sorted(params.items()) if not self._is_of_last(name))
+
+        for _, group in groupby(sorted(candidates, key=name_features), key=name_features):
+            features = None
+            for params in group:
+                learner = self._make(params)
+                if isinstance(learner, LabelPrivateClassifier):
+                    learner.set_params(epsilon=epsilon)
+                    told = {"n_rows": n_rows, "of_persons": of_persons, "features": features}
+                    features = learner.check_fit(X, n_classes=n_classes, **told)
+
+    def _is_of_last(self, name: str) -> bool:
+        """Whether a parameter changes the classifier alone, or how it is trained: all before it then makes the same features."""
+        whole = isinstance(self.estimator, LabelPrivateClassifier)
+        if whole and name != "estimator" and not name.startswith("estimator__"):
+            return True
+        inner = self.estimator.estimator if whole else self.estimator
+        own = name.removeprefix("estimator__") if whole else name
+        if not isinstance(inner, Pipeline):
+            return own != "estimator"  # which may become a pipeline
+        return own.startswith(f"{inner.steps[-1][0]}__")
+
+    def _try_splitter(self, X: Any, groups: Any, persons: Persons | None) -> list[tuple[Places, Places]]:
+        """Return folds as a splitter would cut them if all codes were equal; it is a copy, and random numbers are put back."""
+        state = np.random.get_state()  # noqa: NPY002 - what a splitter without a seed would draw from
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                codes = np.zeros(_num_samples(X), np.int64)
+                return self._cut_folds(X, codes, groups, persons, cv=copy.deepcopy(self.cv))
+        except LabelDPError:
+            raise
+        except (ValueError, TypeError) as error:
+            fix = f"It says: {error}"
+            raise invalid(OWNER, "cv", "cut these rows", got=type(self.cv).__name__, fix=fix) from error
+        finally:
+            np.random.set_state(state)  # noqa: NPY002
+
     # ----------------------------------------------------------------------------------------------- what both share
 
     def _list_candidates(self) -> list[dict[str, Any]]:
         """Return the grid, each candidate made once, so that a name that does not exist is refused before any charge."""
         check_choice(OWNER, "by", self.by, (RELEASED, NOISY_COUNT))
         check_choice(OWNER, "scoring", self.scoring, tuple(SCORES))
+        whole = isinstance(self.n_jobs, Integral) and not isinstance(self.n_jobs, bool)
+        if self.n_jobs is not None and (not whole or self.n_jobs == 0):
+            fix = "-1 is all cores."
+            raise invalid(OWNER, "n_jobs", "be an integer other than 0, or None", got=self.n_jobs, fix=fix)
+        if self.progress is not None and not callable(self.progress):
+            raise invalid(OWNER, "progress", "be a callable", got=self.progress)
         self._check_estimator()
         listed = [dict(params) for params in ParameterGrid({} if self.param_grid is None else self.param_grid)]
         if not listed:
@@ -427,7 +524,7 @@ class PrivateSearchCV(ScoredClassifier, BaseEstimator):  # type: ignore[misc]  #
 
     def _check_weights(self, sample_weight: Any, n: int, *, of_persons: bool = False) -> Floats | None:
         """Return the weights, checked with the folds where these are known before there is a release."""
-        splitter = self._cut_rows(n)
+        splitter = self._cut_rows(n, cv=self.cv)
         if sample_weight is None:
             return None
         weights = check_weights(OWNER, "sample_weight", sample_weight, n_rows=n)
@@ -435,11 +532,11 @@ class PrivateSearchCV(ScoredClassifier, BaseEstimator):  # type: ignore[misc]  #
             _check_folds(list(splitter.split(np.zeros(n))), weights)
         return weights
 
-    def _cut_rows(self, n: int) -> Any:
+    def _cut_rows(self, n: int, *, cv: Any) -> Any:
         """Return the splitter."""
-        if hasattr(self.cv, "split"):
-            return self.cv
-        folds = check_integer(OWNER, "cv", self.cv, least=2)
+        if hasattr(cv, "split"):
+            return cv
+        folds = check_integer(OWNER, "cv", cv, least=2)
         if folds > n:
             raise invalid(OWNER, "cv", f"be at most the number of rows (n_samples={n})", got=folds)
         return KFold(folds, shuffle=True, random_state=FOLD_SEED)

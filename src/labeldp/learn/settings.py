@@ -103,6 +103,12 @@ class Settings:
         """How the last fit, whose model is kept, reads what was released."""
         return "forward" if self.only_asks else self.correction
 
+    @property
+    def ways(self) -> tuple[Mapping[str, Any], ...]:
+        """The parameters of the estimator in one fit or another: those of each stage, and those of the last fit on top."""
+        given = self.stage_params or ({},)
+        return given if not self.final_params else (*given, {**given[-1], **self.final_params})
+
     def of_student(self) -> Settings:
         """Return the settings of the one fit of a student that reads the answers itself."""
         assert self.student is not None

@@ -206,6 +206,17 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         )
         return self._minimise(X, np.asarray(classes), objective)
 
+    def check_fit(self, X: Any, *, n_classes: int, n_rows: int | None = None) -> None:
+        """Refuse what a fit on these rows would refuse, whatever their labels are (`labeldp.learn.rehearsal`); nothing is fitted."""
+        self._check_parameters()
+        copied: SoftmaxRegression = clone(self)  # a fitted model stays as it is
+        copied._check_features(X)
+
+    def _check_parameters(self) -> tuple[float, int]:
+        """Return the penalty of labels as they are and the most steps; refuse parameters that make no sense."""
+        check_positive("SoftmaxRegression", "tol", self.tol)
+        return self.plain_l2, check_integer("SoftmaxRegression", "max_iter", self.max_iter, least=1)
+
     def _check_features(self, X: Any) -> Any:
         if isinstance(X, RowBatches):
             self.n_features_in_ = X.shape[1]
@@ -241,8 +252,7 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         )
 
     def _minimise(self, X: Any, classes: npt.NDArray[Any], objective: SoftmaxObjective) -> SoftmaxRegression:
-        check_positive("SoftmaxRegression", "tol", self.tol)
-        limit = check_integer("SoftmaxRegression", "max_iter", self.max_iter, least=1)
+        _, limit = self._check_parameters()
         start, columns = self._start(X.shape[1], len(classes)), objective.columns
         if columns is not None:
             start = columns.to_standard(start)

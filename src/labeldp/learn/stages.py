@@ -223,14 +223,7 @@ def train_in_stages(
         return training
     if late:
         told = ModelBeliefs(training.distilled, X, classes=settings.classes, temperature=COUNTS_TEMPERATURE).kept()
-    bags = _counted_bags(table, training.parts, settings)
-    # Decided by the answers that there are, which a receiver of some rows of persons knows as the owner does.
-    training.rounds = settings.pooled_rounds if training.pooled else settings.rounds
-    for turn in range(0 if settings.correction == "crossfit" else training.rounds):
-        final = turn + 1 == training.rounds
-        number = count + settings.distil + turn
-        beside = told if bags is not None and turn == 0 else None
-        _fit_posteriors(training, X, settings, public, number=number, bags=bags, told=beside, final=final)
+    bags = _run_rounds(training, X, table, settings, public, told=told, number=count + settings.distil)
     if settings.student is not None:
         targets = _find_targets(training, X, settings, bags=bags)
         training.model = public.fit_soft(clone(settings.student), examples, targets, settings.classes)
@@ -253,6 +246,20 @@ def _distil(
         X, public, table = take_rows(X, rows), Weights(public.of(rows)), table.take(rows)
     training.model = public.fit_soft(_make_estimator(training, settings, 0), X, table.probabilities(), settings.classes)
     training.distilled = training.model
+
+
+def _run_rounds(
+    training: Training, X: Any, table: PriorTable, settings: Settings, public: Weights, *, told: Any, number: int
+) -> Bags | None:
+    """Go on for the rounds after the last stage, the first of which is fit `number`; return the counts behind the prior, if any."""
+    bags = _counted_bags(table, training.parts, settings)
+    # Decided by the answers that there are, which a receiver of some rows of persons knows as the owner does.
+    training.rounds = settings.pooled_rounds if training.pooled else settings.rounds
+    for turn in range(0 if settings.correction == "crossfit" else training.rounds):
+        final = turn + 1 == training.rounds
+        beside = told if bags is not None and turn == 0 else None
+        _fit_posteriors(training, X, settings, public, number=number + turn, bags=bags, told=beside, final=final)
+    return bags
 
 
 def _keep_answered(training: Training, n: int) -> npt.NDArray[np.intp] | None:

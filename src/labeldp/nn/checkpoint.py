@@ -59,7 +59,7 @@ class Checkpoints:
     @classmethod
     def of(cls, directory: str | os.PathLike[str], run: Run, task: Task, *, seed: int) -> Checkpoints:
         """Return the place of a run that has not begun, in a directory, which is made if it is not there."""
-        folder = Path(directory)
+        folder = check_place(directory)
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -94,6 +94,22 @@ class Checkpoints:
                 f"NetClassifier: `checkpoint` {self.path} cannot be read: {error}. "
                 "It was left as it is: move it away to train from the beginning."
             ) from error
+
+
+def check_place(directory: Any) -> Path:
+    """Return the directory of checkpoints as a path; refuse one that could not be made or written to. Nothing is made yet."""
+    try:
+        folder = Path(directory)
+        there = next((place for place in (folder, *folder.absolute().parents) if place.exists()), folder)
+    except (TypeError, OSError):
+        raise invalid("NetClassifier", "checkpoint", "be the path of a directory", got=directory) from None
+    if not there.is_dir():
+        fix = f"{there} is a file." if there.exists() else f"There is no {there}."
+        raise invalid("NetClassifier", "checkpoint", "be a directory", got=str(folder), fix=fix)
+    if not os.access(there, os.W_OK | os.X_OK):
+        fix = f"You may not write to {there}."
+        raise invalid("NetClassifier", "checkpoint", "be a directory of yours", got=str(folder), fix=fix)
+    return folder
 
 
 def fingerprint(run: Run, task: Task, *, seed: int) -> str:

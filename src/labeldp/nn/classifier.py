@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -33,7 +33,7 @@ from labeldp.arrays import Array, Float32s, Floats
 from labeldp.channel import LazyRows
 from labeldp.errors import Described, invalid
 from labeldp.items import Items, is_dataset
-from labeldp.nn.checkpoint import Checkpoints
+from labeldp.nn.checkpoint import Checkpoints, check_place
 from labeldp.nn.fast_cnn import FastCNN, default_width, sample_rows, shrink_images
 from labeldp.nn.inputs import (
     ArrayInputs,
@@ -44,6 +44,7 @@ from labeldp.nn.inputs import (
     check_likelihood,
     check_targets,
     order_axes,
+    read_examples,
     takes_images,
 )
 from labeldp.nn.models import (
@@ -56,7 +57,7 @@ from labeldp.nn.models import (
     place_network,
 )
 from labeldp.nn.presets import FAST, Training, resolve_training, settle_training
-from labeldp.nn.pretraining import describe_images, describe_pretraining, replace_head
+from labeldp.nn.pretraining import check_groups, describe_images, describe_pretraining, replace_head
 from labeldp.nn.state import find_width, pack_state, unpack_state
 from labeldp.nn.training import Evidence, Listener, Run, Task, seed_torch, start_run, train
 from labeldp.validate import check_classes, check_integer, check_real
@@ -67,6 +68,19 @@ HIDDEN = 256
 ROWS_TOGETHER, IMAGES_TOGETHER = 4096, 256
 #: Probabilities that are predicted together: 64 MiB of float64.
 CELLS_TOGETHER = 1 << 23
+
+
+class Plan(NamedTuple):
+    """How a fit will go, its settings checked: what there is before the network."""
+
+    device: torch.device
+    inputs: Inputs
+    scale: Scale
+    training: Training
+    width: int
+    dropout: float
+    pretrain: int
+    going_on: bool
 
 
 class NetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
@@ -278,41 +292,80 @@ class NetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sc
         matrix = check_likelihood(likelihood, n=len(X), n_classes=len(classes))
         return self._fit(X, np.asarray(classes), "forward", as_values(matrix))
 
-    def _fit(self, X: Any, classes: Array, kind: str, values: Tensor | LazyRows) -> NetClassifier:
-        """Train on checked examples and evidence; a fit that fails leaves the one before as it was."""
+    def check_fit(self, X: Any, *, n_classes: int, n_rows: int | None = None) -> None:
+        """Refuse what a fit on these examples would refuse, whatever their labels are; train nothing, and write nothing.
+
+        For who pays before a fit begins (`labeldp.learn.rehearsal`). All numbers of X are read, a block at a time; a module or a
+        callable of the user's own is copied or called, and tried on two examples. Networks by name are not built: that they take
+        such examples is known. No random number of anybody's is used up.
+
+        Parameters
+        ----------
+        X : array or dataset
+            The examples, as `fit` takes them.
+        n_classes : int
+            How many classes there will be.
+        n_rows : int, optional
+            The fewest examples that a fit will have; by default all.
+        """
+        with seed_torch(0, check_device(self.device)):  # a dataset, or a network of the user's own, may draw
+            first, n = read_examples(clone(self), X)
+            plan = self._plan_fit(first, n_classes=n_classes, n_examples=n if n_rows is None else n_rows)
+            if plan.going_on or not isinstance(self.module, str):
+                self._prepare_network(first, plan, n_classes=n_classes)
+
+    def _plan_fit(self, X: Any, *, n_classes: int, n_examples: int) -> Plan:
+        """Return how checked examples will be trained on; what can be refused before there is a network is refused here.
+
+        X may be the first few of the examples, where nothing will be trained: `n_examples` is how many there will be.
+        """
         check_module(self.module)
+        check_progress(self.progress)
+        if self.checkpoint is not None:
+            check_place(self.checkpoint)
         device, training = check_device(self.device), self._resolve_training()
+        _check_seed(self.random_state)
         going_on = bool(self.warm_start) and hasattr(self, "module_")
         scale = self._scale if going_on else self._measure_scale(X)
         inputs = self._wrap_inputs(X, scale, device)
-        if len(inputs) < 2:
+        if n_examples < 2:
             raise invalid("NetClassifier", "X", "have two examples or more", got=Described("1 sample"))
         pretrain = check_integer("NetClassifier", "pretrain", self.pretrain, least=0)
         if pretrain and self.module != FAST:
             raise invalid("NetClassifier", "pretrain", f"be 0 for a network other than {FAST!r}", got=self.pretrain)
+        if pretrain and not going_on:
+            check_groups(pretrain, n_examples)
+        dropout = check_real("NetClassifier", "dropout", self.dropout)
+        if not 0 <= dropout < 1:
+            raise invalid("NetClassifier", "dropout", "be in [0, 1)", got=self.dropout)
         width = self._choose_width(training, going_on=going_on)
         shape = inputs.sample_shape
-        if self.module == FAST:  # its plan is made of the shape
-            check_sample(FAST, shape)
+        if isinstance(self.module, str):
+            check_sample(self.module, shape)
         training = settle_training(
             training,
-            n_examples=len(inputs),
+            n_examples=n_examples,
             sample_shape=shape,
-            n_classes=len(classes),
+            n_classes=n_classes,
             width=width,
             own=isinstance(self.preset, Training),
         )
+        return Plan(device, inputs, scale, training, width, dropout, pretrain, going_on)
+
+    def _fit(self, X: Any, classes: Array, kind: str, values: Tensor | LazyRows) -> NetClassifier:
+        """Train on checked examples and evidence; a fit that fails leaves the one before as it was."""
+        plan = self._plan_fit(X, n_classes=len(classes), n_examples=len(X))
         evidence = Evidence(kind=kind, values=values, n_classes=len(classes))
-        task = Task(inputs=inputs, evidence=evidence, training=training)
+        task = Task(inputs=plan.inputs, evidence=evidence, training=plan.training)
         seed = int(check_random_state(self.random_state).randint(2**31))
-        with seed_torch(seed, device):
-            network, sizes = self._prepare_network(X, task, width=width, going_on=going_on)
-            if not going_on and pretrain:
-                self._pretrain(network, task, count=pretrain, seed=seed)
-            run = self._train(start_run(network, training), task, seed=seed)
+        with seed_torch(seed, plan.device):
+            network, sizes = self._prepare_network(X, plan, n_classes=len(classes))
+            if not plan.going_on and plan.pretrain:
+                self._pretrain(network, task, count=plan.pretrain, seed=seed)
+            run = self._train(start_run(network, plan.training), task, seed=seed)
         self.module_, self.classes_ = run.result, classes
-        self.history_, self.training_ = tuple(run.history), training
-        self._scale, self._sample_shape, self._sizes = scale, inputs.sample_shape, sizes
+        self.history_, self.training_ = tuple(run.history), plan.training
+        self._scale, self._sample_shape, self._sizes = plan.scale, plan.inputs.sample_shape, sizes
         return self
 
     def _resolve_training(self) -> Training:
@@ -342,13 +395,10 @@ class NetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sc
             return find_width(self.module_)
         return default_width(training.cpu_minutes) if said is None else said
 
-    def _prepare_network(self, X: Any, task: Task, *, width: int, going_on: bool) -> tuple[nn.Module, tuple[int, ...]]:
+    def _prepare_network(self, X: Any, plan: Plan, *, n_classes: int) -> tuple[nn.Module, tuple[int, ...]]:
         """Return the network to train, new or a copy of the last fit's, and the numbers of users and items it knows."""
-        inputs, n_classes = task.inputs, task.evidence.n_classes
-        dropout = check_real("NetClassifier", "dropout", self.dropout)
-        if not 0 <= dropout < 1:
-            raise invalid("NetClassifier", "dropout", "be in [0, 1)", got=self.dropout)
-        if going_on:
+        inputs = plan.inputs
+        if plan.going_on:
             self._check_unchanged(inputs, n_classes)
             source, sizes = self.module_, self._sizes
         else:
@@ -356,12 +406,12 @@ class NetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sc
             sizes = tuple(int(top) + 1 for top in X.max(axis=0)) if self.module == "ncf" else ()
         shape = inputs.sample_shape
         network = make_network(
-            source, n_classes=n_classes, sample_shape=shape, hidden=width, dropout=dropout, sizes=sizes
+            source, n_classes=n_classes, sample_shape=shape, hidden=plan.width, dropout=plan.dropout, sizes=sizes
         )
-        if not going_on and isinstance(network, FastCNN):
-            start = task.training.find_size(0.0)
+        if not plan.going_on and isinstance(network, FastCNN):
+            start = plan.training.find_size(0.0)
             network.fit_whitening(shrink_images(inputs.batch(rows), start) for rows in sample_rows(len(inputs)))
-        network = place_network(network, sample_shape=shape, device=check_device(self.device))
+        network = place_network(network, sample_shape=shape, device=plan.device)
         check_network(network, inputs.batch(torch.arange(min(2, len(inputs))), view=0), n_classes=n_classes)
         return network, sizes
 
@@ -480,6 +530,17 @@ class NetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sc
         return tags
 
 
+def _check_seed(random_state: Any) -> None:
+    """Refuse a seed that is none; nothing is drawn."""
+    try:
+        check_random_state(random_state)
+    except ValueError as error:
+        fix = "For example 0."
+        raise invalid(
+            "NetClassifier", "random_state", "be an integer >= 0 or a RandomState", got=random_state, fix=fix
+        ) from error
+
+
 def as_values(matrix: Any) -> Tensor | LazyRows:
     """Return checked targets or likelihoods as a tensor; lazy ones stay lazy."""
     return matrix if isinstance(matrix, LazyRows) else torch.from_numpy(matrix.astype(np.float32))
@@ -488,13 +549,17 @@ def as_values(matrix: Any) -> Tensor | LazyRows:
 # ------------------------------------------------------------------------------------------------------------- progress
 
 
+def check_progress(progress: Any) -> None:
+    """Refuse what `open_progress` does not know."""
+    if not callable(progress) and not isinstance(progress, bool):
+        raise invalid("NetClassifier", "progress", "be a bool or a callable", got=progress)
+
+
 @contextmanager
 def open_progress(progress: Any, task: Task) -> Iterator[Listener | None]:
     """Give what is called after each step: nothing for False, the user's callable, or for True a bar on standard error."""
     if callable(progress):
         yield progress
-    elif not isinstance(progress, bool):
-        raise invalid("NetClassifier", "progress", "be a bool or a callable", got=progress)
     elif not progress:
         yield None
     else:

@@ -293,6 +293,20 @@ def check_examples(learner: Any, X: Any, *, reset: bool) -> Any:
     return array
 
 
+def read_examples(learner: Any, X: Any) -> tuple[Any, int]:
+    """Return the first examples as `check_examples` does, and how many there are; all of them are looked at, or refused.
+
+    An array is read a block at a time: one that has to be converted is never there twice. Of a Dataset the first items are read.
+    """
+    if not isinstance(X, np.ndarray) or X.ndim < 2:
+        checked = check_examples(learner, X, reset=True)
+        return checked, len(checked)
+    first = check_examples(learner, X[:CHUNK], reset=True)
+    for low in range(CHUNK, len(X), CHUNK):
+        check_examples(learner, X[low : low + CHUNK], reset=False)
+    return first, len(X)
+
+
 def takes_images(module: Any) -> bool:
     """Whether a network has a name and takes images; a module of the user's own takes what it takes."""
     return isinstance(module, str) and module in MODELS and MODELS[module].axes == 3

@@ -154,7 +154,10 @@ def make_network(
 
 
 def check_network(network: nn.Module, batch: Tensor, *, n_classes: int) -> None:
-    """Refuse a network that does not answer this batch with one logit per example and class."""
+    """Refuse a network that does not answer this batch with one logit per example and class, or has nothing to train."""
+    if not any(weight.requires_grad for weight in network.parameters()):
+        fix = "Leave `requires_grad` of some of its parameters as it is."
+        raise invalid("NetClassifier", "module", "have weights to train", got=type(network).__name__, fix=fix)
     logits = try_network(network, batch)
     if logits.ndim != 2 or logits.shape[1] != n_classes:
         got = Described(f"an output of shape {tuple(logits.shape)}")

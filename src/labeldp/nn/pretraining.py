@@ -35,7 +35,7 @@ from labeldp.nn.presets import Training
 from labeldp.nn.training import Evidence, Task
 from labeldp.priors.cluster import cluster
 
-__all__ = ["ArrayInputs", "describe_images", "describe_pretraining", "group_images", "replace_head"]
+__all__ = ["ArrayInputs", "check_groups", "describe_images", "describe_pretraining", "group_images", "replace_head"]
 
 #: The passes of the first run, as a share of those of the second; all of them at the smallest size.
 SHARE = 0.25
@@ -45,12 +45,16 @@ COMPONENTS, SAMPLE, TOGETHER = 128, 9000, 2000
 
 def group_images(inputs: Inputs, *, count: int, flips: bool, seed: int) -> Int64s:
     """Return the group of each image, 0, 1, ...; `flips` where an image and its mirror image are to be alike."""
-    n = len(inputs)
+    check_groups(count, len(inputs))
+    features = describe_images(inputs, n_components=COMPONENTS, flips=flips, random_state=seed)
+    return cluster(features, n_clusters=count, random_state=seed)
+
+
+def check_groups(count: int, n: int) -> None:
+    """Refuse more groups than n images can have, or fewer than two."""
     if not 2 <= count <= n // 2:
         fix = f"Give between 2 and {n // 2} groups for {n} images, or 0 for none."
         raise invalid("NetClassifier", "pretrain", "be the number of groups of alike images", got=count, fix=fix)
-    features = describe_images(inputs, n_components=COMPONENTS, flips=flips, random_state=seed)
-    return cluster(features, n_clusters=count, random_state=seed)
 
 
 def describe_images(inputs: Inputs, *, watch: Callable[[Any], Any] = iter, **settings: Any) -> Float32s:

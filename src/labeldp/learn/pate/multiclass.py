@@ -45,6 +45,7 @@ from labeldp.learn.pate.votes import (
     count_classes,
     vote_plan,
 )
+from labeldp.learn.rehearsal import check_estimator
 from labeldp.learn.softmax import SoftmaxRegression
 from labeldp.priors import model_probabilities
 from labeldp.random import BitStream, NoiseKey, as_key
@@ -303,6 +304,8 @@ class PATE(TeacherEnsemble):
         teacher, student = self._copy_templates(SoftmaxRegression)
         private, public = self._check_points(X, X_public, teacher)
         labels = box_labels("PATE", y, n_rows=private.shape[0], classes=self.classes, label_set=self.label_set)
+        if self.student is not None:
+            check_estimator(self.student, public, n_classes=labels.n_classes)
         owners = self._read_persons(persons, private.shape[0])
         plan = self._make_plan(public.shape[0], owners)
         level = self._find_level()

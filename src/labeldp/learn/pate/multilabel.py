@@ -42,6 +42,7 @@ from labeldp.learn.pate.votes import (
     set_plan,
     vote_plan,
 )
+from labeldp.learn.rehearsal import check_parameters
 from labeldp.learn.softmax import SoftmaxRegression
 from labeldp.random import BitStream, NoiseKey, as_key
 from labeldp.release.budget import Budget
@@ -148,6 +149,7 @@ class MultiLabelPATE(TeacherEnsemble):
         teacher, student = self._copy_templates(make_default_model)
         private, public = self._check_points(X, X_public, teacher)
         targets = read_indicators(OWNER, Y, n_rows=private.shape[0])
+        check_parameters(self.student)
         tau = self._check_tau(targets.shape[1])
         key = as_key(OWNER, self.random_state, name="random_state")
         labels = LabelRows(name=self.label_set, n_rows=len(targets), n_classes=targets.shape[1])
