@@ -103,6 +103,10 @@ CHANGED = (
 )
 
 
+#: What counts as a number in a list or tuple.
+NUMBERS = (int, float, np.number)
+
+
 def choose_part(owner: str, item: Any, part: Part) -> Any:
     """Return the input of an item, as an array or a tensor where it is numbers; the rest of the item is dropped."""
     if isinstance(part, tuple):
@@ -115,6 +119,10 @@ def choose_part(owner: str, item: Any, part: Part) -> Any:
             raise invalid(owner, "take", "name what is the input in a mapping", got=got, fix=fix)
         item = item[part]
     elif isinstance(item, Sequence) and not isinstance(item, (str, bytes)):
+        if part is None and len(item) and all(isinstance(one, NUMBERS) for one in item):
+            got = Described(f"a {type(item).__name__} of {len(item)} numbers")
+            fix = "Make an array of rows that are numbers, np.asarray(rows); or name the input with take=, e.g. take=0 for (number, label)."
+            raise invalid(owner, "dataset", "say which part of an item is the input", got=got, fix=fix)
         place = 0 if part is None else part
         if not isinstance(place, int) or not -len(item) <= place < len(item):
             got = Described(f"{part!r} for an item of {len(item)} parts")
@@ -132,7 +140,7 @@ def choose_part(owner: str, item: Any, part: Part) -> Any:
 def _refuse_parts(owner: str, item: Any, *, named: bool) -> None:
     """Refuse an input that has parts of its own: nobody said that none of them is a label.
 
-    A list or tuple of nothing but numbers is an input where `take` named it, and may be (number, label) where nobody did.
+    A list or tuple of nothing but numbers is an input where `take` named it. Where nobody did, it may be a row, or (number, label).
     """
     if isinstance(item, (Mapping, Sequence)):
         parts = not (named and _is_plain(item))
@@ -150,7 +158,7 @@ def _is_plain(item: Any) -> bool:
     """Whether a list or tuple holds numbers, or lists and tuples of them, and nothing else."""
     if isinstance(item, (list, tuple)):
         return all(_is_plain(part) for part in item)
-    return isinstance(item, (int, float, np.number))
+    return isinstance(item, NUMBERS)
 
 
 def as_numbers(owner: str, item: Any) -> Any:

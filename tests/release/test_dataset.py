@@ -307,3 +307,13 @@ def test_the_warning_of_a_seeded_release_goes_along(X, labels, release):
     private = privatize(SensitiveLabels(labels, classes=range(K)), InformativeResponse(1.0)).dataset(X)
     assert not private.seeded
     assert "SEEDED" not in repr(private)
+
+
+def test_lists_of_rows_are_no_guess():
+    rows = [[0.5, 1.5, 2.5], [3.5, 4.5, 5.5]]
+    release = privatize([0, 1], RandomizedResponse(epsilon=1.0, n_classes=2), rng=0)
+    for given in (rows, [tuple(row) for row in rows]):
+        with pytest.raises(LabelDPError, match="np.asarray"):
+            release.dataset(given)[0]
+        assert release.dataset(given, take=1)[1][0] == 4.5
+    assert release.dataset(np.asarray(rows))[1][0].tolist() == rows[1]
