@@ -28,9 +28,9 @@ beliefs, and the channels). A table, a prior or groups that have changed since a
 noise through another channel would show where the two answers part. A copy of the folder has a note of its own, and may have been
 taken before anything was noted; so the mark is part of the noise's name too, and noisy counts have the noise of their groups. A
 copy that answers alike draws the same; one that answers otherwise makes a second release, with noise of its own, which is worth
-its epsilon once more and is on no ledger. Seeded jobs protect no one, and have the noise of the seed alone. `labeldp.release.unfinished` seals the key; the box is
-removed when the job ends. A carried key pickles, on purpose, and shows nothing: schedulers and workers print the arguments of
-tasks that fail.
+its epsilon once more and is on no ledger. Seeded jobs protect no one, and have the noise of the seed alone.
+`labeldp.release.unfinished` seals the key; the box is removed when the job ends. A carried key pickles, on purpose, and shows
+nothing: schedulers and workers print the arguments of tasks that fail.
 
 How rows are drawn and written is the chapter `labeldp.engines.drawing`.
 """
