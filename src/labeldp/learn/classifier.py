@@ -38,6 +38,7 @@ from labeldp.learn.corrections import (
     remember_columns,
     split_pipeline,
     take_answered,
+    warn_of_budget,
 )
 from labeldp.learn.draws import Owners, draw_labels, is_silent, read_prior, replay_release
 from labeldp.learn.readers import choose_reader, read_examples
@@ -347,10 +348,7 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
         the owners of all rows, answered or not, of a release about persons: answers then count as in the owner's `fit`, and
         without them all alike. They change no promise.
         """
-        if release.channel.outputs_are_numbers:
-            fix = "LabelPrivateRegressor learns from numbers."
-            raise invalid(OWNER, "release", "hold labels with classes", got=Described("numbers"), fix=fix)
-        check_answered(OWNER, X, release)
+        self._check_release(X, release)
         if sample_weight is not None:
             sample_weight = release.answered(sample_weight, owner=OWNER, name="sample_weight")
         weights = _check_weights(sample_weight, len(release))
@@ -382,6 +380,18 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
         )
         plan = Recipe(shares=tuple(report.share for report in training.stages), prior=UniformPrior())
         return self._keep(training, release, transformer, settings, plan, weights=weights)
+
+    def _check_release(self, X: Any, release: Release) -> None:
+        """Refuse what is no release of classes, or not of these rows and classes; warn of a budget that is not its own."""
+        check_answered(OWNER, X, release)
+        if release.channel.outputs_are_numbers:
+            fix = "LabelPrivateRegressor learns from numbers."
+            raise invalid(OWNER, "release", "hold labels with classes", got=Described("numbers"), fix=fix)
+        if self.classes is not None and tuple(np.asarray(self.classes).tolist()) != release.classes:
+            got = Described(f"{len(self.classes)} for a release with its own {release.n_classes}")
+            fix = "Leave classes out: a release knows its own."
+            raise invalid(OWNER, "classes", "be those of the release, in their order", got=got, fix=fix)
+        warn_of_budget(OWNER, self.epsilon, release)
 
     def _check_owners(self, persons: Any, release: Release) -> Persons:
         """Return who owns all rows of a release about persons; what is about labels does not become one about persons here."""

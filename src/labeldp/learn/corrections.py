@@ -34,6 +34,8 @@ of rows (`draw_copies`, `fit_copies`).
 from __future__ import annotations
 
 import inspect
+import math
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -54,6 +56,7 @@ from labeldp.items import Items, is_dataset
 from labeldp.learn.softmax import SoftmaxRegression
 from labeldp.priors import model_probabilities
 from labeldp.release import Release
+from labeldp.release.release import check_release
 from labeldp.softmax import RowBatches
 from labeldp.validate import expect_numbers
 
@@ -334,9 +337,34 @@ def take_answered(owner: str, X: Any, release: Release) -> Any:
 
 
 def check_answered(owner: str, X: Any, release: Release) -> None:
-    """Refuse features that have a row neither for each answer of a release nor for each row that it is about."""
+    """Refuse what is no release, and features that have a row neither for each answer of it nor for each row that it is about."""
+    check_release(owner, release)
     if _num_samples(X) not in (len(release), release.rows_in_all):
         release.answered(X, owner=owner)  # says what is wrong
+
+
+#: A promise may stay below the budget that was asked for by so much, relatively: noise is calibrated in whole steps.
+SAME_BUDGET = 0.01
+
+
+def warn_of_budget(owner: str, epsilon: Any, release: Release) -> None:
+    """Warn of a budget that was given beside a release of another one: what a release cost was spent when it was made.
+
+    The owner's own settings say what she asked for, the release what was promised: the same, or a little less. A promise that is
+    not pure has no epsilon to compare with.
+    """
+    promised = release.guarantee.epsilon()
+    if (
+        epsilon is not None
+        and math.isfinite(promised)
+        and not math.isclose(float(epsilon), promised, rel_tol=SAME_BUDGET)
+    ):
+        warnings.warn(
+            f"{owner}: `epsilon` is {float(epsilon):g} and the release has {promised:g}, which stands: it was spent when the release was "
+            "made, and to learn from it costs nothing. Leave `epsilon` out.",
+            UserWarning,
+            stacklevel=3,
+        )
 
 
 def remember_columns(learner: BaseEstimator, X: Any, *, reset: bool) -> None:

@@ -43,6 +43,7 @@ from labeldp.learn.corrections import (
     split_pipeline,
     take_answered,
     takes_weights,
+    warn_of_budget,
 )
 from labeldp.learn.number_stages import Training, draw_numbers, predict_within, train_on_numbers
 from labeldp.learn.settings import assign_stages, choose_budget, stage_shares
@@ -228,10 +229,11 @@ class LabelPrivateRegressor(ScoredRegressor, BaseEstimator):  # type: ignore[mis
         Needs the release and the features, and no label. `epsilon`, bounds, mechanism and stages are those of the release; the
         owner's `prior` is needed only for the weights of its first stage.
         """
+        check_answered(OWNER, X, release)
         if not isinstance(release.channel, NumericChannel):
             fix = "Release numbers with UnbiasedResponse; LabelPrivateClassifier learns from classes."
             raise invalid(OWNER, "release", "hold numbers", got=Described("other labels"), fix=fix)
-        check_answered(OWNER, X, release)
+        warn_of_budget(OWNER, self.epsilon, release)
         if sample_weight is not None:
             sample_weight = release.answered(sample_weight, owner=OWNER, name="sample_weight")
         weights = _check_weights(sample_weight, len(release))

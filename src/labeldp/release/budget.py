@@ -161,6 +161,13 @@ class Budget:
     given: tuple[str, ...] = ()
     persons: Any = None
 
+    def __post_init__(self) -> None:
+        if self.ledger is not None and not callable(getattr(self.ledger, "charge", None)):
+            fix = "Open one: labeldp.Ledger(path, budget=...)."
+            raise invalid(
+                self.owner, "ledger", "be a Ledger", got=Described(f"a {type(self.ledger).__name__}"), fix=fix
+            )
+
     def state(self, promise: Guarantee, *assumptions: str) -> Guarantee:
         """Return the promise with what it stands on.
 
