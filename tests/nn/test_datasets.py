@@ -119,7 +119,7 @@ def test_no_label_in_a_checkpoint(tmp_path):
         assert y[:16].astype(kind).tobytes() in held + y.astype(kind).tobytes()  # the twin: a file with labels is found
 
 
-def test_a_dataset_goes_through_an_encoder(blobs):
+def test_a_dataset_goes_through_an_encoder(blobs, tmp_path):
     X, y = blobs
     encoder = torch.nn.Linear(5, 5)
     pipeline = make_pipeline(Embeddings(encoder), SoftmaxRegression())
@@ -128,6 +128,8 @@ def test_a_dataset_goes_through_an_encoder(blobs):
     assert (model.predict(Watched(X, y)) == y).mean() > 0.85
 
 
+    with pytest.raises(LabelDPError, match=r"with estimator__embeddings__encoder, a Linear\. .*docs/embeddings\.md"):
+        save_model(model, tmp_path / "model.skops")
 def test_who_cannot_take_a_dataset_says_so(blobs):
     X, y = blobs
     with pytest.raises(LabelDPError, match="Embeddings"):
