@@ -66,7 +66,7 @@ from labeldp.release.labels import box_labels
 from labeldp.release.persons import ASSIGNMENT, Persons
 from labeldp.release.scores import ScoredClassifier
 from labeldp.release.stages import StageDoor
-from labeldp.validate import check_choice, check_weights
+from labeldp.validate import check_choice, check_weights, stack_examples
 
 OWNER = "LabelPrivateClassifier"
 #: What a guarantee calls them.
@@ -483,6 +483,7 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
         """Return the features as the last step wants them; transformers are fitted here and never see a label."""
         if transformer is None:
             return check_rows(self, X, inner=settings.taker, reset=True)
+        X = stack_examples(OWNER, X)
         # Rows that come in batches (`labeldp.learn.tables.TableRows`) show the names of their columns in a header.
         remember_columns(self, getattr(X, "header", X), reset=True)
         return transformer.fit_transform(X)
@@ -497,6 +498,7 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
         """Return new features as the last step wants them."""
         if self._transformer is None:
             return check_rows(self, X, inner=self.estimator_, reset=False)
+        X = stack_examples(OWNER, X)
         remember_columns(self, X, reset=False)
         return self._transformer.transform(X)
 

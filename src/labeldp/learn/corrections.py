@@ -46,7 +46,7 @@ import scipy.sparse
 from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing, get_tags, indexable
-from sklearn.utils.validation import _num_samples, has_fit_parameter, validate_data
+from sklearn.utils.validation import _num_samples, check_array, has_fit_parameter, validate_data
 
 from labeldp.arrays import Floats, Places
 from labeldp.channel import Evidence, FiniteChannel
@@ -58,7 +58,7 @@ from labeldp.priors import model_probabilities
 from labeldp.release import Release
 from labeldp.release.release import check_release
 from labeldp.softmax import RowBatches
-from labeldp.validate import expect_numbers
+from labeldp.validate import expect_numbers, keep_axes, stack_examples
 
 CORRECTIONS = ("auto", "forward", "crossfit", "posterior", "em", "unbiased", "none")
 #: Soft targets below this weight, times 2 / K, are not replicated: they cost a row and say nothing.
@@ -382,8 +382,9 @@ def remember_columns(learner: BaseEstimator, X: Any, *, reset: bool) -> None:
 def check_rows(learner: BaseEstimator, X: Any, *, inner: Any, reset: bool) -> Any:
     """Return a numeric matrix, sparse or with gaps only where `inner` says that it can; `learner` keeps the shape.
 
-    Views of an example (n, views, d) and images (n, ...) pass where `inner` has the tag `three_d_array`, bytes as bytes. Of a
-    torch Dataset the inputs pass, without labels, where `inner` takes datasets.
+    Views of an example (n, views, d) and images (n, ...) pass where `inner` has the tag `three_d_array`, bytes as bytes; a list of
+    images and a tensor pass as the array of them. Whether images, or rows of their pixels, have the shape of the fit is for
+    `inner` to say. Of a torch Dataset the inputs pass, without labels, where `inner` takes datasets.
     """
     if is_dataset(X):
         if not getattr(inner, "takes_datasets", False):
@@ -392,16 +393,22 @@ def check_rows(learner: BaseEstimator, X: Any, *, inner: Any, reset: bool) -> An
             raise invalid(type(learner).__name__, "X", "be an array or a table", got=got, fix=fix)
         return X if isinstance(X, Items) else Items(X, owner=type(learner).__name__)
     accepts = get_tags(inner).input_tags
-    if isinstance(X, np.ndarray) and X.ndim > 2 and hasattr(inner, "arrange_examples"):
-        X = inner.arrange_examples(X)
-    images = accepts.three_d_array and getattr(X, "ndim", 2) > 2 and getattr(X, "dtype", None) == np.uint8
+    finite: Any = "allow-nan" if accepts.allow_nan else True
+    X = stack_examples(type(learner).__name__, X)
     with expect_numbers(type(learner).__name__, X):
+        if accepts.three_d_array and getattr(X, "ndim", 2) > 2:
+            X = np.asarray(X)
+            X = inner.arrange_examples(X) if hasattr(inner, "arrange_examples") else X
+            kinds: Any = np.uint8 if X.dtype == np.uint8 else [np.float64, np.float32]
+            X = check_array(X, dtype=kinds, ensure_all_finite=finite, allow_nd=True, input_name="X", estimator=learner)
+            if reset:
+                keep_axes(learner, X)
+            return X
         return validate_data(
             learner,
             X,
             accept_sparse="csr" if accepts.sparse else False,
-            ensure_all_finite="allow-nan" if accepts.allow_nan else True,
-            dtype=np.uint8 if images else [np.float64, np.float32],
-            allow_nd=bool(accepts.three_d_array),
+            ensure_all_finite=finite,
+            dtype=[np.float64, np.float32],
             reset=reset,
         )

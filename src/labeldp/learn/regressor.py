@@ -55,7 +55,7 @@ from labeldp.release.labels import box_numbers
 from labeldp.release.persons import ASSIGNMENT, Persons, check_apart
 from labeldp.release.scores import ScoredRegressor
 from labeldp.release.stages import StageDoor
-from labeldp.validate import check_choice, check_probability_rows, check_weights
+from labeldp.validate import check_choice, check_probability_rows, check_weights, stack_examples
 
 OWNER = "LabelPrivateRegressor"
 #: What a guarantee calls them.
@@ -267,6 +267,7 @@ class LabelPrivateRegressor(ScoredRegressor, BaseEstimator):  # type: ignore[mis
         if self._transformer is None:
             features = check_rows(self, X, inner=self.estimator_, reset=False)
         else:
+            X = stack_examples(OWNER, X)
             remember_columns(self, X, reset=False)
             features = self._transformer.transform(X)
         return predict_within(self.estimator_, features, self.bounds_)
@@ -295,6 +296,7 @@ class LabelPrivateRegressor(ScoredRegressor, BaseEstimator):  # type: ignore[mis
         """Return the features as the last step wants them; transformers are fitted here and never see a label."""
         if transformer is None:
             return check_rows(self, X, inner=last, reset=True)
+        X = stack_examples(OWNER, X)
         remember_columns(self, X, reset=True)
         return transformer.fit_transform(X)
 
