@@ -57,6 +57,10 @@ class HeavyRowWarning(UserWarning):
     """Sample weights leave almost no rows: a few have nearly all of the weight."""
 
 
+class PixelScaleWarning(UserWarning):
+    """Images come on another scale than those of the fit: bytes 0 to 255 after floats 0 to 1, or the other way round."""
+
+
 class MissingExtraError(LabelDPError, ImportError):
     """An optional package is absent; the message names the extra that brings it."""
 

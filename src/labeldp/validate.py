@@ -26,8 +26,8 @@ from typing import Any
 
 import numpy as np
 
-from labeldp.arrays import Floats
-from labeldp.errors import Described, HeavyRowWarning, LabelDPError, invalid
+from labeldp.arrays import Array, Floats
+from labeldp.errors import Described, HeavyRowWarning, LabelDPError, PixelScaleWarning, invalid
 
 #: Weights that make rows worth less than this share of their number are warned of.
 LEAST_EFFECTIVE = 0.01
@@ -206,6 +206,77 @@ def describe_words(X: Any, error: Exception) -> str | None:
         more = f" and {len(columns) - 3} more" if len(columns) > 3 else ""
         return f"words or dates in {', '.join(columns[:3])}{more}" if columns else None
     return "text" if "could not convert string" in str(error) else None
+
+
+def stack_examples(owner: str, X: Any) -> Any:
+    """Return a list of images as one array, and a tensor of torch as the array of its numbers; anything else as it is.
+
+    So that all who take images take them in the same forms. Lists of rows and of texts are not touched. No example at all is
+    refused, where X is a list or has more axes than rows have.
+
+    >>> stack_examples("demo", [np.zeros((2, 3)), np.ones((2, 3))]).shape, stack_examples("demo", [[1, 2], [3, 4]])
+    ((2, 2, 3), [[1, 2], [3, 4]])
+    """
+    listed = isinstance(X, (list, tuple))
+    if hasattr(X, "detach"):
+        X = X.detach().cpu().numpy()
+    if listed and len(X) and _count_axes(X[0]) >= 2:
+        arrays = [item.detach().cpu().numpy() if hasattr(item, "detach") else np.asarray(item) for item in X]
+        odd = next((row for row, array in enumerate(arrays) if array.shape != arrays[0].shape), None)
+        if odd is not None:
+            got = Described(f"{arrays[0].shape} at first and {arrays[odd].shape} in place {odd}")
+            raise invalid(owner, "X", "have images of one shape", got=got, fix="Bring them to one size first.")
+        return np.stack(arrays)
+    if (listed or getattr(X, "ndim", 0) > 2) and not len(X):
+        raise invalid(owner, "X", "have examples", got=Described("none"))
+    return X
+
+
+def _count_axes(item: Any) -> int:
+    """Return how many axes an item of a list has as an array; 0 for what makes none."""
+    try:
+        return int(np.ndim(item))
+    except ValueError:  # lists of different lengths
+        return 0
+
+
+def keep_axes(learner: Any, array: Array) -> None:
+    """Let a learner keep how many numbers an example has: of images all of them, as rows of their pixels would have; of views one's."""
+    learner.n_features_in_ = array.shape[2] if array.ndim == 3 else math.prod(array.shape[1:])
+    vars(learner).pop("feature_names_in_", None)
+
+
+#: Images that are looked at for their scale, evenly spaced: all of them have one, so that a few show it.
+LOOKED_AT = 64
+#: From here on, the largest pixel is of another scale: bytes of a drawing in sixteen greys, beside floats up to 1.
+FAR = 16.0
+
+
+def measure_pixels(images: Array) -> tuple[float, float]:
+    """Return the smallest and the largest number in images, or rows of pixels; at most about twice `LOOKED_AT` are read."""
+    some = images[:: max(1, len(images) // LOOKED_AT)]
+    return float(some.min()), float(some.max())
+
+
+def warn_of_scale(owner: str, images: Array, fitted: tuple[float, float] | None) -> None:
+    """Warn of images on another scale than those of the fit, whose smallest and largest pixels are `fitted`.
+
+    Scaled by what the fit measured, they would all be nearly black, or nearly white: what is made of them is no better than
+    chance, and nothing else says so. Told are floats up to 1 after whole numbers of `FAR` or more, and numbers far above all
+    of the fit. Bytes up to 1 after bytes are dark images. Without `fitted` (models of older versions) nothing is known.
+    """
+    if fitted is None or not len(images):
+        return
+    least, largest = measure_pixels(images)
+    low = fitted[0] >= 0 and fitted[1] >= FAR and least >= 0 and 0 < largest <= 1 and images.dtype != np.uint8
+    high = largest >= FAR * max(abs(fitted[0]), fitted[1]) > 0
+    if low or high:
+        warnings.warn(
+            f"{owner}: pixels were {fitted[0]:.4g} to {fitted[1]:.4g} in the fit, and are {least:.4g} to {largest:.4g} here: what is "
+            "made of them is no better than chance. Bring both to one scale: bytes in both, or both divided by 255.",
+            PixelScaleWarning,
+            stacklevel=4,
+        )
 
 
 def check_not_alone(owner: str, name: str, counts: Any, *, find_row: Callable[[int], int]) -> None:

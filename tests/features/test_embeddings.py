@@ -382,8 +382,13 @@ def test_bad_input_is_refused(few):
     wrong[37, 1] = np.nan
     with pytest.raises(LabelDPError, match="infinity in row 37"):
         Embeddings(Encoder()).fit(wrong)
-    with pytest.raises(ValueError, match="NaN"):
+    with pytest.raises(LabelDPError, match="NaN or infinity in row 37"):
         Embeddings().fit(wrong)
+    with pytest.raises(LabelDPError, match="NaN or infinity in row 37"):
+        Embeddings().fit(few).transform(wrong)
+    for answer in (lambda batch: (batch, 1), lambda batch: {"pooled": batch}):
+        with pytest.raises(LabelDPError, match=r"got a (tuple|dict) of [12] parts. Choose the part"):
+            Embeddings(answer).fit(few)
     for answer in (lambda batch: batch[:-1], lambda batch: batch[:, 0], lambda _: ["a"]):
         with pytest.raises(LabelDPError, match="a row for each example"):
             Embeddings(answer).fit(few)
@@ -403,6 +408,9 @@ def test_bad_input_is_refused(few):
     widths = iter([3, 3, 3, 2])
     with pytest.raises(LabelDPError, match="as many numbers"):
         Embeddings(lambda batch: batch[:, : next(widths)], batch_size=16).fit(few)
+    widths = iter([3, 2] * 99)  # within one block
+    with pytest.raises(LabelDPError, match="as many numbers for each example, got 2 and 3 numbers"):
+        Embeddings(lambda batch: batch[:, : next(widths)], batch_size=1).fit(few[:2])
     with pytest.raises(LabelDPError, match="one shape"):
         Embeddings(Encoder()).fit(Pairs([few[0], few[0, :2]] * 5, [0] * 10))
     with pytest.raises(LabelDPError, match="progress"):

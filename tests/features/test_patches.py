@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pytest
 from sklearn.base import clone
@@ -10,7 +12,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import make_pipeline
 
 from labeldp import LabelPrivateClassifier
-from labeldp.errors import LabelDPError
+from labeldp.errors import LabelDPError, PixelScaleWarning
 from labeldp.features import PatchFeatures
 from labeldp.features.transforms import (
     PRESETS,
@@ -274,6 +276,39 @@ def test_images_of_another_shape_are_refused(few: np.ndarray):
         PatchFeatures(image_shape=(8, 8), **SMALL).fit(few.reshape(-1, 4, 16))
     with pytest.raises(LabelDPError, match="transpose"):
         PatchFeatures(**SMALL).fit(np.zeros((5, 3, 12, 12)))
+    with pytest.raises(LabelDPError, match=r"images of shape \(8, 8, 1\), got images of shape \(7, 8\)"):
+        fitted.transform(few.reshape(-1, 8, 8)[:, 1:])
+    with pytest.raises(LabelDPError, match=r"image_shape is \(height, width, channels\): \(8, 8, 1\)"):
+        PatchFeatures(image_shape=(1, 8, 8), **SMALL).fit(few)
+    for none in (few.reshape(-1, 8, 8)[:0], []):
+        with pytest.raises(LabelDPError, match="`X` must have examples, got none"):
+            fitted.transform(none)
+
+
+def test_a_list_of_images_is_as_good_as_an_array(few: np.ndarray):
+    images = few.reshape(-1, 8, 8)
+    fitted = PatchFeatures(**SMALL).fit(list(images))
+    assert (fitted.transform(list(images)) == PatchFeatures(**SMALL).fit(images).transform(images)).all()
+
+
+def test_another_scale_of_pixels_is_warned_of(few: np.ndarray):
+    """What bytes taught is lost on floats 0 to 1, and the other way round; a copy, as a stored model is one, knows it too."""
+    images = few.reshape(-1, 8, 8)
+    whole, small = (255 * images / images.max()).astype(np.uint8), images / images.max()
+    of_bytes, of_floats = (pickle.loads(pickle.dumps(PatchFeatures(**SMALL).fit(X))) for X in (whole, small))
+    for model, other in (
+        (of_bytes, small),
+        (of_bytes, small > 0.5),
+        (of_floats, whole),
+        (of_floats, whole.astype(float)),
+    ):
+        with pytest.warns(PixelScaleWarning, match="one scale"):
+            model.transform(other)
+    of_bytes.transform(whole.astype(float))  # warnings are errors here
+    of_bytes.transform(whole // 200)  # dark, and bytes
+    of_floats.transform(small / 2)
+    del of_bytes.pixel_range_  # a model of labeldp 0.1
+    of_bytes.transform(small)
 
 
 def test_images_in_front_of_a_private_learner(digits: tuple[np.ndarray, np.ndarray]):

@@ -192,6 +192,16 @@ def test_classes_that_are_given_need_no_assumption(problem):
             r"`y` must have one label per row of X \(inconsistent numbers of samples\), got 599 for 600 rows",
         ),
         ({"classes": ["a", "b"]}, "boxed", "`classes` must be those of the labels"),
+        (
+            {},
+            ["ill", None] * 300,
+            r"LabelPrivateClassifier: `y` must have no missing values, got 300 missing\. Drop or fill",
+        ),
+        ({}, ["ill", math.nan] * 300, "`y` must have no missing values, got 300 missing"),
+        ({}, np.array([1, None] * 300, object), "`y` must have no missing values, got 300 missing"),
+        ({}, np.array([1.0, math.nan] * 300), "`y` must have no missing values, got 300 missing"),
+        ({}, np.array(["ill", 1] * 300, object), "be of one kind to be sorted, got a mixture"),
+        ({"ledger": "l.sqlite"}, None, "`ledger` must be a Ledger, got a str. Open one"),
     ],
 )
 def test_bad_input_is_refused_in_the_one_shape(problem, settings, y, message):

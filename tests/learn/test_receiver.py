@@ -11,7 +11,7 @@ from labeldp import ClusterPrior, ModelPrior, PublicPrior, RandomizedResponse, R
 from labeldp.channel import MatrixChannel
 from labeldp.errors import LabelDPError
 from labeldp.guarantee import Guarantee
-from labeldp.learn import LabelPrivateClassifier, SoftmaxRegression
+from labeldp.learn import LabelPrivateClassifier, LabelPrivateRegressor, SoftmaxRegression
 from labeldp.mechanisms import Mechanism
 from labeldp.release import SensitiveLabels
 
@@ -117,3 +117,23 @@ def test_rows_that_do_not_match_are_refused(problem):
     release = LabelPrivateClassifier(random_state=0).fit(problem.X, problem.y).release_
     with pytest.raises(LabelDPError, match="`X` must have one row per released label, got 599 rows for 600 labels"):
         LabelPrivateClassifier().fit_release(problem.X[:-1], release)
+
+
+def test_a_release_goes_in_by_its_own_way(problem):
+    release = LabelPrivateClassifier(random_state=0).fit(problem.X, problem.y).release_
+    for learner in (LabelPrivateClassifier(), LabelPrivateRegressor(bounds=(0, 1))):
+        with pytest.raises(LabelDPError, match=r"`release` must be a Release, got a str\. .*load_release"):
+            learner.fit_release(problem.X, "release")
+        with pytest.raises(LabelDPError, match=r"`y` must be raw labels, got a Release\. .*fit_release"):
+            learner.fit(problem.X, release)
+
+
+def test_settings_that_contradict_a_release_are_told(problem):
+    """Its classes and its epsilon stand: other classes are a mistake, and another epsilon buys nothing."""
+    release = LabelPrivateClassifier(epsilon=2.0, classes=range(3), random_state=0).fit(problem.X, problem.y).release_
+    LabelPrivateClassifier(epsilon=2.0, classes=range(3)).fit_release(problem.X, release)  # warnings are errors here
+    with pytest.raises(LabelDPError, match="`classes` must be those of the release"):
+        LabelPrivateClassifier(classes=range(5)).fit_release(problem.X, release)
+    with pytest.warns(UserWarning, match="`epsilon` is 5 and the release has 2, which stands"):
+        model = LabelPrivateClassifier(epsilon=5.0).fit_release(problem.X, release)
+    assert model.guarantee_.epsilon() == 2.0

@@ -233,6 +233,8 @@ def test_modules_that_do_not_fit_are_refused(blobs):
         NetClassifier("resnet18").fit(np.zeros((4, 8, 8), np.float32), [0, 1, 0, 1])
     with pytest.raises(LabelDPError, match="a name, a torch module or a callable"):
         NetClassifier(3).fit(X, y)
+    with pytest.raises(LabelDPError, match=r"take n_classes and sample_shape, got the class Linear\. .* made already"):
+        NetClassifier(torch.nn.Linear).fit(X, y)
     without = NetClassifier(torch.nn.BatchNorm1d(3), epochs=1).fit(X[:, :3], y)
     with pytest.raises(LabelDPError, match="linear layer"):
         without.hidden_features(X[:, :3])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 import numpy as np
 import pytest
 import torch
@@ -119,13 +121,15 @@ def test_no_label_in_a_checkpoint(tmp_path):
         assert y[:16].astype(kind).tobytes() in held + y.astype(kind).tobytes()  # the twin: a file with labels is found
 
 
-def test_a_dataset_goes_through_an_encoder(blobs):
+def test_a_dataset_goes_through_an_encoder(blobs, tmp_path):
     X, y = blobs
     encoder = torch.nn.Linear(5, 5)
     pipeline = make_pipeline(Embeddings(encoder), SoftmaxRegression())
     model = LabelPrivateClassifier(pipeline, epsilon=4.0, classes=range(3), random_state=0)
     model.fit(Watched(X, y), y)
     assert (model.predict(Watched(X, y)) == y).mean() > 0.85
+    with pytest.raises(LabelDPError, match=r"with estimator__embeddings__encoder, a Linear\. .*docs/embeddings\.md"):
+        save_model(model, tmp_path / "model.skops")
 
 
 def test_who_cannot_take_a_dataset_says_so(blobs):
@@ -196,6 +200,70 @@ def test_private_labels_of_images(pictures, trust):
     model = LabelPrivateClassifier(network, epsilon=4.0, trust=trust, classes=range(2), random_state=0, rounds=1)
     assert (model.fit(images[..., 0], y).predict(images[..., 0]) == y).mean() > 0.8
     assert model.fit(images, y).predict(images).shape == (120,)
+
+
+def test_lists_tensors_and_rows_are_as_good_as_arrays(pictures):
+    """Whatever the fit was given, and whatever is predicted; for the owner of labels and for a receiver."""
+    images, y = pictures
+    settings = {"epochs": 1, "batch_size": 32, "augment": "", "random_state": 0, "image_shape": (12, 10, 3)}
+    network = NetClassifier("small-cnn", **settings)
+    forms = {
+        "array": images,
+        "list": list(images),
+        "list of tensors": [torch.from_numpy(image) for image in images],
+        "tensor": torch.from_numpy(images),
+        "rows": images.reshape(len(images), -1),
+    }
+    alone = network.fit(images, y).predict_proba(images)
+    settings = {"epsilon": 8.0, "classes": range(2), "random_state": 0, "rounds": 0, "stages": 1}
+    private = LabelPrivateClassifier(network, **settings).fit(images, y)
+    expected = private.predict_proba(images)
+    for form in forms.values():
+        assert (clone(network).fit(form, y).predict_proba(images) == alone).all()
+        assert (network.predict_proba(form) == alone).all()
+        fitted = LabelPrivateClassifier(network, **settings).fit(form, y)
+        received = LabelPrivateClassifier(network, **settings).fit_release(form, private.release_)
+        assert fitted.n_features_in_ == received.n_features_in_ == 360
+        for model in (fitted, received):
+            assert all((model.predict_proba(other) == expected).all() for other in forms.values())
+    with pytest.raises(LabelDPError, match=r"one shape, got \(12, 10, 3\) at first and \(11, 10, 3\) in place 1"):
+        network.fit([images[0], images[1][1:]], [0, 1])
+
+
+class Pictures(Dataset):
+    """(image, label) pairs in a form of the caller's choice."""
+
+    def __init__(self, images, form):
+        self.images, self.form = images, form
+
+    def __len__(self):
+        return len(self.images)
+
+    def __getitem__(self, row):
+        return self.form(self.images[row]), "a label"
+
+
+@pytest.mark.parametrize("colour", [False, True])
+def test_items_of_a_dataset_have_the_axes_of_arrays(pictures, colour):
+    """Channels first, last or none, and images of PIL, which torchvision's datasets yield without a transform: the same network."""
+    images, y = pictures
+    images = images if colour else images[..., 0]
+    network = NetClassifier("small-cnn", epochs=3, batch_size=32, augment="", random_state=0)
+    first = Pictures(images, lambda image: torch.from_numpy(np.atleast_3d(image).transpose(2, 0, 1).copy()))
+    expected = network.fit(first, y).predict_proba(first)
+    assert (network.predict(first) == y).mean() > 0.8
+    assert network.are_grey(first) != colour
+    forms = [np.asarray, np.atleast_3d, torch.from_numpy, lambda image: image.astype(np.float64).astype(np.float32)]
+    if find_spec("PIL"):
+        from PIL import Image
+
+        forms.append(Image.fromarray)
+    for form in forms:
+        data = Pictures(images, form)
+        assert network.are_grey(data) != colour
+        assert (clone(network).fit(data, y).predict_proba(data) == expected).all()
+    private = LabelPrivateClassifier(network, epsilon=8.0, classes=range(2), random_state=0, rounds=0)
+    assert (private.fit(data, y).predict(data) == y).mean() > 0.8
 
 
 @pytest.mark.parametrize("form", ["grey bytes", "colour bytes", "grey floats", "colour floats"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from dataclasses import replace
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 import torch
 from sklearn.base import clone
 
-from labeldp.errors import LabelDPError
+from labeldp.errors import LabelDPError, PixelScaleWarning
 from labeldp.learn import LabelPrivateClassifier, load_model, recipe, save_model
 from labeldp.nn import Augment, NetClassifier, Training, cpu_preset, load_network, save_network
 from labeldp.nn.fast_cnn import (
@@ -306,6 +307,47 @@ def test_images_in_any_form_give_the_same_network(stripes, fitted):
             assert np.array_equal(again.predict_proba(images), first.predict_proba(others[0][0]))
 
 
+@pytest.mark.parametrize("way", ["as it is", "pickle", "save_network", "save_model"])
+def test_another_scale_of_pixels_is_warned_of(stripes, fitted, tmp_path, way):
+    """Floats 0 to 1 after bytes, and bytes after floats, would be told apart no better than by chance; a stored network knows it too."""
+    X, y = stripes
+    store = {
+        "as it is": lambda model, _path: model,
+        "pickle": lambda model, _path: pickle.loads(pickle.dumps(model)),
+        "save_network": lambda model, path: (save_network(model, path), load_network(path))[1],
+        "save_model": lambda model, path: (save_model(model, path), load_model(path))[1],
+    }[way]
+    of_bytes = store(fitted, tmp_path / "bytes")
+    for other in (X / 255.0, (X / 255.0).reshape(len(X), -1), X > 128):
+        with pytest.warns(PixelScaleWarning, match="pixels were 7 to 254 in the fit"):
+            of_bytes.predict(other)
+    for same in (X, X.astype(np.float64), X // 200, np.zeros_like(X, np.float32)):  # warnings are errors here
+        of_bytes.predict(same)
+    of_floats = store(NetClassifier("fast-cnn", **QUICK).fit(X / 255.0, y), tmp_path / "floats")
+    with pytest.warns(PixelScaleWarning, match="divided by 255"):
+        of_floats.predict(X)
+    of_floats.predict(2.0 * X / 255)  # brighter images are no other scale
+
+
+def test_no_images_are_refused_by_all(stripes, fitted):
+    private = LabelPrivateClassifier(fitted, epsilon=8.0, classes=range(2), random_state=0).fit(*stripes)
+    for model in (fitted, private):
+        for none in (stripes[0][:0], []):
+            with pytest.raises(LabelDPError, match="`X` must have examples, got none"):
+                model.predict(none)
+
+
+def test_a_bar_says_which_network_learns(stripes, capsys, monkeypatch):
+    """A private fit of grey images trains the quick reader several times before the long fit."""
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as on a terminal
+    network = NetClassifier("fast-cnn", **{**QUICK, "epochs": 1}, pretrain=2, progress=True)
+    LabelPrivateClassifier(network, epsilon=1.0, classes=range(2), random_state=0).fit(*stripes)
+    shown = capsys.readouterr().err
+    assert "mlp" in shown
+    assert "fast-cnn" in shown
+    assert "look alike" in shown
+
+
 def test_mirror_images_are_asked_for(stripes, fitted):
     X, y = stripes
     turned = X[:, :, ::-1]
@@ -465,6 +507,7 @@ def test_auto_is_one_fit_for_whomever_is_trusted(trust):
         ({"preset": "paper"}, "preset"),
         ({"epochs": 2, "cpu_minutes": 5.0}, "epochs"),
         ({"cpu_minutes": -1.0}, "cpu_minutes"),
+        ({"cpu_minutes": 0}, "cpu_minutes"),
         ({"cpu_minutes": float("inf")}, "cpu_minutes"),
         ({"epochs": 1, "pretrain": 61}, "pretrain"),
         ({"epochs": 1, "pretrain": -1}, "pretrain"),
@@ -489,6 +532,8 @@ def test_bad_images_are_refused(stripes, fitted):
     for shape in ((10, 10), (12,), "12", (12, 12, 0)):
         with pytest.raises(LabelDPError, match="image_shape"):
             NetClassifier("fast-cnn", image_shape=shape).fit(X.reshape(len(X), -1), y)
+    with pytest.raises(LabelDPError, match=r"image_shape is \(height, width, channels\): \(12, 12, 1\)"):
+        NetClassifier("fast-cnn", image_shape=(1, 12, 12)).fit(X.reshape(len(X), -1), y)
     with pytest.raises(ValueError, match="NaN"):
         NetClassifier("fast-cnn").fit(np.full((4, 12, 12), np.nan), [0, 1, 0, 1])
     with pytest.raises(LabelDPError, match="as in fit"):

@@ -283,6 +283,15 @@ def test_bad_input_is_refused_with_the_fix():
         loss(logits, likelihood.clone().requires_grad_())
     with pytest.raises(LabelDPError, match="sample_weight"):
         loss(logits, likelihood, sample_weight=torch.ones(19))
+    for value in (-1.0, float("nan"), float("inf")):
+        weights = torch.ones(20)
+        weights[5] = value
+        with pytest.raises(LabelDPError, match="`sample_weight` must be finite and >= 0, got another one in row 5"):
+            loss(logits, likelihood, sample_weight=weights)
+    for each in (ForwardLoss(), PosteriorLoss(), UnbiasedLoss()):
+        with pytest.raises(LabelDPError, match="`logits` must have a row or more, got an empty batch"):
+            each(logits[:0], likelihood[:0])
+    assert torch.isnan(loss(logits * float("nan"), likelihood))  # as PyTorch's own: docs/pytorch.md says why
     with pytest.raises(LabelDPError, match="reduction"):
         ForwardLoss(reduction="median")
 

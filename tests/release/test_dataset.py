@@ -313,7 +313,7 @@ def test_lists_of_rows_are_no_guess():
     rows = [[0.5, 1.5, 2.5], [3.5, 4.5, 5.5]]
     release = privatize([0, 1], RandomizedResponse(epsilon=1.0, n_classes=2), rng=0)
     for given in (rows, [tuple(row) for row in rows]):
-        with pytest.raises(LabelDPError, match="np.asarray"):
+        with pytest.raises(LabelDPError, match=r"np\.asarray"):
             release.dataset(given)[0]
         assert release.dataset(given, take=1)[1][0] == 4.5
     assert release.dataset(np.asarray(rows))[1][0].tolist() == rows[1]

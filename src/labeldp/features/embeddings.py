@@ -169,13 +169,16 @@ class Embeddings(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         if self.encoder is None:
             if is_dataset(X):
                 X = stack_items(OWNER, list(Items(X, owner=OWNER)))
-            given: Float32s = validate_data(self, X, dtype=np.float32, allow_nd=True, reset=reset)
+            given: Float32s = validate_data(
+                self, X, dtype=np.float32, allow_nd=True, ensure_all_finite=False, reset=reset
+            )
             if given.ndim not in (2, 3):
                 got = Described(f"an array with {given.ndim} axes")
                 fix = "Give the encoder that makes rows of numbers of them."
                 raise invalid(
                     OWNER, "X", "be rows (n, d), or views (n, views, d), without an encoder", got=got, fix=fix
                 )
+            check_finite(given)
             return given
         size = check_integer(OWNER, "batch_size", self.batch_size, least=1)
         source = Source(X)
@@ -187,18 +190,14 @@ class Embeddings(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
                 block = source.read(low, min(low + BLOCK, len(source)))
                 parts.append(self._find_block(block, low, encode, size, store))
                 tell(low + len(block), len(source))
-        widths = {part.shape[1] for part in parts}
-        if len(widths) > 1:
-            got = Described(f"{' and '.join(map(str, sorted(widths)[:2]))} numbers")
-            raise invalid(OWNER, "encoder", "return as many numbers for each example", got=got)
-        return np.concatenate(parts)
+        return join_answers(parts)
 
     def _find_block(self, block: Any, low: int, encode: Any, size: int, store: Cache | None) -> Float32s:
         """Return the embeddings of a block: found in the cache, or computed and kept there."""
 
         def compute(rows: Any) -> Float32s:
             batches = [rows[start : start + size] for start in range(0, len(rows), size)]
-            return np.concatenate([check_answer(encode(batch), len(batch), first=low) for batch in batches])
+            return join_answers([check_answer(encode(batch), len(batch), first=low) for batch in batches])
 
         return compute(block) if store is None else store.get(block, compute)
 
@@ -254,10 +253,15 @@ class Source:
                 raise invalid(OWNER, "X", "be an array, a dataset, or a list of texts", got=got)
             return list(block)
         numbers = np.ascontiguousarray(block, dtype=np.float32)
-        if not np.isfinite(numbers).all():
-            row = low + int(np.argmin(np.isfinite(numbers.reshape(len(numbers), -1)).all(axis=1)))
-            raise invalid(OWNER, "X", "be finite", got=Described(f"NaN or infinity in row {row}"))
+        check_finite(numbers, first=low)
         return numbers
+
+
+def check_finite(numbers: Float32s, *, first: int = 0) -> None:
+    """Refuse NaN and infinity in X, with the row; `first` is the number of the first one."""
+    if not np.isfinite(numbers).all():
+        row = first + int(np.argmin(np.isfinite(numbers.reshape(len(numbers), -1)).all(axis=1)))
+        raise invalid(OWNER, "X", "be finite", got=Described(f"NaN or infinity in row {row}"))
 
 
 # ------------------------------------------------------------------------------------------------------------- encoders
@@ -295,6 +299,10 @@ def open_encoder(encoder: Any) -> Callable[[Any], Any]:
 
 def check_answer(answer: Any, n_rows: int, *, first: int) -> Float32s:
     """Return what an encoder said of a batch as finite float32 (n, d); refuse anything else."""
+    if isinstance(answer, (tuple, Mapping)):
+        got = Described(f"a {type(answer).__name__} of {len(answer)} parts")
+        fix = "Choose the part that describes an example: lambda batch: encoder(batch)[0], for instance."
+        raise invalid(OWNER, "encoder", "return an array or a tensor with a row for each example", got=got, fix=fix)
     if hasattr(answer, "detach"):
         answer = answer.detach().float().cpu().numpy()
     array = np.asarray(answer)
@@ -307,6 +315,15 @@ def check_answer(answer: Any, n_rows: int, *, first: int) -> Float32s:
         got = Described(f"NaN or infinity, in the block of rows from {first} on (row {row} of a batch)")
         raise invalid(OWNER, "encoder", "return finite numbers", got=got)
     return rows
+
+
+def join_answers(parts: list[Float32s]) -> Float32s:
+    """Return what was said of batch after batch as one array; refuse other widths from one to the next."""
+    widths = {part.shape[1] for part in parts}
+    if len(widths) > 1:
+        got = Described(f"{' and '.join(map(str, sorted(widths)[:2]))} numbers")
+        raise invalid(OWNER, "encoder", "return as many numbers for each example", got=got)
+    return np.concatenate(parts)
 
 
 def describe_encoder(encoder: Any) -> bytes:

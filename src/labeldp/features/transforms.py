@@ -35,7 +35,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from labeldp.arrays import Float32s, Floats
 from labeldp.errors import Described, invalid
-from labeldp.validate import check_choice, check_integer, check_real
+from labeldp.validate import check_choice, check_integer, check_real, measure_pixels, stack_examples, warn_of_scale
 
 
 class Preset(NamedTuple):
@@ -99,7 +99,7 @@ class PatchFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
 
     Attributes
     ----------
-    banks_, mean_, components_, scale_, pixel_mean_, pixel_scale_
+    banks_, mean_, components_, scale_, pixel_mean_, pixel_scale_, pixel_range_
     """
 
     def __init__(
@@ -134,6 +134,7 @@ class PatchFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         plan = self._plan()
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
         self.pixel_mean_, self.pixel_scale_ = float(X.mean(dtype=np.float64)), max(float(X.std(dtype=np.float64)), 1e-6)
+        self.pixel_range_ = measure_pixels(X)
         sampled = X[np.sort(rng.permutation(len(X))[:SAMPLE])]
         images = self._images(sampled)
         self.banks_ = tuple(
@@ -156,8 +157,10 @@ class PatchFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         """Return the features of images, float32 (n, components), or (n, 2, components) for flips="views"."""
         check_is_fitted(self, "components_")
         rows, axes = flatten_images(X)
-        X = validate_data(self, rows, dtype=np.float32, reset=False)
         self._check_axes(axes)
+        X = validate_data(self, rows, dtype=np.float32, reset=False)
+        as_given = rows if isinstance(rows, np.ndarray) and rows.dtype == np.uint8 else X  # bytes may all be dark
+        warn_of_scale("PatchFeatures", as_given, getattr(self, "pixel_range_", None))  # not in models of labeldp 0.1
         views = 2 if self.flips == "views" else 1
         out = np.empty((len(X), views, len(self.components_)), np.float32)
         # In one order of memory, whatever that of the components: a saved model must sum as the fitted one does, to the last bit.
@@ -239,12 +242,13 @@ class PatchFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
 
 
 def flatten_images(X: Any) -> tuple[Any, tuple[int, ...] | None]:
-    """Return images as flat rows, and the shape of one; rows stay as they are, and have none.
+    """Return images, in an array, a list or a tensor, as flat rows, and the shape of one; rows stay as they are, and have none.
 
     >>> rows, axes = flatten_images(np.zeros((2, 28, 28), np.uint8))
     >>> rows.shape, axes
     ((2, 784), (28, 28))
     """
+    X = stack_examples("PatchFeatures", X)
     if getattr(X, "ndim", 2) not in (3, 4):
         return X, None
     images = np.asarray(X)
@@ -270,6 +274,10 @@ def check_shape(image_shape: Sequence[int] | None, n_columns: int) -> tuple[int,
             )
         return (side, side, 1)
     shape = tuple(check_integer("PatchFeatures", "image_shape", part, least=1) for part in image_shape)
+    if len(shape) == 3 and shape[0] <= 4 < shape[2]:
+        got = Described(f"{shape}, whose first side is that of channels")
+        fix = f"image_shape is (height, width, channels): {(*shape[1:], shape[0])}, if a row has the channels of a pixel together."
+        raise invalid("PatchFeatures", "image_shape", "have the channels last", got=got, fix=fix)
     if len(shape) not in (2, 3) or math.prod(shape) != n_columns:
         got = Described(f"{shape} for rows of {n_columns} numbers")
         raise invalid("PatchFeatures", "image_shape", "be (height, width) or (height, width, channels)", got=got)

@@ -39,6 +39,7 @@ from labeldp.learn.corrections import (
     remember_columns,
     split_pipeline,
     take_answered,
+    warn_of_budget,
 )
 from labeldp.learn.draws import Owners, draw_labels, is_silent, read_prior, replay_release
 from labeldp.learn.readers import choose_reader, read_examples
@@ -69,7 +70,7 @@ from labeldp.release.persons import ASSIGNMENT, Persons
 from labeldp.release.scores import ScoredClassifier
 from labeldp.release.stages import StageDoor
 from labeldp.release.templates import list_weights
-from labeldp.validate import check_choice, check_weights
+from labeldp.validate import check_choice, check_weights, stack_examples
 
 OWNER = "LabelPrivateClassifier"
 #: What a guarantee calls them.
@@ -341,10 +342,7 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
         the owners of all rows, answered or not, of a release about persons: answers then count as in the owner's `fit`, and
         without them all alike. They change no promise.
         """
-        if release.channel.outputs_are_numbers:
-            fix = "LabelPrivateRegressor learns from numbers."
-            raise invalid(OWNER, "release", "hold labels with classes", got=Described("numbers"), fix=fix)
-        check_answered(OWNER, X, release)
+        self._check_release(X, release)
         if sample_weight is not None:
             sample_weight = release.answered(sample_weight, owner=OWNER, name="sample_weight")
         weights = _check_weights(sample_weight, len(release))
@@ -456,6 +454,18 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
         check_training(replace(settings, student=None), None, features, n_rows=n_rows)
         return examples, features
 
+    def _check_release(self, X: Any, release: Release) -> None:
+        """Refuse what is no release of classes, or not of these rows and classes; warn of a budget that is not its own."""
+        check_answered(OWNER, X, release)
+        if release.channel.outputs_are_numbers:
+            fix = "LabelPrivateRegressor learns from numbers."
+            raise invalid(OWNER, "release", "hold labels with classes", got=Described("numbers"), fix=fix)
+        if self.classes is not None and tuple(np.asarray(self.classes).tolist()) != release.classes:
+            got = Described(f"{len(self.classes)} for a release with its own {release.n_classes}")
+            fix = "Leave classes out: a release knows its own."
+            raise invalid(OWNER, "classes", "be those of the release, in their order", got=got, fix=fix)
+        warn_of_budget(OWNER, self.epsilon, release)
+
     def _check_owners(self, persons: Any, release: Release) -> Persons:
         """Return who owns all rows of a release about persons; what is about labels does not become one about persons here."""
         if release.guarantee.unit is not Unit.PERSON:
@@ -551,6 +561,7 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
         """Return the features as the last step wants them; transformers are fitted here and never see a label."""
         if transformer is None:
             return check_rows(self, X, inner=settings.taker, reset=True)
+        X = stack_examples(OWNER, X)
         # Rows that come in batches (`labeldp.learn.tables.TableRows`) show the names of their columns in a header.
         remember_columns(self, getattr(X, "header", X), reset=True)
         return transformer.fit_transform(X)
@@ -565,6 +576,7 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
         """Return new features as the last step wants them."""
         if self._transformer is None:
             return check_rows(self, X, inner=self.estimator_, reset=False)
+        X = stack_examples(OWNER, X)
         remember_columns(self, X, reset=False)
         return self._transformer.transform(X)
 

@@ -34,6 +34,8 @@ of rows (`draw_copies`, `fit_copies`).
 from __future__ import annotations
 
 import inspect
+import math
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -44,7 +46,7 @@ import scipy.sparse
 from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing, get_tags, indexable
-from sklearn.utils.validation import _num_samples, has_fit_parameter, validate_data
+from sklearn.utils.validation import _num_samples, check_array, has_fit_parameter, validate_data
 
 from labeldp.arrays import Floats, Places
 from labeldp.channel import Evidence, FiniteChannel
@@ -54,8 +56,9 @@ from labeldp.items import Items, is_dataset
 from labeldp.learn.softmax import SoftmaxRegression
 from labeldp.priors import model_probabilities
 from labeldp.release import Release
+from labeldp.release.release import check_release
 from labeldp.softmax import RowBatches
-from labeldp.validate import expect_numbers
+from labeldp.validate import expect_numbers, keep_axes, stack_examples
 
 CORRECTIONS = ("auto", "forward", "crossfit", "posterior", "em", "unbiased", "none")
 #: Soft targets below this weight, times 2 / K, are not replicated: they cost a row and say nothing.
@@ -334,9 +337,34 @@ def take_answered(owner: str, X: Any, release: Release) -> Any:
 
 
 def check_answered(owner: str, X: Any, release: Release) -> None:
-    """Refuse features that have a row neither for each answer of a release nor for each row that it is about."""
+    """Refuse what is no release, and features that have a row neither for each answer of it nor for each row that it is about."""
+    check_release(owner, release)
     if _num_samples(X) not in (len(release), release.rows_in_all):
         release.answered(X, owner=owner)  # says what is wrong
+
+
+#: A promise may stay below the budget that was asked for by so much, relatively: noise is calibrated in whole steps.
+SAME_BUDGET = 0.01
+
+
+def warn_of_budget(owner: str, epsilon: Any, release: Release) -> None:
+    """Warn of a budget that was given beside a release of another one: what a release cost was spent when it was made.
+
+    The owner's own settings say what she asked for, the release what was promised: the same, or a little less. A promise that is
+    not pure has no epsilon to compare with.
+    """
+    promised = release.guarantee.epsilon()
+    if (
+        epsilon is not None
+        and math.isfinite(promised)
+        and not math.isclose(float(epsilon), promised, rel_tol=SAME_BUDGET)
+    ):
+        warnings.warn(
+            f"{owner}: `epsilon` is {float(epsilon):g} and the release has {promised:g}, which stands: it was spent when the release was "
+            "made, and to learn from it costs nothing. Leave `epsilon` out.",
+            UserWarning,
+            stacklevel=3,
+        )
 
 
 def remember_columns(learner: BaseEstimator, X: Any, *, reset: bool) -> None:
@@ -354,8 +382,9 @@ def remember_columns(learner: BaseEstimator, X: Any, *, reset: bool) -> None:
 def check_rows(learner: BaseEstimator, X: Any, *, inner: Any, reset: bool) -> Any:
     """Return a numeric matrix, sparse or with gaps only where `inner` says that it can; `learner` keeps the shape.
 
-    Views of an example (n, views, d) and images (n, ...) pass where `inner` has the tag `three_d_array`, bytes as bytes. Of a
-    torch Dataset the inputs pass, without labels, where `inner` takes datasets.
+    Views of an example (n, views, d) and images (n, ...) pass where `inner` has the tag `three_d_array`, bytes as bytes; a list of
+    images and a tensor pass as the array of them. Whether images, or rows of their pixels, have the shape of the fit is for
+    `inner` to say. Of a torch Dataset the inputs pass, without labels, where `inner` takes datasets.
     """
     if is_dataset(X):
         if not getattr(inner, "takes_datasets", False):
@@ -364,16 +393,22 @@ def check_rows(learner: BaseEstimator, X: Any, *, inner: Any, reset: bool) -> An
             raise invalid(type(learner).__name__, "X", "be an array or a table", got=got, fix=fix)
         return X if isinstance(X, Items) else Items(X, owner=type(learner).__name__)
     accepts = get_tags(inner).input_tags
-    if isinstance(X, np.ndarray) and X.ndim > 2 and hasattr(inner, "arrange_examples"):
-        X = inner.arrange_examples(X)
-    images = accepts.three_d_array and getattr(X, "ndim", 2) > 2 and getattr(X, "dtype", None) == np.uint8
+    finite: Any = "allow-nan" if accepts.allow_nan else True
+    X = stack_examples(type(learner).__name__, X)
     with expect_numbers(type(learner).__name__, X):
+        if accepts.three_d_array and getattr(X, "ndim", 2) > 2:
+            X = np.asarray(X)
+            X = inner.arrange_examples(X) if hasattr(inner, "arrange_examples") else X
+            kinds: Any = np.uint8 if X.dtype == np.uint8 else [np.float64, np.float32]
+            X = check_array(X, dtype=kinds, ensure_all_finite=finite, allow_nd=True, input_name="X", estimator=learner)
+            if reset:
+                keep_axes(learner, X)
+            return X
         return validate_data(
             learner,
             X,
             accept_sparse="csr" if accepts.sparse else False,
-            ensure_all_finite="allow-nan" if accepts.allow_nan else True,
-            dtype=np.uint8 if images else [np.float64, np.float32],
-            allow_nd=bool(accepts.three_d_array),
+            ensure_all_finite=finite,
+            dtype=[np.float64, np.float32],
             reset=reset,
         )

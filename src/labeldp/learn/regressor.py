@@ -43,6 +43,7 @@ from labeldp.learn.corrections import (
     split_pipeline,
     take_answered,
     takes_weights,
+    warn_of_budget,
 )
 from labeldp.learn.number_stages import Training, draw_numbers, predict_within, train_on_numbers
 from labeldp.learn.rehearsal import check_estimator, check_parameters
@@ -56,7 +57,7 @@ from labeldp.release.persons import ASSIGNMENT, Persons, check_apart
 from labeldp.release.scores import ScoredRegressor
 from labeldp.release.stages import StageDoor
 from labeldp.release.templates import copy_template, list_weights
-from labeldp.validate import check_choice, check_probability_rows, check_weights
+from labeldp.validate import check_choice, check_probability_rows, check_weights, stack_examples
 
 OWNER = "LabelPrivateRegressor"
 #: What a guarantee calls them.
@@ -233,10 +234,11 @@ class LabelPrivateRegressor(ScoredRegressor, BaseEstimator):  # type: ignore[mis
         Needs the release and the features, and no label. `epsilon`, bounds, mechanism and stages are those of the release; the
         owner's `prior` is needed only for the weights of its first stage.
         """
+        check_answered(OWNER, X, release)
         if not isinstance(release.channel, NumericChannel):
             fix = "Release numbers with UnbiasedResponse; LabelPrivateClassifier learns from classes."
             raise invalid(OWNER, "release", "hold numbers", got=Described("other labels"), fix=fix)
-        check_answered(OWNER, X, release)
+        warn_of_budget(OWNER, self.epsilon, release)
         if sample_weight is not None:
             sample_weight = release.answered(sample_weight, owner=OWNER, name="sample_weight")
         weights = _check_weights(sample_weight, len(release))
@@ -270,6 +272,7 @@ class LabelPrivateRegressor(ScoredRegressor, BaseEstimator):  # type: ignore[mis
         if self._transformer is None:
             features = check_rows(self, X, inner=self.estimator_, reset=False)
         else:
+            X = stack_examples(OWNER, X)
             remember_columns(self, X, reset=False)
             features = self._transformer.transform(X)
         return predict_within(self.estimator_, features, self.bounds_)
@@ -303,6 +306,7 @@ class LabelPrivateRegressor(ScoredRegressor, BaseEstimator):  # type: ignore[mis
         """Return the features as the last step wants them; transformers are fitted here and never see a label."""
         if transformer is None:
             return check_rows(self, X, inner=last, reset=True)
+        X = stack_examples(OWNER, X)
         remember_columns(self, X, reset=True)
         return transformer.fit_transform(X)
 

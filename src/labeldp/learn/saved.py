@@ -216,12 +216,31 @@ def save_model(model: Any, path: str | os.PathLike[str], *, facts: dict[str, Any
         data = _rename_types(skops.io.dumps({"header": header, "model": light}), _public_name)
         strange = sorted(set(skops.io.get_untrusted_types(data=data)) - TRUSTED)
     except (TypeError, ValueError, AttributeError, RuntimeError) as error:  # torch raises the last for a module
+        _refuse_code(model)
         fix = f"skops says: {error}"
         raise invalid("save_model", "model", "be storable", got=type(model).__name__, fix=fix) from error
     if strange:
+        _refuse_code(model)
         fix = "Use scikit-learn's or labeldp's estimators, LGBMClassifier, XGBClassifier or CatBoostClassifier."
         raise invalid("save_model", "model", "be made of known types", got=strange[0], fix=fix)
     write_new(target, seal_archive(data), owner="save_model")
+
+
+#: Parameters that may be code of the user's, and what she does instead.
+CODE = {
+    "encoder": "Make the array of embeddings outside the model, store a model of that array, and bring the encoder along (docs/embeddings.md).",
+    "module": "labeldp.nn.save_network keeps the arrays of a NetClassifier, and load_network(path, module=...) wants the module from you.",
+}
+
+
+def _refuse_code(model: Any) -> None:
+    """Refuse a model that is not storable because it holds code: an encoder, or a module of the user's own."""
+    for name, value in model.get_params().items() if hasattr(model, "get_params") else ():
+        advice = CODE.get(name.rpartition("__")[2])
+        if advice is not None and callable(value):
+            got = Described(f"{type(model).__name__} with {name}, a {type(value).__name__}")
+            fix = f"That is code, and a file of labeldp holds none. {advice}"
+            raise invalid("save_model", "model", "hold no code of yours", got=got, fix=fix) from None
 
 
 def load_model(path: str | os.PathLike[str]) -> Any:

@@ -516,8 +516,10 @@ class PrivateSearchCV(ScoredClassifier, BaseEstimator):  # type: ignore[misc]  #
         # Cloned as scikit-learn does: an estimator among the values would otherwise be shared by all folds.
         plain.set_params(**{name: clone(value, safe=False) for name, value in params.items()})
         check_untrained(OWNER, "param_grid", plain)
-        if self.by == NOISY_COUNT or isinstance(plain, LabelPrivateClassifier):
+        if self.by == NOISY_COUNT:
             return plain
+        if isinstance(plain, LabelPrivateClassifier):
+            return plain.set_params(epsilon=None, classes=None)  # the search and its release say both
         return LabelPrivateClassifier(
             plain, stages=1
         )  # no candidate's model may choose what the others are compared by

@@ -60,7 +60,7 @@ from labeldp.nn.presets import FAST, Training, resolve_training, settle_training
 from labeldp.nn.pretraining import check_groups, describe_images, describe_pretraining, replace_head
 from labeldp.nn.state import find_width, pack_state, unpack_state
 from labeldp.nn.training import Evidence, Listener, Run, Task, seed_torch, start_run, train
-from labeldp.validate import check_classes, check_integer, check_real
+from labeldp.validate import check_classes, check_integer, check_real, warn_of_scale
 
 #: Width of the hidden layer of the MLP.
 HIDDEN = 256
@@ -231,8 +231,7 @@ class NetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sc
     def are_grey(self, X: Any) -> bool:
         """Whether these are images of one channel, as far as the first of them tells; rows are folded as `image_shape` says."""
         if is_dataset(X):
-            item = Items(X, owner="NetClassifier")[0] if len(X) else None
-            return bool(getattr(item, "ndim", 0) == 2 or getattr(item, "shape", (0,))[0] == 1)
+            X = X if isinstance(X, Items) else Items(X, owner="NetClassifier")
         shape = X.shape if hasattr(X, "shape") else (len(X), *np.shape(X[0])) if len(X) else (0, 0)
         if len(shape) == 4:  # what an array of this shape and of no memory becomes
             return bool(order_axes(np.broadcast_to(np.uint8(0), shape)).shape[1] == 1)
@@ -420,7 +419,7 @@ class NetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sc
         assert isinstance(network, FastCNN)
         first = describe_pretraining(task.inputs, task.training, count=count, seed=seed)
         head = replace_head(network, first.evidence.n_classes)
-        self._train(start_run(network, first.training), first, seed=seed)
+        self._train(start_run(network, first.training), first, seed=seed, words="images that look alike")
         network.head = head
 
     def _check_unchanged(self, inputs: Inputs, n_classes: int) -> None:
@@ -431,19 +430,20 @@ class NetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sc
             fix = "Set warm_start=False to begin anew."
             raise invalid("NetClassifier", "X", "be as in the last fit under warm_start", got=got, fix=fix)
 
-    def _train(self, run: Run, task: Task, *, seed: int) -> Run:
-        """Train to the end, from the last checkpoint of this very fit if there is one."""
+    def _train(self, run: Run, task: Task, *, seed: int, words: str = "") -> Run:
+        """Train to the end, from the last checkpoint of this very fit if there is one; `words` say what is learned beside labels."""
         kept = None if self.checkpoint is None else Checkpoints.of(self.checkpoint, run, task, seed=seed)
         if kept is not None:
             kept.restore(run)
-        with open_progress(self.progress, task) as listener:
+        name = self.module if isinstance(self.module, str) else type(run.module).__name__
+        with open_progress(self.progress, task, words=f"{name}, {words}" if words else name) as listener:
             train(run, task, after_step=listener, after_epoch=None if kept is None else kept.save)
         return run
 
     # Inputs
 
     def arrange_examples(self, X: Any) -> Any:
-        """Return an array as `fit` will see it: images for a network by name with their channels first, else as it is."""
+        """Return an array of three axes or more as `fit` will see it: images for a network by name with their channels first."""
         return order_axes(X) if takes_images(self.module) else X
 
     def _measure_scale(self, X: Any) -> Scale:
@@ -453,7 +453,7 @@ class NetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sc
     def _wrap_inputs(self, X: Any, scale: Scale, device: torch.device) -> Inputs:
         """Return checked examples as batches on a device."""
         if not isinstance(X, np.ndarray):
-            return DatasetInputs(items=X, device=str(device))
+            return DatasetInputs(items=X, device=str(device), images=takes_images(self.module))
         if self.module == "ncf":
             return ArrayInputs.of_indices(X, device=str(device))
         return ArrayInputs.of(X, scale=scale, device=str(device))
@@ -466,6 +466,8 @@ class NetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sc
         if inputs.sample_shape != self._sample_shape:
             got = Described(f"examples of shape {inputs.sample_shape}")
             raise invalid("NetClassifier", "X", f"have examples of shape {self._sample_shape}, as in fit", got=got)
+        if isinstance(X, np.ndarray):
+            warn_of_scale("NetClassifier", X, self._scale.pixels)
         return inputs
 
     # Prediction
@@ -556,8 +558,11 @@ def check_progress(progress: Any) -> None:
 
 
 @contextmanager
-def open_progress(progress: Any, task: Task) -> Iterator[Listener | None]:
-    """Give what is called after each step: nothing for False, the user's callable, or for True a bar on standard error."""
+def open_progress(progress: Any, task: Task, *, words: str) -> Iterator[Listener | None]:
+    """Give what is called after each step: nothing for False, the user's callable, or for True a bar on standard error.
+
+    `words` say which network learns: a private fit may train several, one after the other.
+    """
     if callable(progress):
         yield progress
     elif not progress:
@@ -569,10 +574,10 @@ def open_progress(progress: Any, task: Task) -> Iterator[Listener | None]:
         columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn(), TextColumn("left"))
         with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
             # The bar goes by work, since steps on larger images take longer: what is left of it is then what it says.
-            line = bar.add_task("training", total=1.0)
+            line = bar.add_task(words, total=1.0)
             measure = task.training.measure_work
             yield lambda done, total, loss: bar.update(
-                line, completed=measure(done / total), description=f"loss {loss:.4f}, step {done} of {total}"
+                line, completed=measure(done / total), description=f"{words}: loss {loss:.4f}, step {done} of {total}"
             )
 
 

@@ -7,7 +7,7 @@
 | (n, height, width), (n, height, width, channels), (n, channels, height, width) | images, floats or bytes | channel means off, one overall spread |
 | rows (n, d) with `image_shape`, for a network of images | the same | the same |
 | (n, 2) for "ncf" | user and item numbers | nothing |
-| torch Dataset | its items, or the first part of items that are tuples | nothing: it brings its own transform |
+| torch Dataset | its items, or the first part of items that are tuples; images with axes as above | nothing: it brings its own transform |
 
 >>> import numpy as np
 >>> inputs = ArrayInputs.of(np.array([[0.0, 4.0], [2.0, 8.0]], np.float32))
@@ -44,7 +44,7 @@ from labeldp.channel.evidence import keep_small
 from labeldp.errors import Described, NewRunWarning, invalid
 from labeldp.items import Items, is_dataset
 from labeldp.nn.models import MODELS
-from labeldp.validate import check_integer
+from labeldp.validate import check_integer, keep_axes, measure_pixels, stack_examples
 
 #: Rows that means and spread are taken over, evenly spaced: more would change the third digit and cost seconds.
 SAMPLE = 8192
@@ -83,10 +83,15 @@ class Inputs(Protocol):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Scale:
-    """How arrays are standardised: subtract `shift` (per column or channel), multiply by `factor`."""
+    """How arrays are standardised: subtract `shift` (per column or channel), multiply by `factor`.
+
+    Images that come later on another scale of pixels are warned of (`labeldp.validate.warn_of_scale`).
+    """
 
     shift: Float32s
     factor: float
+    #: The smallest and the largest pixel of images; None for rows and views, and in files of labeldp 0.1.
+    pixels: tuple[float, float] | None = None
 
     @classmethod
     def measure(cls, X: Array) -> Scale:
@@ -104,7 +109,11 @@ class Scale:
         for low in range(0, len(X), CHUNK):
             square += float(np.square(X[low : low + CHUNK] - mean.reshape(shape)).sum())
         spread = np.sqrt(square / X.size)
-        return cls(shift=mean.reshape(shape).astype(np.float32), factor=float(1 / spread) if spread > 0 else 1.0)
+        return cls(
+            shift=mean.reshape(shape).astype(np.float32),
+            factor=float(1 / spread) if spread > 0 else 1.0,
+            pixels=measure_pixels(X) if X.ndim == 4 else None,
+        )
 
     @classmethod
     def identity(cls) -> Scale:
@@ -176,18 +185,22 @@ class ArrayInputs:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class DatasetInputs:
-    """Examples of a torch Dataset: the inputs of its items (`labeldp.items.Items`), stacked as they are."""
+    """Examples of a torch Dataset: the inputs of its items (`labeldp.items.Items`), stacked.
+
+    They are taken as they are, but for the axes of `images`, which may be any that an array of images has.
+    """
 
     items: Items
     device: str = "cpu"
+    images: bool = False
 
     def __len__(self) -> int:
         return len(self.items)
 
     @property
     def sample_shape(self) -> tuple[int, ...]:
-        """The shape of the first item."""
-        return tuple(self.items[0].shape)
+        """The shape of the first item, as the network sees it."""
+        return tuple(self._stack([0]).shape[1:])
 
     @property
     def n_views(self) -> int:
@@ -196,8 +209,12 @@ class DatasetInputs:
 
     def batch(self, rows: Tensor, *, view: int | None = None) -> Tensor:
         """Return the items of these rows, stacked, as floats on the device; there is one view only."""
-        stacked = torch.stack([torch.as_tensor(self.items[row]) for row in rows.tolist()])
+        stacked = self._stack(rows.tolist())
         return (stacked.float() if not stacked.is_floating_point() else stacked).to(self.device)
+
+    def _stack(self, rows: list[int]) -> Tensor:
+        stacked = torch.stack([as_tensor(self.items[row]) for row in rows])
+        return order_axes(stacked) if self.images else stacked
 
     def update_digest(self, digest: hashlib.blake2b) -> None:
         """Add all items to a fingerprint, one by one: a Dataset may be larger than memory, and may differ in any of them.
@@ -221,7 +238,7 @@ class DatasetInputs:
         digest = hashlib.blake2b(digest_size=32)
         with same_draws():
             for row in rows:
-                item = torch.as_tensor(self.items[row]).detach().cpu()
+                item = as_tensor(self.items[row]).detach().cpu()
                 digest.update(f"{tuple(item.shape)}|{item.dtype}|".encode())
                 digest.update(
                     item.contiguous().flatten().view(torch.uint8).numpy().data
@@ -244,6 +261,11 @@ def same_draws() -> Iterator[None]:
             np.random.set_state(numbers)  # noqa: NPY002
 
 
+def as_tensor(item: Any) -> Tensor:
+    """Return an item of a dataset as a tensor; of an array that may only be read, as images of PIL make it, torch wants a copy."""
+    return torch.as_tensor(item.copy() if isinstance(item, np.ndarray) and not item.flags.writeable else item)
+
+
 def share_memory(array: Array) -> Tensor:
     """Return a tensor on the memory of an array; it is only read, so a read-only array is fine.
 
@@ -261,7 +283,7 @@ def share_memory(array: Array) -> Tensor:
 def check_examples(learner: Any, X: Any, *, reset: bool) -> Any:
     """Return the examples of a `NetClassifier` in a form that `ArrayInputs` or `DatasetInputs` takes, or refuse them.
 
-    Of a Dataset the inputs are returned, without labels. Anything else becomes an array: bytes stay bytes, other numbers become
+    Of a Dataset the inputs are returned, without labels. Anything else, a list of images or a tensor too, becomes an array: bytes stay bytes, other numbers become
     float32, and the pairs of "ncf" are whole numbers >= 0. Images for a network by name may have their channels last, or none
     (`order_axes`). With `reset`, which a fit sets, the learner remembers `n_features_in_`; without
     it, rows must have as many columns as then.
@@ -272,6 +294,7 @@ def check_examples(learner: Any, X: Any, *, reset: bool) -> Any:
         if learner.module == "ncf":
             raise invalid("NetClassifier", "X", "be an array of pairs for 'ncf'", got=Described("a Dataset"))
         return X if isinstance(X, Items) else Items(X, owner="NetClassifier")
+    X = stack_examples("NetClassifier", X)
     if getattr(X, "ndim", 2) <= 2:
         dtype = np.float64 if learner.module == "ncf" else np.float32
         rows = validate_data(learner, X, dtype=dtype, reset=reset)
@@ -288,8 +311,7 @@ def check_examples(learner: Any, X: Any, *, reset: bool) -> Any:
     if array.dtype != np.uint8:
         array = check_array(array, dtype=np.float32, allow_nd=True, input_name="X", estimator=learner)
     if reset:
-        learner.n_features_in_ = array.shape[2] if array.ndim == 3 else int(np.prod(array.shape[1:]))
-        learner.__dict__.pop("feature_names_in_", None)
+        keep_axes(learner, array)
     return array
 
 
@@ -316,10 +338,10 @@ def takes_images(module: Any) -> bool:
 MOST_CHANNELS = 4
 
 
-def order_axes(images: Array) -> Array:
+def order_axes(images: Any) -> Any:
     """Return images as (n, channels, height, width): given so, as (n, height, width, channels), or as (n, height, width).
 
-    Which axis is that of channels is told by its length, at most four, where the other end is longer. Where both ends are so
+    They are an array, or a tensor. Which axis is that of channels is told by its length, at most four, where the other end is longer. Where both ends are so
     short, the first is taken, as PyTorch has it.
 
     >>> (
@@ -332,7 +354,7 @@ def order_axes(images: Array) -> Array:
     if images.ndim == 3:
         return images[:, None]
     if images.ndim == 4 and images.shape[3] <= MOST_CHANNELS < images.shape[1]:
-        return images.transpose(0, 3, 1, 2)
+        return images.permute(0, 3, 1, 2) if isinstance(images, Tensor) else images.transpose(0, 3, 1, 2)
     return images
 
 
@@ -347,6 +369,10 @@ def fold_rows(rows: Array, image_shape: Any) -> Array:
     else:
         given = image_shape if isinstance(image_shape, Sequence) and not isinstance(image_shape, str) else ()
         shape = tuple(check_integer("NetClassifier", "image_shape", side, least=1) for side in given)
+    if len(shape) == 3 and shape[0] <= MOST_CHANNELS < shape[2]:
+        got = Described(f"{image_shape}, whose first side is that of channels")
+        fix = f"image_shape is (height, width, channels): {(*shape[1:], shape[0])}, if a row has the channels of a pixel together."
+        raise invalid("NetClassifier", "image_shape", "have the channels last", got=got, fix=fix)
     if len(shape) not in (2, 3) or math.prod(shape) != columns:
         got = Described(f"{image_shape} for rows of {columns} numbers")
         fix = "Say how a row is folded, for example image_shape=(32, 32, 3)."

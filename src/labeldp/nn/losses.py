@@ -73,7 +73,8 @@ class RowLoss(nn.Module):
         Of the losses of a batch. Weights multiply them before; the mean is over the number of examples, so that with
         weights of mean 1 over the data set the mean of batches is the weighted mean of all.
     check : bool
-        Whether values of the evidence are looked at; shapes always are.
+        Whether values of the evidence and of weights are looked at; shapes always are. Logits are not: a look at them would make
+        the processor wait for a GPU in every step, and NaN in them is NaN in the loss, as with PyTorch's own losses.
     """
 
     def __init__(self, *, reduction: str = "mean", check: bool = True) -> None:
@@ -88,11 +89,13 @@ class RowLoss(nn.Module):
 
     def _reduce(self, rows: Tensor, sample_weight: Any) -> Tensor:
         if sample_weight is not None:
-            weights = torch.as_tensor(sample_weight).to(rows.device, rows.dtype)
-            if weights.shape != rows.shape:
-                got = Described(f"a tensor of shape {tuple(weights.shape)}")
+            given = torch.as_tensor(sample_weight)
+            if given.shape != rows.shape:
+                got = Described(f"a tensor of shape {tuple(given.shape)}")
                 raise invalid(type(self).__name__, "sample_weight", f"have shape ({len(rows)},)", got=got)
-            rows = rows * weights
+            if self.check:
+                check_weights(type(self).__name__, given)
+            rows = rows * given.to(rows.device, rows.dtype)
         if self.reduction == "none":
             return rows
         return rows.mean() if self.reduction == "mean" else rows.sum()
@@ -102,6 +105,8 @@ class RowLoss(nn.Module):
         owner = type(self).__name__
         if not isinstance(logits, Tensor) or logits.ndim != 2 or not logits.is_floating_point():
             raise invalid(owner, "logits", "be a tensor (n, K) of floats", got=describe(logits))
+        if not len(logits):
+            raise invalid(owner, "logits", "have a row or more", got=Described("an empty batch"))
         found = evidence if isinstance(evidence, Tensor) else torch.as_tensor(np.asarray(evidence))
         if found.shape != logits.shape or not found.is_floating_point():
             fix = (
@@ -211,6 +216,17 @@ def check_chances(owner: str, rows: Tensor, *, name: str = "likelihood") -> None
     got = Described(f"row {int(wrong.int().argmax())} of the batch")
     fix = "Signed targets are for UnbiasedLoss." if name == "likelihood" and bool((lows < 0).any()) else ""
     raise invalid(owner, name, "be finite, >= 0 and not all zero in a row", got=got, fix=fix)
+
+
+def check_weights(owner: str, weights: Tensor) -> None:
+    """Refuse weights of examples that are negative or no numbers."""
+    if weights.is_meta:
+        return
+    low, high = torch.aminmax(weights)
+    if not (float(low) >= 0 and float(high) < math.inf):  # NaN is neither
+        wrong = ~((weights >= 0) & (weights < math.inf))
+        got = Described(f"another one in row {int(wrong.int().argmax())} of the batch")
+        raise invalid(owner, "sample_weight", "be finite and >= 0", got=got)
 
 
 def check_signed(owner: str, targets: Tensor) -> None:

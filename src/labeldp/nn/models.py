@@ -26,6 +26,7 @@ saved files: renaming an attribute of a module here makes old files unreadable.
 from __future__ import annotations
 
 import copy
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, cast
@@ -142,6 +143,8 @@ def make_network(
         )
     if isinstance(module, nn.Module):
         return copy.deepcopy(module)
+    if callable(module):
+        _check_signature(module)
     network = module(n_classes=n_classes, sample_shape=sample_shape) if callable(module) else None
     if not isinstance(network, nn.Module):
         names = ", ".join(repr(name) for name in MODELS)
@@ -151,6 +154,20 @@ def make_network(
             "NetClassifier", "module", "be a name, a torch module or a callable that makes one", got=got, fix=fix
         )
     return network
+
+
+def _check_signature(maker: Any) -> None:
+    """Refuse a callable that cannot be called with `n_classes` and `sample_shape`: a class of modules, for example."""
+    try:
+        inspect.signature(maker).bind(n_classes=2, sample_shape=(1,))
+    except TypeError:
+        got = Described(
+            f"{'the class ' if isinstance(maker, type) else ''}{getattr(maker, '__name__', type(maker).__name__)}"
+        )
+        fix = "Pass a module that is made already, or lambda n_classes, sample_shape: your_module."
+        raise invalid("NetClassifier", "module", "take n_classes and sample_shape", got=got, fix=fix) from None
+    except ValueError:  # compiled code has no signature that could be looked at
+        pass
 
 
 def check_network(network: nn.Module, batch: Tensor, *, n_classes: int) -> None:

@@ -390,6 +390,7 @@ def resolve_training(owner: str, preset: Any, module: str | None, changes: dict[
             )
         given |= {"least_steps": 0, "cpu_minutes": 0.0}
     elif "cpu_minutes" in given:
+        check_positive(owner, "cpu_minutes", given["cpu_minutes"], fix="Say `epochs` for a number of passes.")
         given["epochs"] = MOST_PASSES
     chosen = replace(base, **given).check(owner)
     if not fast and chosen.optimizer == "muon":

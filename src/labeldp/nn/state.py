@@ -42,7 +42,7 @@ def pack_state(state: dict[str, Any]) -> dict[str, Any]:
     if "module_" not in state:
         return packed
     packed["training_"] = state["training_"].to_json()
-    packed["_scale"] = {"shift": state["_scale"].shift, "factor": state["_scale"].factor}
+    packed["_scale"] = vars(state["_scale"]).copy()
     if isinstance(state["module"], str):
         packed["module_"] = {"hidden": find_width(state["module_"]), "arrays": get_arrays(state["module_"])}
     return packed
@@ -67,7 +67,9 @@ def unpack_state(packed: dict[str, Any]) -> dict[str, Any]:
         return state
     state["training_"] = Training.from_json(state["training_"])
     shift = np.asarray(state["_scale"]["shift"], np.float32)
-    state["_scale"] = Scale(shift=shift, factor=float(state["_scale"]["factor"]))
+    pixels = state["_scale"].get("pixels")  # labeldp 0.1 did not keep them
+    pixels = None if pixels is None else (float(pixels[0]), float(pixels[1]))
+    state["_scale"] = Scale(shift=shift, factor=float(state["_scale"]["factor"]), pixels=pixels)
     batch = (1, *state["_sample_shape"])
     if np.broadcast_shapes(shift.shape, batch) != batch:
         raise ValueError(f"a shift of shape {shift.shape} fits no examples of shape {batch[1:]}")

@@ -165,6 +165,11 @@ class Budget:
     persons: Any = None
 
     def __post_init__(self) -> None:
+        if self.ledger is not None and not callable(getattr(self.ledger, "charge", None)):
+            fix = "Open one: labeldp.Ledger(path, budget=...)."
+            raise invalid(
+                self.owner, "ledger", "be a Ledger", got=Described(f"a {type(self.ledger).__name__}"), fix=fix
+            )
         if self.persons is not None and isinstance(self.labels, SensitiveLabels):
             check_classes_shared(self.labels, self.persons)
 

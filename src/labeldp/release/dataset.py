@@ -44,7 +44,7 @@ from labeldp.channel import Evidence, NumericChannel
 from labeldp.channel.evidence import LazyRows, UnbiasedTargets, is_small
 from labeldp.errors import Described, invalid
 from labeldp.items import Items, Part
-from labeldp.release.release import Release
+from labeldp.release.release import Release, check_release
 from labeldp.validate import check_choice
 
 OWNER = "ReleasedDataset"
@@ -71,8 +71,7 @@ class ReleasedItems:
     """
 
     def __init__(self, dataset: Any, release: Any, *, take: Part = None, evidence: str | None = None) -> None:
-        if not isinstance(release, Release):
-            raise invalid(OWNER, "release", "be a Release", got=Described(f"a {type(release).__name__}"))
+        check_release(OWNER, release)
         _refuse_label_column(dataset, release)
         self._inputs = _check_inputs(dataset, take)
         if len(self._inputs) != len(release):

@@ -298,13 +298,17 @@ def _read_column(values: Any) -> tuple[npt.NDArray[Any], tuple[Hashable, ...] | 
     plain = as_plain(values)
     if plain.ndim != 1:
         raise invalid("labels", "labels", "be one label per example", got=Described(f"an array of shape {plain.shape}"))
-    gone = count_missing(plain)
-    if gone:
-        fix = "Drop or fill them first: a missing label is not a class unless you say so."
-        raise invalid("labels", "labels", "have no missing values", got=Described(f"{gone} missing"), fix=fix)
+    _refuse_missing("labels", "labels", plain)
     if declared is None and plain.dtype == np.bool_:
         declared = (False, True)
     return plain, declared
+
+
+def _refuse_missing(owner: str, name: str, plain: npt.NDArray[Any]) -> None:
+    gone = count_missing(plain.reshape(-1))
+    if gone:
+        fix = "Drop or fill them first: a missing label is not a class unless you say so."
+        raise invalid(owner, name, "have no missing values", got=Described(f"{gone} missing"), fix=fix)
 
 
 def _check_classes(classes: Sequence[Hashable]) -> tuple[Hashable, ...]:
@@ -505,6 +509,7 @@ def box_labels(
     if y is None:
         fix = f"This learner requires {argument} to be passed, but the target {argument} is None."
         raise invalid(owner, argument, "be given", got=None, fix=fix)
+    _refuse_release(owner, argument, y)
     if n_rows == 1 and classes is None and not isinstance(y, SensitiveLabels):
         fix = "Pass classes=, the full public list; a class need not occur."
         raise invalid(owner, argument, "have two classes or more", got=Described("1 sample"), fix=fix)
@@ -521,6 +526,15 @@ def box_labels(
     return boxed.with_beside("features")
 
 
+def _refuse_release(owner: str, argument: str, y: Any) -> None:
+    """Refuse a release where raw labels are expected: it has its own way into a learner."""
+    from labeldp.release.release import Release
+
+    if isinstance(y, Release):
+        fix = "Train from a release with fit_release(X, release): it costs nothing."
+        raise invalid(owner, argument, "be raw labels", got=Described("a Release"), fix=fix)
+
+
 def box_numbers(owner: str, y: Any, *, n_rows: int, bounds: Any, outside: str, label_set: str) -> SensitiveLabels:
     """Return one boxed number for each of the rows, within public bounds: the way in for every learner of numbers.
 
@@ -529,6 +543,7 @@ def box_numbers(owner: str, y: Any, *, n_rows: int, bounds: Any, outside: str, l
     if y is None:
         fix = "This learner requires y to be passed, but the target y is None."
         raise invalid(owner, "y", "be given", got=None, fix=fix)
+    _refuse_release(owner, "y", y)
     if isinstance(y, SensitiveLabels):
         known = y.bounds if bounds is None and y.bounds is not None else check_bounds(owner, bounds)
         boxed = as_sensitive_numbers(y, known)
@@ -556,8 +571,11 @@ def _as_one_column(owner: str, y: Any) -> Any:
 def _box(
     owner: str, y: Any, classes: Sequence[Any] | None, label_set: str, *, argument: str, numeric: bool
 ) -> SensitiveLabels:
-    foreign = hasattr(y, "dtype") and not isinstance(y, np.ndarray)
-    plain = y if foreign else check_classes(owner, argument, y, numeric=numeric)
+    plain = y
+    if not hasattr(y, "dtype") or isinstance(y, np.ndarray):
+        # First of all: scikit-learn would sort None among words, and NumPy take NaN beside them for a word.
+        _refuse_missing(owner, argument, _from_sequence(y))
+        plain = check_classes(owner, argument, y, numeric=numeric)
     return SensitiveLabels(plain, classes=classes, name=label_set)
 
 

@@ -215,3 +215,11 @@ class Release:
         return (
             "randomized labels" if self.channel.outputs_are_labels else "randomized answers about labels, such as sets"
         )
+
+
+def check_release(owner: str, release: Any) -> Release:
+    """Return a release, or refuse what is none: the way in for everything that learns from one."""
+    if not isinstance(release, Release):
+        fix = "Read one from disk with labeldp.load_release(path)." if isinstance(release, (str, os.PathLike)) else ""
+        raise invalid(owner, "release", "be a Release", got=Described(f"a {type(release).__name__}"), fix=fix)
+    return release

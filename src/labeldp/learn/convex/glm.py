@@ -82,6 +82,7 @@ from labeldp.release.labels import SensitiveLabels, as_plain, box_labels
 from labeldp.release.numbers import Asked, read_finite
 from labeldp.release.persons import Persons
 from labeldp.release.queries import check_groups
+from labeldp.release.release import check_release
 from labeldp.release.scores import ScoredRegressor, check_raw_labels, compare_labels
 from labeldp.softmax import softmax
 from labeldp.validate import (
@@ -349,7 +350,7 @@ class PrivateGLM(ScoredRegressor, BaseEstimator):  # type: ignore[misc]  # sciki
         features, the model is the owner's.
         """
         check_choice(OWNER, "family", self.family, NAMES)
-        listed = np.asarray(release.classes)
+        listed = np.asarray(check_release(OWNER, release).classes)
         if listed.dtype.kind not in "iuf" or not np.array_equal(listed, np.arange(len(listed))):
             fix = 'Release counts as classes 0 .. C, or with grid="integers".'
             raise invalid(OWNER, "release", "hold counts 0 .. C", got=Described("other labels"), fix=fix)
