@@ -424,8 +424,9 @@ class PrivateSearchCV(ScoredClassifier, BaseEstimator):  # type: ignore[misc]  #
                 learner = self._make(params)
                 if isinstance(learner, LabelPrivateClassifier):
                     learner.set_params(epsilon=epsilon)
-                    told = {"n_rows": n_rows, "of_persons": of_persons, "features": features}
-                    features = learner.check_fit(X, n_classes=n_classes, **told)
+                    features = learner.check_fit(
+                        X, n_classes=n_classes, n_rows=n_rows, of_persons=of_persons, features=features
+                    )
 
     def _is_of_last(self, name: str) -> bool:
         """Whether a parameter changes the classifier alone, or how it is trained: all before it then makes the same features."""
