@@ -5,10 +5,12 @@ budget. Every label is answered once, by its owner, and no one is trusted, but w
 network is fitted once: by the forward loss, or on what a quick network on label-free features made of the answers
 (`labeldp.learn.readers`), which at epsilon 2 and 3 only chooses what is asked.
 
->>> [case.name for case in list_cases("cifar10") if case.epsilon == 2.0]
-['cifar10, 60 minutes, epsilon 2', 'cifar10, 5 minutes, epsilon 2', 'cifar10, 20 minutes, epsilon 2', 'cifar10, 180 minutes, epsilon 2']
+>>> [case.minutes for case in list_cases("cifar10") if case.epsilon == 2.0]
+[60, 5, 20, 180, 60]
+>>> list_cases("cifar10")[-2].name
+'cifar10, plain, 60 minutes, epsilon 2'
 >>> sum(case.minutes * len(choose(case)) for case in list_cases())  # of one core, in all
-775
+1015
 
 A case runs alone (``python -m studies networks --only "cifar10, 60 minutes, epsilon 2"``) and may be killed: the network goes on from
 its last pass, and the processor time of all parts is counted.
@@ -55,6 +57,9 @@ CURVE = {"cifar10": (5, 20, 180), "fashion-mnist": ()}
 PRETRAINED = {"cifar10": (1.0,), "fashion-mnist": ()}
 #: Smaller budgets, at which a curator is worth most, and their minutes.
 COUNTED: dict[str, dict[float, int]] = {"cifar10": {}, "fashion-mnist": {0.1: 10, 0.5: 10}}
+#: Where a quick network chooses what is asked, the same without: epsilon and minutes.
+PLAIN: dict[str, dict[float, int]] = {"cifar10": {2.0: 60, 3.0: 60}, "fashion-mnist": {}}
+SAME_QUESTIONS = ", same questions for all"
 NO_ONE, CURATOR = "no one", "curator"
 GROUPS = 300
 #: Ghazi et al. 2021, LP-2ST: Table 1 (CIFAR-10, ResNet18) and Table 4 of the supplement (Inception); on a GPU.
@@ -77,11 +82,13 @@ class Case:
     epsilon: float
     pretrained: bool = False
     trust: str = NO_ONE
+    #: Whether all are asked the same, where a quick network would choose.
+    plain: bool = False
 
     @property
     def name(self) -> str:
         """The set, the time and the budget; a name that another begins with could not be measured alone."""
-        kind = "pretrained, " * self.pretrained + "curator, " * (self.trust == CURATOR)
+        kind = "pretrained, " * self.pretrained + "curator, " * (self.trust == CURATOR) + "plain, " * self.plain
         return f"{self.data}, {kind}{self.minutes} minutes, epsilon {self.epsilon:g}"
 
 
@@ -149,7 +156,8 @@ class Networks(Study[Case]):
             table=case.data if in_main_table(case) else f"{case.data}, other times",
             setting=f"fast-cnn, {case.minutes} minutes"
             + ", pretrained" * case.pretrained
-            + ", counts first" * (case.trust == CURATOR),
+            + ", counts first" * (case.trust == CURATOR)
+            + SAME_QUESTIONS * case.plain,
             epsilon=math.inf if promise is None else promise.epsilon(),
             trust="everyone" if promise is None else promise.trust.words,
             value=100.0 * right,
@@ -241,6 +249,9 @@ def list_cases(*sets: str) -> tuple[Case, ...]:
             Case(data=data, minutes=minutes, epsilon=epsilon, trust=CURATOR)
             for epsilon, minutes in COUNTED[data].items()
         ]
+        found += [
+            Case(data=data, minutes=minutes, epsilon=epsilon, plain=True) for epsilon, minutes in PLAIN[data].items()
+        ]
     return tuple(found)
 
 
@@ -270,18 +281,25 @@ def make_model(case: Case, *, seed: int, minutes: float, checkpoint: Path | None
     )
     if math.isinf(case.epsilon):
         return network
-    return LabelPrivateClassifier(network, epsilon=case.epsilon, trust=case.trust, classes=CLASSES, random_state=seed)
+    return LabelPrivateClassifier(
+        network,
+        epsilon=case.epsilon,
+        trust=case.trust,
+        stages=1 if case.plain else "auto",
+        classes=CLASSES,
+        random_state=seed,
+    )
 
 
 def count_fit_minutes(case: Case) -> int:
     """Return the minutes that the network of a case is told: less than the case has where questions are chosen first.
 
     >>> [count_fit_minutes(case) for case in list_cases("cifar10") if case.epsilon == 2.0]
-    [52, 5, 12, 172]
+    [52, 5, 12, 172, 60]
     """
     left = case.minutes - ASKING_MINUTES
     way = choose_way(case.epsilon, n_examples=50_000, n_classes=len(CLASSES), minutes=left, grey=case.data != "cifar10")
-    return left if way == ASKS else case.minutes
+    return left if way == ASKS and not case.plain else case.minutes
 
 
 def as_bytes(rows: Any, shape: tuple[int, ...]) -> Any:
@@ -329,6 +347,7 @@ def list_private(data: str, rows: Sequence[StudyRow]) -> list[StudyRow]:
 def list_curve(rows: Sequence[StudyRow]) -> list[tuple[int, StudyRow]]:
     """Return minutes and rows of CIFAR-10 at the epsilon of the curve, the shortest first."""
     mine = [row for row in rows if row.table.startswith("cifar10") and round(row.epsilon, 6) == CURVE_EPSILON]
+    mine = [row for row in mine if not row.setting.endswith(SAME_QUESTIONS)]
     return sorted((int(row.setting.split()[1]), row) for row in mine)
 
 
