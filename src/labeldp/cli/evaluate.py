@@ -135,9 +135,10 @@ def evaluate(
             else:
                 book = open_ledger(ledger, budget)
                 # Columns as the file has them, and not as the model wants them: so `privatize` reads them too.
-                name = open_whole_table(name, reading.open(place), [column], book, persons=owners, person=person)
+                whole, wanted = reading.open(place, again=True), features.column_names
+                name = open_whole_table(name, whole, [column], book, features=wanted, persons=owners, person=person)
                 paying = {"epsilon": epsilon, "label_set": name, "ledger": book, "rng": seed, "persons": owners}
-                found = _report(fitted, features, labels, **paying)
+                found = _report(fitted, features, labels, **paying, **about)
     if seed is not None:
         warn_seeded()
     facts = {"model": str(model), "table": None if table is None else str(table), **_list_facts(found)}

@@ -385,10 +385,14 @@ def read_tables(
         whole = read_columns(source, [*columns, *label, *ids])
         private, targets, dropped = whole.select(columns), _read_indicators(source, whole, label), 0
         owners = None if person is None else Persons.of(whole[person], owner="pate")
-        name = open_whole_table(name, source, label, book, persons=owners, person=person)
+        name = open_whole_table(name, source, label, book, features=columns, persons=owners, person=person)
     if not private.column_names:
         raise invalid("pate", "table", "have features", got=Described("labels only"))
-    public.require(*private.column_names)
+    absent = [one for one in private.column_names if one not in public.names]
+    if absent:
+        got = Described(f"{public.path.name} without {', '.join(absent[:8])}{', ...' if len(absent) > 8 else ''}")
+        fix = f"Teachers and student read the same columns. Leave it out of both: --drop {','.join(absent)}."
+        raise invalid("pate", "--public", "have every feature of the private table", got=got, fix=fix)
     rows = read_columns(public, private.column_names)
     if rows.num_rows == 0:
         raise invalid("pate", "--public", "have rows", got=Described("none"), fix="Teachers vote on public rows.")

@@ -621,11 +621,18 @@ def name_label_set(label_set: str | None, table: Any, label: str) -> str:
 
 
 def open_whole_table(
-    name: str, source: Any, labels: list[str], book: Any, *, persons: Any = None, person: str | None = None
+    name: str,
+    source: Any,
+    labels: list[str],
+    book: Any,
+    *,
+    features: list[str],
+    persons: Any = None,
+    person: str | None = None,
 ) -> str:
     """Return the account that pays for a table of which every row has a label; without a ledger the name as it is.
 
-    `persons` (`labeldp.release.Persons`) own the rows, by the column `person`, where all labels of a person are protected together.
+    `features` are the columns that a model reads. `persons` (`labeldp.release.Persons`) own the rows, by the column `person`, where all labels of a person are protected together.
     """
     from labeldp.accounting import protect_rows
     from labeldp.release.budget import open_account
@@ -633,7 +640,7 @@ def open_whole_table(
     columns = [one for one in source.names if one not in labels] or labels
 
     def find_rows(key: Any) -> Any:
-        found = protect_rows(source.batches(columns=columns), key, label=labels)
+        found = protect_rows(source.batches(columns=columns), key, label=labels, features=features)
         return found if persons is None else found.with_persons(persons.ids, key, column=person or "")
 
     return open_account(book, name, find_rows)
