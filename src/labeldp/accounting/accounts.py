@@ -39,7 +39,7 @@ are not recognised (a part of the table without ids, labels that were missing) i
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -70,21 +70,29 @@ class AccountName(str):
     """A name of labels that knows their rows: one value, so that neither is lost on the way to the charge.
 
     `given` says whether the user chose the name; one that was only made up from a file's name gives way to the account
-    that has these rows. It compares as the text that it is. It pickles without its rows, which no worker needs.
+    that has these rows. `find_rows` hashes them anew, where the ledger turns out to have another key than they were hashed under.
+    It compares as the text that it is. It pickles without its rows, which no worker needs.
 
     >>> name = AccountName("people.csv:income")
     >>> name == "people.csv:income", name.given, name.rows
     (True, False, None)
     """
 
-    __slots__ = ("given", "rows")
+    __slots__ = ("find_rows", "given", "rows")
     given: bool
     rows: ProtectedRows | None
+    find_rows: Callable[[RowKey], ProtectedRows] | None
 
-    def __new__(cls, name: str, rows: ProtectedRows | None = None, given: bool = False) -> Self:  # noqa: FBT001, FBT002 - pickle
+    def __new__(
+        cls,
+        name: str,
+        rows: ProtectedRows | None = None,
+        given: bool = False,  # noqa: FBT001, FBT002 - pickle
+        find_rows: Callable[[RowKey], ProtectedRows] | None = None,
+    ) -> Self:
         """Make a name; without `given`, nobody chose it."""
         made = super().__new__(cls, name)
-        made.rows, made.given = rows, given
+        made.rows, made.given, made.find_rows = rows, given, find_rows
         return made
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -566,9 +566,9 @@ def parse_classes(text: str | list[str] | None, kind: Any) -> list[Any] | None:
 
 
 def open_ledger(path: Path | None, budget: float | None, *, delta: float = 0.0) -> Any:
-    """Return the ledger to charge, made if it does not exist yet, or None where no path was given.
+    """Return the ledger to charge, made by the first charge if it does not exist yet, or None where no path was given.
 
-    `budget`, at `delta`, becomes the default budget of a new ledger. A budget that is recorded already stands: the user is
+    A command that fails before that leaves no ledger, and no budget in one. `budget`, at `delta`, becomes the default budget of a new ledger. A budget that is recorded already stands: the user is
     told so. A budget without a ledger would be forgotten, so it is refused.
     """
     if path is None:
@@ -577,7 +577,7 @@ def open_ledger(path: Path | None, budget: float | None, *, delta: float = 0.0) 
         return None
     from labeldp.accounting import Ledger
 
-    book = Ledger(path, budget=budget, delta=delta)
+    book = Ledger(path, budget=budget, delta=delta, make_now=False)
     recorded = book.budget(None)
     if budget is not None and recorded is not None and recorded[0] != budget:
         warn_budget(recorded[0], budget)
