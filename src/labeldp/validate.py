@@ -78,6 +78,13 @@ def check_integer(owner: str, name: str, value: Any, *, least: int, most: int | 
     return number
 
 
+def check_class_list(owner: str, classes: Any) -> None:
+    """Refuse one text where a list of classes is asked for: it would be read as the list of its characters."""
+    if isinstance(classes, (str, bytes)):
+        fix = 'A list, with an entry for each class: classes=["no", "yes"].'
+        raise invalid(owner, "classes", "be a list of classes", got=Described("one text"), fix=fix)
+
+
 def check_choice(owner: str, name: str, value: Any, choices: tuple[str, ...]) -> str:
     """Return `value` if it is one of the named choices."""
     if value not in choices:

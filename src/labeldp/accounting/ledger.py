@@ -13,7 +13,8 @@
 Traceback (most recent call last):
     ...
 labeldp.errors.BudgetError: Ledger.charge: `guarantee` must keep label set 'income' within its budget of epsilon = 2 at
-delta = 0, got 1 asked, 1.5 spent, 0.5 left (2.5 in all). Ask for less, or have the budget raised with set_budget.
+delta = 0, got 1 asked, 1.5 spent, 0.5 left (2.5 in all). Ask for less, or have the budget raised: ledger.set_budget, or
+`labeldp ledger FILE --set-budget B`.
 
 Two kinds of rows (`labeldp.accounting.entries`): a release that was charged and a budget that was set. All releases of
 a label set compose in sequence, since any two may share rows.
@@ -500,9 +501,9 @@ def over_budget_error(
     must = f"keep label set {label_set!r} within its budget of epsilon = {format_up(epsilon)} at delta = {delta:g}"
     rest = format_down(balance.left)
     got = f"{format_up(asked)} asked, {format_up(before)} spent, {rest} left ({format_up(whole)} in all)"
-    fix = "Ask for less, or have the budget raised with set_budget."
+    fix = "Ask for less, or have the budget raised: ledger.set_budget, or `labeldp ledger FILE --set-budget B`."
     if math.isinf(asked) and delta == 0 and math.isfinite(guarantee.epsilon(1e-5)):
-        fix = "This guarantee is not pure: it needs a budget with delta > 0 (set_budget)."
+        fix = "This guarantee is not pure: it needs a budget with delta > 0 (ledger.set_budget, `labeldp ledger FILE --set-budget`)."
     return invalid("Ledger.charge", "guarantee", must, got=Described(got), fix=fix, kind=BudgetError)
 
 

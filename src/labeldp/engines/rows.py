@@ -58,6 +58,7 @@ from labeldp.release.labels import NumberRule, list_owners, refuse_lonely_class
 from labeldp.release.manifest import LABELS, LABELS_FOLDER
 from labeldp.release.persons import Persons, RowsOfPersons, gather_rows
 from labeldp.release.saving import check_plain_classes
+from labeldp.validate import check_class_list
 
 #: Rows of a batch by default: 10 MB at 20 columns of 8 bytes.
 BATCH_ROWS = 2**16
@@ -497,6 +498,7 @@ def class_values(source: TableSource, label: str, classes: Sequence[Any] | None)
     """Return listed classes in the label column's own type: a command line spells 0 and 1 as text."""
     if classes is None:
         return None
+    check_class_list(OWNER, classes)
     dtype = value_type(source.schema.field(label).type)
     try:
         listed = pa.array([value.item() if isinstance(value, np.generic) else value for value in classes])

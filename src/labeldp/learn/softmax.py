@@ -146,7 +146,9 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         check_classification_targets(y)
         classes, codes = np.unique(y, return_inverse=True)
         if len(classes) < 2:
-            raise invalid("SoftmaxRegression", "y", "have two classes or more", got=Described(f"{len(classes)} class"))
+            raise invalid(
+                "SoftmaxRegression", "y", "have two classes or more", got=Described("one" if len(classes) else "none")
+            )
         weights = _check_weights(sample_weight, X)
         X, columns = self._measure_columns(X, weights)
         one_hot = scipy.sparse.csr_matrix((weights, (np.arange(len(codes)), codes)), shape=(len(codes), len(classes)))

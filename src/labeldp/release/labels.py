@@ -33,7 +33,7 @@ from labeldp.arrays import Codes
 from labeldp.errors import Described, LabelDPError, invalid
 from labeldp.mechanisms.numbers import check_bounds
 from labeldp.release.numbers import Asked, read_numbers, say_bounds
-from labeldp.validate import check_integer, check_not_alone, code_dtype
+from labeldp.validate import check_class_list, check_integer, check_not_alone, code_dtype
 
 
 class SensitiveLabels:
@@ -277,6 +277,7 @@ def _read_column(values: Any) -> tuple[npt.NDArray[Any], tuple[Hashable, ...] | 
 
 def _check_classes(classes: Sequence[Hashable]) -> tuple[Hashable, ...]:
     """Return the list of classes, each once."""
+    check_class_list("labels", classes)
     listed = tuple(c.item() if isinstance(c, np.generic) else c for c in classes)
     odd = next((c for c in listed if not isinstance(c, Hashable)), None)
     if odd is not None:
