@@ -37,6 +37,10 @@ class AccountError(BudgetError):
     """The ledger knows these rows, or some of them, under another account, and nobody said which one is to pay."""
 
 
+class OtherKeyError(LabelDPError):
+    """Rows were hashed under another key than the ledger has by now: another process made it, or replaced it."""
+
+
 class ColumnTypeError(LabelDPError):
     """A value of a text table is not of the type that was concluded from the rows that were looked at."""
 

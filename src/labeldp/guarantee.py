@@ -430,7 +430,11 @@ class Guarantee:
     @property
     def headline(self) -> str:
         """The promise on one line: what it costs, which change it hides and whom it trusts, without its assumptions."""
-        return f"{self.cost}, {self.unit.sentence}; trusts {self.trust.words}"
+        return self.headline_at(SHOWN_DELTA)
+
+    def headline_at(self, delta: float) -> str:
+        """Return the headline of a promise that is not pure at another delta than the usual one."""
+        return f"{self.cost_at(delta)}, {self.unit.sentence}; trusts {self.trust.words}"
 
     def __str__(self) -> str:
         """Return the headline, what a promise without a curator does not cover, and each assumption, on a line each.
@@ -444,12 +448,15 @@ class Guarantee:
     @property
     def cost(self) -> str:
         """What it costs, in words: epsilon, at which delta, and of which kind the loss is."""
+        return self.cost_at(SHOWN_DELTA)
+
+    def cost_at(self, delta: float) -> str:
+        """Return what it costs in words, at this delta where it is not pure."""
         worst = self.epsilon()
         if math.isfinite(worst):
             return f"epsilon = {format_up(worst)} at delta = 0 (pure)"
         slack = f", slack = {format_up(self.loss.slack)}" if self.loss.slack else ""
-        epsilon = format_up(self.epsilon(SHOWN_DELTA))
-        return f"epsilon = {epsilon} at delta = {SHOWN_DELTA:g} ({self.loss.kind}{slack})"
+        return f"epsilon = {format_up(self.epsilon(delta))} at delta = {delta:g} ({self.loss.kind}{slack})"
 
     def card_rows(self) -> list[tuple[str, str]]:
         """Return the promise as names and texts for a card: what, about what, whom it trusts, and what it stands on."""

@@ -20,8 +20,8 @@ import math
 import operator
 import re
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import numpy as np
@@ -81,6 +81,14 @@ def check_integer(owner: str, name: str, value: Any, *, least: int, most: int | 
     if number is None or number < least or (most is not None and number > most):
         raise invalid(owner, name, f"be {bounds}", got=value, fix=fix)
     return number
+
+
+def check_class_list(owner: str, classes: Any) -> None:
+    """Refuse what is no list of classes; one text would be read as the list of its characters."""
+    if isinstance(classes, (str, bytes)) or not isinstance(classes, Iterable):
+        got = Described("one text" if isinstance(classes, (str, bytes)) else f"a {type(classes).__name__}")
+        fix = 'A list, with an entry for each class: classes=["no", "yes"], or range(3).'
+        raise invalid(owner, "classes", "be a list of classes", got=got, fix=fix)
 
 
 def check_choice(owner: str, name: str, value: Any, choices: tuple[str, ...]) -> str:
@@ -177,8 +185,8 @@ def check_classes(owner: str, name: str, y: Any, *, numeric: bool = False) -> An
         _assert_all_finite(column, input_name=name, estimator_name=owner)
     if not numeric:
         fix = "Numbers: LabelPrivateRegressor(bounds=(low, high)), with public bounds."
-        with hide_labels(owner, name, must="be classes", fix=fix):
-            check_classification_targets(column)
+        with hide_labels(owner, name, must="be classes", fix=fix), suppress(TypeError):
+            check_classification_targets(column)  # a mixture cannot be sorted; where classes are listed it need not be
     return column
 
 

@@ -182,11 +182,11 @@ def test_another_label_of_the_same_rows_is_named(tmp_path: Path, table: pa.Table
     ledger = tmp_path / "spent.sqlite"
     release(tmp_path / "train.csv", ledger)
     with pytest.raises(AccountError, match="with 'income' as the label"):
-        release(tmp_path / "train.csv", ledger, label="ill")
+        release(tmp_path / "train.csv", ledger, label="ill", drop=["income"])
     with pytest.warns(AccountWarning, match="as you say"):
-        release(tmp_path / "train.csv", ledger, label="ill", name="train.csv:ill")
+        release(tmp_path / "train.csv", ledger, label="ill", name="train.csv:ill", drop=["income"])
     with pytest.raises(BudgetError, match=r"label set 'train\.csv:ill'"):
-        release(tmp_path / "train.csv", ledger, label="ill")  # from now on without a question
+        release(tmp_path / "train.csv", ledger, label="ill", drop=["income"])  # from now on without a question
 
 
 def test_a_table_that_grows_under_its_name_keeps_its_account(tmp_path: Path, table: pa.Table) -> None:

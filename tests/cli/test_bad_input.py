@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from labeldp.accounting import Ledger
 from labeldp.learn import load_model
 
 PRIVATIZE = "privatize bad.parquet -l income -e 1 --to out"
@@ -132,7 +133,7 @@ def test_damaged_model(refused, folder):
 @pytest.mark.parametrize(
     ("line", "says"),
     [
-        ("privatize people.parquet -l income -e -1 --to out", "must be >= 0"),
+        ("privatize people.parquet -l income -e -1 --to out", "must be 0 or more"),
         ("privatize people.parquet -l income -e 1 --to out --budget 1", "--ledger"),
         ("train people.parquet --to m.skops", "`--label` must be given"),
         ("train people.parquet -l income --to m.skops", "`--epsilon` must be given"),
@@ -175,3 +176,96 @@ def test_unexpected_errors_show_no_traceback_unless_asked(run, folder, monkeypat
     assert "Traceback" in run("--debug inspect out", code=1).stderr
     monkeypatch.setenv("LABELDP_DEBUG", "1")
     assert "Traceback" in run("inspect out", code=1).stderr
+
+
+FAILING = {
+    "privatize people.parquet -l income -e -1 --to out": 2,
+    "privatize people.parquet -l id -e 1 --to out": 2,
+    "privatize people.parquet -l income -e 5 --to out": 3,
+    "train people.parquet -l income -e 5 --to out": 3,
+    "train people.parquet -l id -e 1 --to out": 2,
+    "pate people.parquet -l income -e 5 --public test.csv --to out": 3,
+    "train-ratings people.parquet --user id --item sex --rating income -e -1 --to out": 2,
+    "top-k people.parquet --item sex --user id --k-max 1 --neighbours add_remove -e 5 -d 1e-6": 3,
+}
+
+
+@pytest.mark.parametrize("line", FAILING)
+def test_a_command_that_fails_leaves_no_new_ledger(refused, line):
+    """Nor a budget in it: the next command's would be ignored, since a recorded one stands."""
+    refused(f"{line} --ledger new.sqlite --budget 2", code=FAILING[line])
+
+
+def test_two_who_begin_a_ledger_at_once_are_both_charged(run, folder, monkeypatch):
+    """Rows are hashed under a key that nobody has kept yet: whoever comes second hashes them again under the first's."""
+    line = "privatize people.parquet -l income -e 1 --to {} --ledger new.sqlite --budget 3"
+    begun = []
+    charge = Ledger.charge
+
+    def be_second(self, *arguments, **options):
+        if not begun:
+            begun.append(True)
+            run(line.format("first"))
+        return charge(self, *arguments, **options)
+
+    monkeypatch.setattr(Ledger, "charge", be_second)
+    run(line.format("second"))
+    assert [one.label_set for one in Ledger("new.sqlite").entries()] == 2 * ["people.parquet:income"]
+    Ledger("new.sqlite").verify()
+
+
+HINTS = {
+    "privatize people.parquet -l income -e -1 --to out": "`--epsilon` must be 0 or more, got -1.0. Smaller is more private",
+    "train rel_ --to m2.skops": "Did you mean `rel`",
+    "train nothing --to m2.skops": "There is: `rel`, `narrow.csv`, `people.parquet`, `test.csv`, `untidy.csv`.",
+    "predict m.skops rel --to p.csv": "must be a table, got the release rel",
+    "predict rel test.csv --to p.csv": "must be a file, got the directory rel. A model is one file. Is it a release?",
+    "inspect people.parquet": "must be a release or a model, got the table people.parquet. `labeldp look`",
+    "pate people.parquet -l income -e 5 --public narrow.csv --to out": "--drop id,sex",
+    "evaluate m.skops test.csv -l income -e 1 --positive hgh": "Did you mean `high`",
+    "evaluate m.skops --release rel --positive high": "`--positive` must be left out with --release",
+    "evaluate m.skops untidy.csv -l income -e 1": "--strip, or --merge CLASS=SPELLING",
+}
+
+
+def test_hints_say_what_to_do(run, refused, folder):
+    run("privatize people.parquet -l income -e 4 --to rel")
+    run("train rel --drop id --to m.skops")
+    (folder / "narrow.csv").write_text("age\n30\n40\n")
+    (folder / "untidy.csv").write_text("id,age,sex,income\n1,30,f,low\n2,50,m,HIGH\n3,51,m,high\n")
+    for line, says in HINTS.items():
+        assert says in refused(line), line
+    assert "--merge CLASS=SPELLING" in run("evaluate m.skops untidy.csv -l income --public-labels").stderr
+    assert run("evaluate m.skops untidy.csv -l income --merge high=HIGH --public-labels").stderr == ""
+
+
+def test_a_model_knows_how_its_labels_were_tidied(run, refused, folder):
+    write([" high", "HIGH", "high", "low"] * 10)
+    run(f"{PRIVATIZE} --strip --merge high=HIGH")
+    run("train out --to m.skops")
+    told = refused("evaluate m.skops bad.parquet -l income -e 1")
+    assert "Before it was trained: spaces around values taken away; 'HIGH' read as 'high'." in told
+
+
+def test_a_refused_budget_names_the_command_that_raises_it(run, refused):
+    run("ledger l --set-budget 1")
+    assert "`labeldp ledger FILE --set-budget B`" in refused(
+        "privatize people.parquet -l income -e 2 --to out --ledger l", code=3
+    )
+
+
+def test_how_a_table_is_read_is_said_once(run, folder):
+    run("train people.parquet -l income -e 4 --drop id --to m.skops")
+    rows = [line.replace(",", ";") for line in (folder / "test.csv").read_text().splitlines()]
+    (folder / "other.csv").write_text("\n".join(rows) + "\n")
+    said = run("evaluate m.skops other.csv -l income -e 1 --ledger l.sqlite").stderr
+    assert said.count("read as:") == 1
+
+
+def test_a_seed_that_is_not_the_noises_is_not_shown(run, run_json, folder):
+    """The arrangement of blocks has a public seed, and people take any seed for that of the noise: not private."""
+    shown = run("privatize people.parquet -l sex --classes f,m,x -e 1 --to out --ledger l.sqlite").stdout
+    assert "InformativeResponse(epsilon=1.0, n_classes=None)" in shown
+    page = run("report out --to page.html --ledger l.sqlite").stdout + (folder / "page.html").read_text()
+    for text in (shown, run("inspect out").stdout, run("ledger l.sqlite").stdout, page):
+        assert "seed=" not in text

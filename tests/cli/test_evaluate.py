@@ -84,3 +84,16 @@ def test_a_models_own_release_is_optimistic(run, run_json, folder):
     with pytest.warns(UserWarning, match="very release"):
         score = run_json("evaluate m.skops --release own")
     assert "optimistic" in score["report"]["notes"][0]
+
+
+def test_the_class_that_figures_are_about_can_be_chosen(run, run_json, trained):
+    line = "evaluate m.skops test.csv -l income --public-labels"
+    usual, other = run_json(line), run_json(f"{line} --positive high")
+    assert other["accuracy"] == usual["accuracy"]
+    assert {one["report"]["classes"][1] for one in (usual, run_json(f"{line} --positive low"))} == {"low"}
+    assert {top["class"] for top in other["report"]["tops"]} == {"high"}
+    shown = " ".join(run(f"{line} --positive high").stdout.split())
+    assert "of the class high; chance: 0.5" in shown
+    assert "Calibration: the probability of high" in shown
+    noisy = run_json("evaluate m.skops test.csv -l income -e 4 --positive high")
+    assert noisy["report"]["classes"] == ["low", "high"]

@@ -144,7 +144,9 @@ def test_bad_columns_of_several(refused, tables, values, says):
 
 def test_a_public_table_without_a_feature_is_refused(refused, tables):
     pq.write_table(pq.read_table("public.parquet").rename_columns(["id", "agge", "sex"]), "public.parquet")
-    assert "Did you mean `agge`" in refused(LINE)
+    told = refused(LINE)
+    assert "Did you mean `agge`" in told
+    assert "--drop age" in told
 
 
 def test_a_class_that_no_part_has_is_fine(run_json, tables):

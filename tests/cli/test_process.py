@@ -100,3 +100,33 @@ def test_screens_fit(folder, run, monkeypatch):
         monkeypatch.setenv("COLUMNS", columns)
         for line in ("plan --classes 10", "inspect out", "ledger l", f"train out --to m{columns}.skops"):
             assert max(map(len, run(line).stdout.splitlines())) <= int(columns), line
+
+
+SLOW = """
+import codecs, sys, time
+from labeldp.data import open_table
+
+
+class Slow(codecs.IncrementalDecoder):
+    def decode(self, data, final=False):
+        time.sleep(0.05)
+        return codecs.charmap_decode(data, self.errors)[0]
+
+
+def find(name):
+    known = codecs.lookup("latin-1")
+    return codecs.CodecInfo(known.encode, known.decode, incrementaldecoder=Slow, name=name) if name == "slow" else None
+
+
+codecs.register(find)
+for batch in open_table("large.csv", encoding="slow").batches(columns=["age"]):
+    break
+sys.exit(2)
+"""
+
+
+def test_a_process_that_stops_in_the_middle_of_a_table_ends_with_its_own_code(folder):
+    """Arrow reads ahead in a thread of its own, through Python: where that goes on when Python ends, the process is aborted."""
+    (folder / "large.csv").write_text("name,age\n" + "Zürich,30\n" * 600_000, encoding="latin-1")
+    done = command("-c", SLOW)
+    assert (done.returncode, done.stderr) == (2, "")

@@ -346,3 +346,10 @@ def test_views_pass_where_the_estimator_takes_them(problem):
     np.testing.assert_allclose(viewed.predict_proba(X), plain.predict_proba(X.mean(axis=1)), atol=1e-12)
     with pytest.raises(ValueError, match="Found array with dim 3"):
         LabelPrivateClassifier(SoftmaxRegression(), **settings).fit(X, problem.y)
+
+
+@pytest.mark.parametrize(("name", "says"), [("stages", r"stages=\(0\.7, 0\.3\)"), ("prior", r"ClusterPrior\(\)")])
+def test_a_word_that_is_no_recipe_is_answered_with_one(name, says):
+    model = LabelPrivateClassifier(epsilon=1.0, classes=[0, 1], **{name: "two"})
+    with pytest.raises(LabelDPError, match=rf"`{name}` must be \"auto\", .*got 'two'\. For example .*{says}"):
+        model.fit(np.zeros((20, 2)), [0, 1] * 10)

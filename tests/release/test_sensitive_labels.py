@@ -304,3 +304,11 @@ def test_classes_that_were_read_off_the_labels_are_an_assumption_of_the_guarante
     assert "public" in CLASSES_READ_OFF
     assert read_off.guarantee.trust is labeldp.Trust.CURATOR  # whoever read the list off has seen all labels
     assert declared.guarantee.trust is labeldp.Trust.NO_ONE
+
+
+def test_one_text_is_no_list_of_classes() -> None:
+    """It would be read as the list of its characters."""
+    with pytest.raises(
+        LabelDPError, match=r"`classes` must be a list of classes, got one text.*classes=\[\"no\", \"yes\"\]"
+    ):
+        SensitiveLabels(["no", "yes"], classes="no,yes")

@@ -35,7 +35,16 @@ from typing import Any
 
 import numpy as np
 
-from labeldp.accounting.accounts import Choice, KnownRows, Overlap, choose_account, compare_rows
+from labeldp.accounting.accounts import (
+    Choice,
+    Exposed,
+    KnownRows,
+    Overlap,
+    choose_account,
+    compare_rows,
+    find_exposed,
+    refuse_exposed,
+)
 from labeldp.accounting.ledger_file import Record, Table, has_accounts, tampering_error
 from labeldp.accounting.sketches import COLUMNS, IDS, NO_ROWS, ProtectedRows, RowKey, RowSample, RowSet, RowSketch
 from labeldp.arrays import Words
@@ -75,10 +84,24 @@ class AccountTables:
         self._table.connection.execute("INSERT INTO row_key (id, bytes) VALUES (1, ?)", (key.reveal(),))
 
     def choose(self, name: str, rows: ProtectedRows, *, given: bool) -> tuple[Choice, tuple[Overlap, ...]]:
-        """Return which account pays for rows of this name, and all accounts that have some of them."""
+        """Return which account pays for rows of this name, and all accounts that have some of them.
+
+        Features that are labels which the ledger protects in these rows are refused, whichever account pays.
+        """
+        told = refuse_exposed(self._find_exposed(rows))
         overlaps = self.find_overlaps(rows)
         state = self._find_names(name)
-        return choose_account(name, overlaps, given=given, label=rows.label, state=state), overlaps
+        choice = choose_account(name, overlaps, given=given, label=rows.label, state=state)
+        return replace(choice, notes=(*choice.notes, *told)), overlaps
+
+    def _find_exposed(self, rows: ProtectedRows) -> list[Exposed]:
+        """Return the features of rows that are label columns of some account: by their names first, then by the rows."""
+        if not self._there or not rows.features:
+            return []
+        features = set(rows.features)
+        labels = self._ask("SELECT DISTINCT sketch, label FROM row_set WHERE label <> ''")
+        numbers = {number for number, label in labels if features & {str(label), *str(label).split(",")}}
+        return [one for number in sorted(numbers) for one in find_exposed(rows, self._read_sketch(number))]
 
     def find_overlaps(self, rows: ProtectedRows) -> tuple[Overlap, ...]:
         """Return the accounts that have some of these rows, each once: this very table first, then by their share."""

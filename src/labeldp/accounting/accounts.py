@@ -28,21 +28,36 @@ columns were dropped, but no part of one.
 by the name of the column of ids. A table that has a column of that name is compared by it also where nobody said that it
 has persons: any id in common, and the table's release is her account's business (`ProtectedRows.owners`).
 
+**Two labels in one table.** A column that is released as it is, or learned from, must not be a label that the ledger protects in
+these rows: its account would promise what the release takes back (`refuse_exposed`). An account knows its label columns by
+name. Its rows are these by the rules above: by ids, or as a whole table. A column of that name in rows that
+are not recognised (a part of the table without ids, labels that were missing) is told, and not refused.
+
 `choose_account` is the rule; `labeldp.accounting.account_file` keeps sketches, and `Ledger` applies both.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from labeldp.accounting.sketches import COLUMNS, IDS, SAMPLE_ROWS, WORD, ProtectedRows, RowSample, RowSet, RowSketch
+from labeldp.accounting.sketches import (
+    COLUMNS,
+    IDS,
+    SAMPLE_ROWS,
+    WORD,
+    ProtectedRows,
+    RowKey,
+    RowSample,
+    RowSet,
+    RowSketch,
+)
 from labeldp.arrays import Places, UInt8s
-from labeldp.errors import AccountError, LabelDPError
+from labeldp.errors import AccountError, Described, LabelDPError, PrivacyError, invalid
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -55,21 +70,29 @@ class AccountName(str):
     """A name of labels that knows their rows: one value, so that neither is lost on the way to the charge.
 
     `given` says whether the user chose the name; one that was only made up from a file's name gives way to the account
-    that has these rows. It compares as the text that it is. It pickles without its rows, which no worker needs.
+    that has these rows. `find_rows` hashes them anew, where the ledger turns out to have another key than they were hashed under.
+    It compares as the text that it is. It pickles without its rows, which no worker needs.
 
     >>> name = AccountName("people.csv:income")
     >>> name == "people.csv:income", name.given, name.rows
     (True, False, None)
     """
 
-    __slots__ = ("given", "rows")
+    __slots__ = ("find_rows", "given", "rows")
     given: bool
     rows: ProtectedRows | None
+    find_rows: Callable[[RowKey], ProtectedRows] | None
 
-    def __new__(cls, name: str, rows: ProtectedRows | None = None, given: bool = False) -> Self:  # noqa: FBT001, FBT002 - pickle
+    def __new__(
+        cls,
+        name: str,
+        rows: ProtectedRows | None = None,
+        given: bool = False,  # noqa: FBT001, FBT002 - pickle
+        find_rows: Callable[[RowKey], ProtectedRows] | None = None,
+    ) -> Self:
         """Make a name; without `given`, nobody chose it."""
         made = super().__new__(cls, name)
-        made.rows, made.given = rows, given
+        made.rows, made.given, made.find_rows = rows, given, find_rows
         return made
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -177,6 +200,53 @@ def _exceeds(counts: UInt8s, common: Places, least: float, *, own: int, others: 
         doubles += 3.0 + 3.0 * math.sqrt(doubles)
     expected = 2.0 * doubles * others / max(own, 1)
     return singles > max(least, expected + 4.0 * math.sqrt(expected))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exposed:
+    """A column among the features of some rows that is a label of an account; `same` says whether of these very rows."""
+
+    column: str
+    label_set: str
+    same: bool
+
+
+def find_exposed(mine: ProtectedRows, known: KnownRows) -> list[Exposed]:
+    """Return the features of rows that are label columns of an account, each with whether it has these rows."""
+    found = []
+    for column in mine.features:
+        sets = tuple(one for one in known.sets if column in one.label_columns)
+        if not sets:
+            continue
+        if known.kind == IDS:
+            asked = [sketch for name, sketch in mine.owners.items() if name in known.person_columns]
+            asked += [] if mine.ids is None else [mine.ids]
+            same = any(compare_rows(sketch, known) is not None for sketch in asked)
+        else:  # rows with another label have other hashes: a table is known as a whole, or not at all
+            same = mine.columns is not None and any(one.shares_rows(mine.columns.rows) for one in sets)
+        found.append(Exposed(column=column, label_set=known.label_set, same=same))
+    return found
+
+
+def refuse_exposed(exposed: Sequence[Exposed]) -> tuple[str, ...]:
+    """Raise `PrivacyError` where a feature is a label that the ledger protects in these rows; return what else to know."""
+    same = {one.column: one.label_set for one in reversed(exposed) if one.same}
+    if same:
+        names = sorted(same)
+        what = " and ".join(f"{name!r} (the label of account {same[name]!r})" for name in names)
+        fix = (
+            "Features are published, or learned from, as they are, and this ledger protects that column in these rows. Leave it "
+            f"out: drop={names!r} (--drop {','.join(names)}); a model that has it as a feature is trained anew without it. "
+            "Nothing was charged."
+        )
+        must = f"leave out {what}"
+        raise invalid("Ledger", "columns", must, got=Described("it among the features"), fix=fix, kind=PrivacyError)
+    other = {one.column: one.label_set for one in reversed(exposed)}
+    return tuple(
+        f"column {name!r} is used as it is, and account {other[name]!r} protects a label of that name in rows that are not "
+        f"recognised as these. If they are the same people, leave it out: --drop {name}."
+        for name in sorted(other)
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

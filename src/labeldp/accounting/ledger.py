@@ -13,7 +13,8 @@
 Traceback (most recent call last):
     ...
 labeldp.errors.BudgetError: Ledger.charge: `guarantee` must keep label set 'income' within its budget of epsilon = 2 at
-delta = 0, got 1 asked, 1.5 spent, 0.5 left (2.5 in all). Ask for less, or have the budget raised with set_budget.
+delta = 0, got 1 asked, 1.5 spent, 0.5 left (2.5 in all). Ask for less, or have the budget raised: ledger.set_budget, or
+`labeldp ledger FILE --set-budget B`.
 
 Two kinds of rows (`labeldp.accounting.entries`): a release that was charged and a budget that was set. All releases of
 a label set compose in sequence, since any two may share rows.
@@ -63,7 +64,7 @@ from labeldp.accounting.ledger_file import (
 )
 from labeldp.accounting.sketches import IDS, ProtectedRows, RowKey, protect_ids
 from labeldp.display import MOST_LINES, card
-from labeldp.errors import AccountError, BudgetError, Described, LabelDPError, PrivacyError, invalid
+from labeldp.errors import AccountError, BudgetError, Described, LabelDPError, OtherKeyError, PrivacyError, invalid
 from labeldp.guarantee import Guarantee, Unit, format_up
 from labeldp.validate import check_delta, check_epsilon, check_positive
 
@@ -82,6 +83,9 @@ class Ledger:
         The default budget of every label set without its own: epsilon at this delta.
     timeout : float
         Seconds to wait for another process that is writing.
+    make_now : bool
+        Without it nothing is written before the first charge, whatever is asked before: whoever fails leaves no file and no
+        budget behind. So the commands open a ledger.
 
     *What is recorded*, all of it public: the label set's name, a fingerprint of the data set's identity and row ids,
     the number of rows, the guarantee, the mechanism's description, the names and guarantees of its parts, whether the
@@ -112,14 +116,15 @@ class Ledger:
         budget: float | None = None,
         delta: float = 0.0,
         timeout: float = 30.0,
+        make_now: bool = True,
     ) -> None:
-        self.path = check_path(path)
+        self.path, self._make_now = check_path(path), make_now
         self.timeout = check_positive("Ledger", "timeout", timeout)
         self._pending: RowKey | None = None
         share = check_delta("Ledger", delta)
         self._default = None if budget is None else (check_epsilon("Ledger", budget, name="budget"), share)
         limit = self.budget(None)
-        if self._default is not None and limit is None:
+        if self._default is not None and limit is None and make_now:
             with self._write():
                 pass
 
@@ -207,6 +212,8 @@ class Ledger:
             who=who,
             note=note,
         )
+        if not self._make_now and not self.path.exists():  # what does not fit makes no file; asked again below
+            check_room(guarantee, balance=Balance().limited_to(self._default), label_set=label_set)
         with self._write() as table:
             balance = find_account(table, label_set)
             check_room(guarantee, balance=balance.limited_to(find_budget(table, label_set)), label_set=label_set)
@@ -218,11 +225,16 @@ class Ledger:
             return read_release(record)
 
     def row_key(self) -> RowKey:
-        """Return the secret under which this ledger hashes rows; made, and the file with it, when it is first asked for."""
+        """Return the secret under which this ledger hashes rows; made, and the file with it, when it is first asked for.
+
+        Without `make_now` the next charge keeps it. If another process has made one by then, rows are hashed again
+        (`labeldp.release.budget.Budget.charge`).
+        """
         with self._open() as table:
             key = None if table is None else AccountTables(table).find_key()
-            if key is None and table is not None and table.version == PLAIN_VERSION:
-                # Such a file is brought up to date by a row, and there is none to write yet: the next charge keeps the key.
+            plain = table is not None and table.version == PLAIN_VERSION
+            if key is None and (plain or not self._make_now):
+                # A plain file is brought up to date by a row, and there is none to write yet: the next charge keeps the key.
                 key = self._pending = self._pending or RowKey.fresh()
         if key is not None:
             return key
@@ -258,8 +270,8 @@ class Ledger:
             accounts.keep_key(key)
         if key is None or key.digest != rows.key:
             fix = "The file was replaced, or brought up to date by another process, in the meantime: run it again."
-            got = Described("rows that were read for another")
-            raise invalid(OWNER, "label_set", "have rows that were read for this ledger", got=got, fix=fix)
+            got, must = Described("rows that were read for another"), "have rows that were read for this ledger"
+            raise invalid(OWNER, "label_set", must, got=got, fix=fix, kind=OtherKeyError)
         choice, overlaps = accounts.choose(str(name), rows, given=name.given)
         if choice.label_set != name:
             raise AccountError(
@@ -489,9 +501,9 @@ def over_budget_error(
     must = f"keep label set {label_set!r} within its budget of epsilon = {format_up(epsilon)} at delta = {delta:g}"
     rest = format_down(balance.left)
     got = f"{format_up(asked)} asked, {format_up(before)} spent, {rest} left ({format_up(whole)} in all)"
-    fix = "Ask for less, or have the budget raised with set_budget."
+    fix = "Ask for less, or have the budget raised: ledger.set_budget, or `labeldp ledger FILE --set-budget B`."
     if math.isinf(asked) and delta == 0 and math.isfinite(guarantee.epsilon(1e-5)):
-        fix = "This guarantee is not pure: it needs a budget with delta > 0 (set_budget)."
+        fix = "This guarantee is not pure: it needs a budget with delta > 0 (ledger.set_budget, `labeldp ledger FILE --set-budget`)."
     return invalid("Ledger.charge", "guarantee", must, got=Described(got), fix=fix, kind=BudgetError)
 
 

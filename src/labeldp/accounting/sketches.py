@@ -194,7 +194,8 @@ class ProtectedRows:
     """The rows whose labels are protected, as the ledger with this key knows them: by columns, by ids, or by both.
 
     `of_persons` says that the ids are those of the rows' owners, whose other rows are theirs too. `owners` are sketches of columns
-    that say whose row it is in other accounts, by their names, where nobody said so of these rows.
+    that say whose row it is in other accounts, by their names, where nobody said so of these rows. `features` are the columns that
+    leave with what is released, or that a model learns from, as they are: none of them may be a label that the ledger protects.
     """
 
     key: str
@@ -202,6 +203,7 @@ class ProtectedRows:
     ids: RowSketch | None = None
     of_persons: bool = False
     owners: Mapping[str, RowSketch] = field(default_factory=dict)
+    features: tuple[str, ...] = ()
 
     @property
     def sketches(self) -> tuple[RowSketch, ...]:
@@ -238,7 +240,12 @@ class ProtectedRows:
 
 
 def protect_rows(
-    batches: Iterable[Any], key: RowKey, *, label: str | Sequence[str], row_ids: str | None = None
+    batches: Iterable[Any],
+    key: RowKey,
+    *,
+    label: str | Sequence[str],
+    row_ids: str | None = None,
+    features: Sequence[str] = (),
 ) -> ProtectedRows:
     """Return what a ledger remembers of the rows of record batches, read one after the other.
 
@@ -252,6 +259,8 @@ def protect_rows(
         The label columns.
     row_ids : str, optional
         The column of ids. The other columns are remembered too, so that a copy is found also where ids are not given.
+    features : sequence of str
+        The columns that are released, or learned from, as they are.
     """
     labels = (label,) if isinstance(label, str) else tuple(label)
     named = ",".join(labels)
@@ -272,6 +281,7 @@ def protect_rows(
         columns=columns.finish(),
         ids=None if ids is None else ids.finish(),
         owners={name: counter.finish() for name, counter in owners.items()},
+        features=tuple(features),
     )
 
 

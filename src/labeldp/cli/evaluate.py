@@ -24,6 +24,7 @@ from labeldp.cli.screen import (
     entry_text,
     facts_table,
     name_label_set,
+    note,
     open_ledger,
     open_whole_table,
     read_ledger,
@@ -33,7 +34,7 @@ from labeldp.cli.screen import (
     warn_seeded,
 )
 from labeldp.cli.tables import Consent, LabelRules, Reading
-from labeldp.errors import Described, LabelDPError, PrivacyError, invalid
+from labeldp.errors import Described, LabelDPError, PrivacyError, invalid, nearest
 from labeldp.report.words import promise_facts, promise_rows
 
 if TYPE_CHECKING:
@@ -73,6 +74,14 @@ def evaluate(
         Path | None,
         typer.Option("--plot", help="Draw calibration (and ROC of classes): a new SVG file.", metavar="FILE"),
     ] = None,
+    positive: Annotated[
+        str | None,
+        typer.Option(
+            "--positive",
+            help="Of two classes, the one that AUC, calibration, precision and lift are about; the second of the model if left out.",
+            metavar="CLASS",
+        ),
+    ] = None,
     ledger: LedgerFile = None,
     budget: Budget = None,
     label_set: LabelSet = None,
@@ -105,6 +114,8 @@ def evaluate(
 
       labeldp evaluate model.skops test.parquet -l income --public-labels --ledger spent.sqlite
 
+      labeldp evaluate model.skops test.csv -l ill --public-labels --positive yes
+
       labeldp evaluate model.skops --release held-out
     """
     _check_source(public_labels, epsilon, release)
@@ -120,24 +131,29 @@ def evaluate(
         check_new(plot, owner="evaluate")
     with spinner("scoring"):
         if release is not None:
-            found = _from_release(model, table, release, label=label, ledger=ledger, reading=reading)
+            given = {"--label": label, "--ledger": ledger, "--positive": positive}
+            found = _from_release(model, table, release, given=given, reading=reading)
         else:
             place, column = _require_table(table, label)
             fitted = _load_model(model)
             source = rules.apply(_open_for(fitted, place, reading), column)
             features, labels = _read_labelled(fitted, model, source, column)
+            if not predicts_numbers(fitted):
+                _check_spellings(fitted, labels, exact=epsilon is None)
+            about = {} if positive is None else {"positive": _find_class(fitted, positive)}
             owners = None if person is None else _read_persons(source, person, column)
             name = name_label_set(label_set, place, column)
             if epsilon is None:
-                _refuse_accounted(read_ledger(ledger, owner="evaluate"), reading.open(place), column, name)
+                _refuse_accounted(read_ledger(ledger, owner="evaluate"), reading.open(place, again=True), column, name)
                 public = labels if predicts_numbers(fitted) else labels.to_pylist()
-                found = _report(fitted, features, public, labels_are_public=True)
+                found = _report(fitted, features, public, labels_are_public=True, **about)
             else:
                 book = open_ledger(ledger, budget)
                 # Columns as the file has them, and not as the model wants them: so `privatize` reads them too.
-                name = open_whole_table(name, reading.open(place), [column], book, persons=owners, person=person)
+                whole, wanted = reading.open(place, again=True), features.column_names
+                name = open_whole_table(name, whole, [column], book, features=wanted, persons=owners, person=person)
                 paying = {"epsilon": epsilon, "label_set": name, "ledger": book, "rng": seed, "persons": owners}
-                found = _report(fitted, features, labels, **paying)
+                found = _report(fitted, features, labels, **paying, **about)
     if seed is not None:
         warn_seeded()
     facts = {"model": str(model), "table": None if table is None else str(table), **_list_facts(found)}
@@ -204,6 +220,35 @@ def _read_labelled(fitted: Any, model: Path, source: Any, label: str) -> tuple[A
     return whole.select(wanted), decode_dictionary(whole[label])
 
 
+def _find_class(fitted: Any, text: str) -> Any:
+    """Return the class that is written so."""
+    known = {str(value): value for value in getattr(fitted, "classes_", ())}
+    if text not in known:
+        raise invalid("evaluate", "--positive", "be a class of the model", got=text, fix=nearest(text, known))
+    return known[text].item() if hasattr(known[text], "item") else known[text]
+
+
+def _check_spellings(fitted: Any, labels: Any, *, exact: bool) -> None:
+    """Refuse labels that are no class of the model, and say how they were tidied where the model learned.
+
+    Where labels are public they are figures of their own, to which the model gives no chance: that is said.
+    """
+    known = set(fitted.classes_.tolist())
+    row = next((row for row, value in enumerate(labels.to_pylist()) if value not in known), None)
+    if row is None:
+        return
+    done = fitted.facts_.get("label_notes", ())
+    tidied = f" Before it was trained: {'; '.join(map(str, done))}." if done else ""
+    fix = f"Spelt in another way? --strip, or --merge CLASS=SPELLING; `labeldp look` shows the spellings.{tidied}"
+    if exact:
+        note(
+            f"row {row:,} (rows count from 0) has a label that the model does not know; it is a class of its own. {fix}"
+        )
+        return
+    got = Described(f"another one in row {row:,} (rows count from 0)")
+    raise invalid("evaluate", "--label", "hold classes that the model knows", got=got, fix=fix)
+
+
 def _read_persons(source: Any, person: str, label: str) -> Any:
     """Return who owns the rows."""
     from labeldp.learn.tables import read_columns
@@ -216,17 +261,15 @@ def _read_persons(source: Any, person: str, label: str) -> Any:
     return Persons.of(read_columns(source, [person])[person], owner="evaluate")
 
 
-def _from_release(
-    model: Path, table: Path | None, directory: Path, *, label: str | None, ledger: Path | None, reading: Reading
-) -> Any:
+def _from_release(model: Path, table: Path | None, directory: Path, *, given: dict[str, Any], reading: Reading) -> Any:
     """Return the report from released labels, with the features of the table or those beside the labels."""
     from labeldp.engines import open_released_table
     from labeldp.learn.tables import read_columns
     from labeldp.release import load_release
 
-    for name, value in (("--label", label), ("--ledger", ledger)):
+    for name, value in given.items():
         if value is not None:
-            fix = "Released labels have their own column, and cost nothing."
+            fix = "Released labels have their own column and order of classes, and cost nothing."
             raise invalid("evaluate", name, "be left out with --release", got=str(value), fix=fix)
     require_path(directory, "--release", owner="evaluate", directory=True)
     fitted = _load_model(model)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from labeldp.cli.screen import AsJson, answer, entry_facts, entry_text, facts_table, require_path, styled
+from labeldp.errors import Described, invalid
 from labeldp.report.words import percent, promise_document, promise_rows
 
 if TYPE_CHECKING:
@@ -58,6 +59,13 @@ def inspect(
       labeldp inspect --schema
     """
     if release.is_file():
+        from labeldp.data.tables import is_table
+
+        if is_table(release.name):
+            fix = "`labeldp look` shows a table to its owner."
+            raise invalid(
+                "inspect", "release", "be a release or a model", got=Described(f"the table {release}"), fix=fix
+            )
         _inspect_model(release, as_json=as_json)
         return
     from labeldp.release import load_release

@@ -39,8 +39,8 @@ from labeldp.cli.screen import (
 )
 from labeldp.cli.tables import Consent, LabelRules, Reading
 from labeldp.cli.train import Estimator
-from labeldp.errors import Described, invalid
-from labeldp.report.words import budget_words, promise_facts, promise_rows
+from labeldp.errors import Described, invalid, nearest
+from labeldp.report.words import promise_facts, promise_rows
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -310,8 +310,7 @@ def _show(console: Console, model: Any, facts: dict[str, Any]) -> None:
         ("left out", f"{facts['dropped']:,} rows without a label" if facts["dropped"] else None),
         ("label", facts["label"]),
         ("answered", f"{facts['answered']:,} of {facts['asked']:,} queries, by {facts['aggregation']}"),
-        ("budget", budget_words(model.guarantee_, facts["delta"])),
-        *promise_rows(model.guarantee_),
+        *promise_rows(model.guarantee_, delta=facts["delta"]),
         ("ledger entry", entry_text(facts)),
         ("answers", facts["answers"]),
         ("next", f"labeldp predict {facts['model']} TABLE --to predictions.parquet"),
@@ -385,10 +384,14 @@ def read_tables(
         whole = read_columns(source, [*columns, *label, *ids])
         private, targets, dropped = whole.select(columns), _read_indicators(source, whole, label), 0
         owners = None if person is None else Persons.of(whole[person], owner="pate")
-        name = open_whole_table(name, source, label, book, persons=owners, person=person)
+        name = open_whole_table(name, source, label, book, features=columns, persons=owners, person=person)
     if not private.column_names:
         raise invalid("pate", "table", "have features", got=Described("labels only"))
-    public.require(*private.column_names)
+    absent = [one for one in private.column_names if one not in public.names]
+    if absent:
+        got = Described(f"{public.path.name} without {', '.join(absent[:8])}{', ...' if len(absent) > 8 else ''}")
+        fix = f"{nearest(absent[0], public.names)} What it lacks may be left out of both: --drop {','.join(absent)}."
+        raise invalid("pate", "--public", "have every feature of the private table", got=got, fix=fix)
     rows = read_columns(public, private.column_names)
     if rows.num_rows == 0:
         raise invalid("pate", "--public", "have rows", got=Described("none"), fix="Teachers vote on public rows.")

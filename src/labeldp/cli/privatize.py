@@ -223,6 +223,9 @@ def privatize(
         typer.Option("--prior-epsilon", help="What the noisy counts take of epsilon.", rich_help_panel=PRIOR),
     ] = None,
     missing: MissingLabels = Missing.error,
+    drop: Annotated[
+        str | None, typer.Option("--drop", help="Columns that are left out of the release, with commas.")
+    ] = None,
     row_ids: RowIds = None,
     person: Person = None,
     ledger: LedgerFile = None,
@@ -289,6 +292,8 @@ def privatize(
 
       labeldp privatize visits.csv -l ill -e 2 --to release --classes no,yes --missing drop
 
+      labeldp privatize visits.csv -l ill -e 2 --to release --drop insured,hiv --ledger spent.sqlite --budget 2
+
       labeldp privatize stays.parquet -l readmitted -e 1 --to release --person patient_nbr
 
       labeldp privatize survey.csv -l ill -e 1 --to release --sep ';' --strip --merge yes=YES
@@ -331,6 +336,7 @@ def privatize(
             model=fitted,
             prior_epsilon=prior_epsilon,
             missing=choice.missing,
+            drop=split_names(drop),
             row_ids=row_ids,
             persons=person,
             label_set=name,

@@ -566,9 +566,9 @@ def parse_classes(text: str | list[str] | None, kind: Any) -> list[Any] | None:
 
 
 def open_ledger(path: Path | None, budget: float | None, *, delta: float = 0.0) -> Any:
-    """Return the ledger to charge, made if it does not exist yet, or None where no path was given.
+    """Return the ledger to charge, made by the first charge if it does not exist yet, or None where no path was given.
 
-    `budget`, at `delta`, becomes the default budget of a new ledger. A budget that is recorded already stands: the user is
+    A command that fails before that leaves no ledger, and no budget in one. `budget`, at `delta`, becomes the default budget of a new ledger. A budget that is recorded already stands: the user is
     told so. A budget without a ledger would be forgotten, so it is refused.
     """
     if path is None:
@@ -577,7 +577,7 @@ def open_ledger(path: Path | None, budget: float | None, *, delta: float = 0.0) 
         return None
     from labeldp.accounting import Ledger
 
-    book = Ledger(path, budget=budget, delta=delta)
+    book = Ledger(path, budget=budget, delta=delta, make_now=False)
     recorded = book.budget(None)
     if budget is not None and recorded is not None and recorded[0] != budget:
         warn_budget(recorded[0], budget)
@@ -621,11 +621,18 @@ def name_label_set(label_set: str | None, table: Any, label: str) -> str:
 
 
 def open_whole_table(
-    name: str, source: Any, labels: list[str], book: Any, *, persons: Any = None, person: str | None = None
+    name: str,
+    source: Any,
+    labels: list[str],
+    book: Any,
+    *,
+    features: list[str],
+    persons: Any = None,
+    person: str | None = None,
 ) -> str:
     """Return the account that pays for a table of which every row has a label; without a ledger the name as it is.
 
-    `persons` (`labeldp.release.Persons`) own the rows, by the column `person`, where all labels of a person are protected together.
+    `features` are the columns that a model reads. `persons` (`labeldp.release.Persons`) own the rows, by the column `person`, where all labels of a person are protected together.
     """
     from labeldp.accounting import protect_rows
     from labeldp.release.budget import open_account
@@ -633,7 +640,7 @@ def open_whole_table(
     columns = [one for one in source.names if one not in labels] or labels
 
     def find_rows(key: Any) -> Any:
-        found = protect_rows(source.batches(columns=columns), key, label=labels)
+        found = protect_rows(source.batches(columns=columns), key, label=labels, features=features)
         return found if persons is None else found.with_persons(persons.ids, key, column=person or "")
 
     return open_account(book, name, find_rows)

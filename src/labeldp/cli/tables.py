@@ -80,8 +80,8 @@ class Reading:
         ),
     ] = None
 
-    def open(self, path: Any, *, settle: bool = True, as_text: Iterable[str] = ()) -> Any:
-        """Return a table, and say how its text is read unless that is plain.
+    def open(self, path: Any, *, settle: bool = True, as_text: Iterable[str] = (), again: bool = False) -> Any:
+        """Return a table, and say how its text is read unless that is plain, or was said before (`again`).
 
         With `settle`, its types hold for every row; without, whoever reads it sees to that. Columns of `as_text`, where there
         are such, are read as text, as a model knows them: a postal code may look like a number here.
@@ -107,7 +107,7 @@ class Reading:
             if others:
                 source = open_so(types={**dict.fromkeys(others, "string"), **types})
         source = source.settle() if settle else source
-        if source.form is not None and not source.form.plain:
+        if source.form is not None and not source.form.plain and not again:
             note(f"{source.form.words} ({source.path.name})", kind="read as")
         return source
 
@@ -254,7 +254,13 @@ class Consent:
     ] = False
 
     def check_epsilon(self, epsilon: float | None) -> None:
-        """Have a person confirm an epsilon that hides next to nothing; refuse it where nobody can be asked."""
+        """Have a person confirm an epsilon that hides next to nothing; refuse it where nobody can be asked.
+
+        One below 0 is refused here, before anything is read or made.
+        """
+        if epsilon is not None and not epsilon >= 0:
+            fix = "Smaller is more private: 0 tells nothing, 1 is a usual choice, inf is no privacy."
+            raise invalid("labeldp", "--epsilon", "be 0 or more", got=epsilon, fix=fix)
         if epsilon is None or not epsilon > LARGE_EPSILON or self.accept_large_epsilon:
             return
         told = f"an epsilon of {epsilon:g} hides next to nothing: almost every released label is the true one"

@@ -35,7 +35,7 @@ from labeldp.cli.screen import (
 )
 from labeldp.cli.tables import Consent, Reading
 from labeldp.errors import Described, LabelDPError, invalid
-from labeldp.report.words import budget_words, promise_facts, promise_rows
+from labeldp.report.words import promise_facts, promise_rows
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -280,8 +280,7 @@ def _show(console: Console, found: Any, facts: dict[str, Any]) -> None:
         ("k", str(facts["k"]) + (f" ({proposed} proposed)" if proposed not in (None, facts["k"]) else "")),
         ("passed", _passed_text(facts)),
         ("neighbours", facts["neighbours"]),
-        ("budget", budget_words(found.guarantee, facts["delta"])),
-        *promise_rows(found.guarantee),
+        *promise_rows(found.guarantee, delta=facts["delta"]),
         ("ledger entry", entry_text(facts)),
     ]
     console.print(facts_table(rows))

@@ -37,7 +37,7 @@ from labeldp.cli.screen import (
     warn_seeded,
 )
 from labeldp.cli.tables import Consent, LabelChoice, LabelRules, NumberRules, Reading, ask_about_labels
-from labeldp.errors import Described, LabelDPError, invalid
+from labeldp.errors import Described, LabelDPError, invalid, nearest
 from labeldp.report.words import promise_facts, promise_rows
 
 if TYPE_CHECKING:
@@ -225,6 +225,7 @@ def train(
     consent.check_epsilon(epsilon)
     if seed is not None:
         warn_seeded()
+    _require_source(source)
     released = source.is_dir() and (source / "release.json").exists()
     numeric = _holds_numbers(source) if released else numbers.given
     if numeric:
@@ -284,6 +285,19 @@ def train(
     facts = {"model": str(to), **used, "guarantee": promise_facts(model.guarantee_), "seeded": model.release_.seeded}
     facts["stages"] = [_without_nan(dataclasses.asdict(stage)) for stage in model.stages_]
     answer(facts, as_json=as_json, show=lambda console: _show(console, model, facts))
+
+
+def _require_source(source: Path) -> None:
+    """Refuse a name that nothing has, with the releases and tables beside it."""
+    if source.exists() or not source.parent.is_dir():
+        return
+    from labeldp.data.tables import is_table
+
+    beside = sorted(source.parent.iterdir())
+    releases = [str(one) for one in beside if (one / "release.json").is_file()]
+    tables = [str(one) for one in beside if one.is_file() and is_table(one.name)]
+    fix = nearest(str(source), [*releases, *tables])
+    raise invalid("train", "SOURCE", "be a release or a table that exists", got=str(source), fix=fix)
 
 
 def _without_nan(record: dict[str, Any]) -> dict[str, Any]:
@@ -406,6 +420,7 @@ def _from_release(
     model = make(**shape, epsilon=release.guarantee.epsilon(), columns=columns)
     used = {"source": str(directory), "label": release.label_column, "rows": len(release), "features": columns}
     used |= {} if ids is None else {"person": ids}
+    used |= {"label_notes": list(release.label_notes)} if release.label_notes else {}
     if search is None:
         # Whoever has many rows counts a little more, as where labels are randomized and learned from at once.
         owners = {}

@@ -311,7 +311,7 @@ def below(part: Place, root: Place) -> str:
     return "/".join(part.parts[len(root.parts) :]) or part.name
 
 
-def _is_table(name: str) -> bool:
+def is_table(name: str) -> bool:
     """Whether the name of a file says that it is a table."""
     return name.lower().endswith((*PARQUET, *ARROW)) or text.is_text(name)
 
@@ -319,11 +319,14 @@ def _is_table(name: str) -> bool:
 def _find_parts(place: Place) -> tuple[Place, ...]:
     """Return the files of a table: itself, or the Parquet files below a folder in the order of their paths."""
     if place.is_file():
-        if not _is_table(place.name):
+        if not is_table(place.name):
             fix = f"Known are {', '.join(KNOWN)}; text may be packed: {', '.join(text.PACKINGS)}."
             raise invalid("open_table", "path", "end in the name of a known format", got=place.name, fix=fix)
         return (place,)
     if place.is_dir():
+        if (place / "release.json").is_file():  # what labeldp.release calls its manifest
+            fix = f"Name a table; that of the release, with released labels, is in {place / 'labels.parquet'} or in labels/ there."
+            raise invalid("open_table", "path", "be a table", got=Described(f"the release {place.name}"), fix=fix)
         parts = tuple(
             part for part in _list_files(place) if part.suffix in PARQUET and not _is_hidden(below(part, place))
         )
@@ -350,9 +353,10 @@ def _suggest_file(place: Path) -> str:
     """Return where was looked, and the table there with the nearest name."""
     if not place.parent.is_dir():
         return f"Looked in {place.parent}, which does not exist either."
-    tables = [path.name for path in place.parent.iterdir() if path.is_file() and _is_table(path.name)]
+    tables = [path.name for path in place.parent.iterdir() if path.is_file() and is_table(path.name)]
     hint = nearest(place.name, tables) if tables else "There is no table in that folder."
-    return f"Looked in {place.parent}. {hint}"
+    where = "the current folder" if str(place.parent) == "." else str(place.parent)
+    return f"Looked in {where}. {hint}"
 
 
 def _text_schema(form: TextFormat) -> Any:

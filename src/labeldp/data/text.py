@@ -17,6 +17,10 @@ and .zip behind it (or .zip alone) say how it is packed. `labeldp.data.sniffing`
 Design notes. *Speed.* A file that is plain UTF-8 on this machine is read by Arrow from its path. Others come through a Python
 stream, block by block.
 
+*Streams.* Arrow reads ahead in a thread of its own, which calls the Python stream. If the interpreter ends meanwhile, or while that
+thread lets go of the stream, the process is aborted, whatever its exit code was to be. So whoever is done with a stream, or fails
+on the way, waits until Arrow has let it go (`_let_go`).
+
 *Bounds.* Memory is bounded by a block, never by the file. A line may have `MOST_LINE` bytes. A packed file that unpacks to more
 than `MOST_RATIO` times its size, beyond `FREE_BYTES`, is refused as it is read, whatever it declares: its owner can unpack
 it. An archive holds one table. Objects in lines of JSON are flat.
@@ -31,12 +35,15 @@ from __future__ import annotations
 
 import bz2
 import codecs
+import contextlib
 import functools
 import io
 import json
+import time
+import weakref
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -70,6 +77,8 @@ JSON_LINES = (".jsonl", ".ndjson")
 PACKINGS = {".gz": "gzip", ".bz2": "bzip2", ".zip": "zip"}
 #: A block of CSV. Arrow reads some 32 blocks ahead: a peak of 40 MB at this size, 150 MB at four times it, and no faster.
 BLOCK_BYTES = 2**20
+#: The longest wait for Arrow to let go of a stream.
+MOST_SECONDS = 10.0
 #: Pieces beyond the first that are looked at, and how large they are.
 MORE_PIECES, PIECE_BYTES = 16, 2**14
 #: Text of zeros and commas packs to a hundredth; a bomb is a thousand times its size. Small files may be anything.
@@ -238,6 +247,10 @@ class _Stream(io.RawIOBase):
         super().__init__()
         self._blocks, self._left = blocks, b""
 
+    def end(self) -> None:
+        """Have nothing more to read."""
+        self._blocks, self._left = iter(()), b""
+
     def readable(self) -> bool:
         return True
 
@@ -275,35 +288,66 @@ def _refuse_line() -> LabelDPError:
 
 def _open_csv(part: Place, columns: list[str], types: dict[str, Any], form: TextFormat) -> Iterator[Any]:
     """Yield record batches of some columns, as Arrow reads them."""
-    plain = isinstance(part, Path) and not form.packing and form.encoding == "utf-8"
-    stream: Any = part
-    if not plain:
-        blocks = _read_bytes(part, form)
-        raw = _Stream(blocks if form.encoding == "utf-8" else _as_utf8(blocks, form.encoding))
-        stream = io.BufferedReader(
-            raw, BLOCK_BYTES
-        )  # a read that came up short would be a block without an end of line
+    if isinstance(part, Path) and not form.packing and form.encoding == "utf-8":
+        yield from _parse_csv(part, columns, types, form)
+        return
+    blocks = _read_bytes(part, form)
+    raw = _Stream(blocks if form.encoding == "utf-8" else _as_utf8(blocks, form.encoding))
+    stream = io.BufferedReader(raw, BLOCK_BYTES)  # a read that came up short would be a block without an end of line
+    held = weakref.ref(stream)
+    batches = _parse_csv(stream, columns, types, form, end=raw.end)
+    del stream
+    try:
+        yield from batches
+    finally:
+        batches.close()
+        del batches
+        _let_go(held)
+
+
+def _let_go(held: Callable[[], Any]) -> None:
+    """Wait until nobody holds a stream any more; a thread that has not let go by then does not keep us."""
+    until = time.monotonic() + MOST_SECONDS
+    while held() is not None and time.monotonic() < until:
+        time.sleep(0.001)
+
+
+def _parse_csv(
+    stream: Any, columns: list[str], types: dict[str, Any], form: TextFormat, *, end: Callable[[], None] | None = None
+) -> Generator[Any, None, None]:
+    """Yield what Arrow reads from a path or a stream; whoever stops early has the stream brought to its `end`."""
     block = min(MOST_LINE, max(BLOCK_BYTES, 4 * form.longest))
     names = [f"{place}\0" if name is None else name for place, name in enumerate(form.names)]
-    reader = pa_csv.open_csv(
-        stream,
-        read_options=pa_csv.ReadOptions(block_size=block, column_names=names, skip_rows=form.skip),
-        parse_options=pa_csv.ParseOptions(
-            delimiter=form.separator,
-            quote_char=form.quote or False,
-            escape_char=form.escape or False,
-            newlines_in_values=True,
-        ),
-        convert_options=pa_csv.ConvertOptions(
-            include_columns=columns,
-            column_types=types,
-            strings_can_be_null=True,
-            decimal_point=form.decimal,
-            null_values=[*NULLS, *form.missing],
-        ),
-    )
+    try:
+        reader = pa_csv.open_csv(
+            stream,
+            read_options=pa_csv.ReadOptions(block_size=block, column_names=names, skip_rows=form.skip),
+            parse_options=pa_csv.ParseOptions(
+                delimiter=form.separator,
+                quote_char=form.quote or False,
+                escape_char=form.escape or False,
+                newlines_in_values=True,
+            ),
+            convert_options=pa_csv.ConvertOptions(
+                include_columns=columns,
+                column_types=types,
+                strings_can_be_null=True,
+                decimal_point=form.decimal,
+                null_values=[*NULLS, *form.missing],
+            ),
+        )
+    finally:
+        del stream  # an error keeps this frame, which must not keep the stream
     with reader:
-        yield from reader
+        try:
+            yield from reader
+        finally:
+            if end is not None:  # Arrow's thread finds nothing more to read, and is done
+                end()
+                with contextlib.suppress(pa.ArrowException, OSError, ValueError):
+                    for _ in reader:
+                        pass
+            del reader
 
 
 def _parse(batch: Any, form: TextFormat) -> Any:

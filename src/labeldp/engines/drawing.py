@@ -119,12 +119,16 @@ class _Reporter:
 
 
 def _read(pieces: Sequence[Rows], size: int) -> Iterator[tuple[Rows, int, Any]]:
-    """Yield each batch with its piece and its first position; a piece without rows has one batch that is None."""
+    """Yield each batch with its piece and its first position; a piece without rows has one batch that is None.
+
+    Columns that are left out are not read: neither the release nor a prior has anything of them.
+    """
     for piece in pieces:
+        columns = [name for name in piece.source.names if name not in piece.left_out]
         start = piece.first
         if piece.count == 0:
             yield piece, start, None
-        for batch in piece.batches(size=size):
+        for batch in piece.batches(columns=columns, size=size):
             yield piece, start, batch
             start += batch.num_rows
 
@@ -226,8 +230,9 @@ class Randomizer:
         keep = response.channel.outputs_are_labels or numbers
         if not keep:
             types = {"output": as_column(response.channel.empty_codes(0)).type, **types}
+        whole = rows.source.schema
         schema = make_schema(
-            rows.source.schema,
+            pa.schema([field for field in whole if field.name not in rows.left_out], metadata=whole.metadata),
             label=rows.label,
             extras=types,
             keep_label=keep,

@@ -166,17 +166,22 @@ class TableExamples(Examples):
             start = rows.stop
 
     def _require(self, names: Sequence[str]) -> tuple[str, ...]:
-        """Return names of columns that are there, and of which none is what is to be hidden."""
+        """Return names of columns that are there, and of which none is what is to be hidden, or left out."""
         if self._rows.label in names:
             fix = "It is what is to be hidden: name another column."
             raise invalid(OWNER, "prior", "not be the label column", got=self._rows.label, fix=fix)
         self._rows.source.require(*names)
+        gone = next((name for name in names if name in self._rows.left_out), None)
+        if gone is not None:
+            fix = "What is released would depend on it: leave it out of `drop` (--drop), or of the prior."
+            raise invalid(OWNER, "prior", "not be read from a column that is dropped", got=gone, fix=fix)
         return tuple(names)
 
     @property
     def _apart(self) -> tuple[str, ...]:
-        """Columns that are no features: the label and the row ids."""
-        return tuple(name for name in (self._rows.label, self._rows.row_ids) if name is not None)
+        """Columns that are no features: the label, the row ids, and those that are left out."""
+        own = (self._rows.label, self._rows.row_ids, *self._rows.left_out)
+        return tuple(name for name in own if name is not None)
 
     def _model_columns(self, model: Any) -> tuple[tuple[str, ...], bool]:
         """Return the columns that a model was fitted on, or all numeric ones if it has forgotten their names."""
@@ -187,8 +192,9 @@ class TableExamples(Examples):
             # A model that reads the label is no prior: it would see, for free, what is to be hidden.
             seen = next((name for name in names if name in self._apart), None)
             if seen is not None:
-                fix = "Fit it without the label and the row ids."
-                raise invalid(OWNER, "model", "not take the label as a feature", got=seen, fix=fix)
+                what = "a dropped column" if seen in self._rows.left_out else "the label"
+                fix = "Fit it without the label, the row ids and columns that are dropped."
+                raise invalid(OWNER, "model", f"not take {what} as a feature", got=seen, fix=fix)
             return names, True
         names = tuple(numeric_columns(self._rows.source, but=self._apart))
         wanted = getattr(model, "n_features_in_", len(names))

@@ -126,6 +126,8 @@ class Job:
             facts["numbers"] = [*self.rows.bounds, self.rows.outside]
         if self.answers is not None:  # which rows of whom are asked
             facts["persons"] = [self.answers.digest, self.person_column, self.owners]
+        if self.rows.left_out:
+            facts["left out"] = sorted(self.rows.left_out)
         if self.rows.source.rewritten is not None:
             facts["rewritten"] = self.rows.source.rewritten.words
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
@@ -293,7 +295,7 @@ def _write_all(job: Job, *, ledger_entry: int | None) -> float:
         job.staging.release,
         label_files=names,
         n_examples=job.rows.count,
-        features=[name for name in job.rows.source.schema.names if name != job.rows.label],
+        features=list(job.rows.features),
         stages=None if response.stage is None else TABLE_STAGES,
         answered=None if job.rows.asked is None else job.rows.answered,
     )

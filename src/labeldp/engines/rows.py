@@ -58,6 +58,7 @@ from labeldp.release.labels import NumberRule, list_owners, refuse_lonely_class
 from labeldp.release.manifest import LABELS, LABELS_FOLDER
 from labeldp.release.persons import Persons, RowsOfPersons, gather_rows
 from labeldp.release.saving import check_plain_classes
+from labeldp.validate import check_class_list
 
 #: Rows of a batch by default: 10 MB at 20 columns of 8 bytes.
 BATCH_ROWS = 2**16
@@ -78,7 +79,8 @@ class Rows:
     the labels, and `row_ids` the column that it knows the rows by, if there is one. `classes_read_off` says whether the
     list of classes was read off the column, `drop` whether rows without a label are left out, and `beside` what is
     released with the labels as it is. Labels that are numbers have `bounds`, and `outside` says what is done with those
-    beyond; their classes are then the levels that the mechanism rounds them to. `asked` are the positions of the rows that are
+    beyond; their classes are then the levels that the mechanism rounds them to. Nothing of the columns of `left_out`
+    is released; ids may be read from them. `asked` are the positions of the rows that are
     answered, rising, where persons have answers for some of their rows only; None where all are answered.
     """
 
@@ -97,6 +99,12 @@ class Rows:
     bounds: tuple[float, float] | None = None
     outside: str | None = None
     asked: Int64s | None = field(default=None, repr=False)
+    left_out: tuple[str, ...] = ()
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """The columns that are released as they are."""
+        return tuple(name for name in self.source.names if name != self.label and name not in self.left_out)
 
     @property
     def answered(self) -> int:
@@ -369,6 +377,16 @@ def check_ids(source: TableSource, row_ids: str | None, label: str) -> str | Non
     return row_ids
 
 
+def check_left_out(source: TableSource, drop: Sequence[str], label: str) -> tuple[str, ...]:
+    """Return the columns that are not released: some of the table's, and not the label."""
+    names = (drop,) if isinstance(drop, str) else tuple(drop)
+    source.require(*names)
+    if label in names:
+        fix = "What is released in its place is private: leave out other columns."
+        raise invalid(OWNER, "drop", "not be the label column", got=label, fix=fix)
+    return names
+
+
 def gather_persons(rows: Rows, engine: Engine, *, column: str, most: int) -> RowsOfPersons:
     """Return what a plan of answers is made of: a pass over the column of ids, whose answer grows with the persons alone."""
     if column == rows.label:
@@ -438,7 +456,9 @@ def protect_table(rows: Rows, engine: Engine, key: RowKey, *, persons: Any = Non
 def _protect_piece(piece: Rows, *, key: RowKey) -> ProtectedRows:
     columns = [name for name in piece.source.names if name != piece.label]
     batches = piece.batches(columns=columns or [piece.label])  # without features the rows are counted, and no more
-    return protect_rows(prefetch(batches, depth=2), key, label=piece.label, row_ids=piece.row_ids)
+    return protect_rows(
+        prefetch(batches, depth=2), key, label=piece.label, row_ids=piece.row_ids, features=piece.features
+    )
 
 
 # ---------------------------------------------------------------------------------------- columns and their types
@@ -478,6 +498,7 @@ def class_values(source: TableSource, label: str, classes: Sequence[Any] | None)
     """Return listed classes in the label column's own type: a command line spells 0 and 1 as text."""
     if classes is None:
         return None
+    check_class_list(OWNER, classes)
     dtype = value_type(source.schema.field(label).type)
     try:
         listed = pa.array([value.item() if isinstance(value, np.generic) else value for value in classes])

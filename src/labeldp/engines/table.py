@@ -44,6 +44,7 @@ from labeldp.engines.rows import (
     BATCH_ROWS,
     OWNER,
     check_ids,
+    check_left_out,
     check_rows,
     protect_table,
 )
@@ -99,6 +100,7 @@ def privatize_table(
     learner: Any = None,
     prior_epsilon: float | None = None,
     missing: str = "error",
+    drop: Sequence[str] = (),
     row_ids: str | None = None,
     persons: str | None = None,
     persons_way: str = COMMON,
@@ -167,6 +169,9 @@ def privatize_table(
         What the histograms of groups spend; by default the rule of `ClusterPrior`.
     missing : "error" or "drop"
         Whether rows without a label are refused or left out.
+    drop : sequence of str
+        Columns of which nothing is released: those that are sensitive too, such as another label of these rows. No prior and
+        no groups are read from them. Row ids and persons may be, and the ledger still knows the rows by them.
     row_ids : str, optional
         A column of row ids, which must differ; the ledger recognises rows by them, whatever their other columns.
     persons : str, optional
@@ -179,7 +184,8 @@ def privatize_table(
     label_set : str, optional
         The account of the ledger that pays. By default the one that has these rows and this label column, whatever it is
         called; for new rows one with the label column's name. Rows that are in part another account's are refused
-        (`AccountError`) unless it is said which one is meant.
+        (`AccountError`) unless it is said which one is meant. A column that the ledger protects as another label of these rows
+        is refused (`PrivacyError`) unless it is dropped.
     ledger : Ledger, optional
         Charged once, when all checks have passed and before anything is drawn.
     rng : None, int or numpy.random.Generator
@@ -215,7 +221,7 @@ def privatize_table(
 
     Assumes
     -------
-    The other columns are public: they are released as they are. One that repeats the label gives it away. A prior that
+    The other columns are public: they are released as they are, but for those of `drop`. One that repeats the label gives it away. A prior that
     costs nothing did not see these labels, and groups were made without them.
 
     Edge cases
@@ -255,7 +261,11 @@ def privatize_table(
         else:
             levels, rule = tuple(numeric.levels.tolist()), NumberRule(numeric.bounds, outside)
             rows, dropped = check_rows(table, label, classes=levels, missing=missing, engine=carrier, numbers=rule)
-        rows = replace(rows, row_ids=check_ids(rows.source, row_ids, label))
+        rows = replace(
+            rows,
+            row_ids=check_ids(rows.source, row_ids, label),
+            left_out=check_left_out(rows.source, drop, label),
+        )
         given = () if groups is None else ("grouping",)
         budget = Budget(owner=OWNER, labels=rows, ledger=ledger, seeded=key.seeded, given=given)
         examples = TableExamples(rows, carrier)

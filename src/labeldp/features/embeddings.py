@@ -42,9 +42,9 @@ import os
 import secrets
 import sys
 import types
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, MutableSequence, MutableSet, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -369,13 +369,17 @@ def take_apart(value: Any) -> tuple[str, Sequence[Any]]:
         return "bytes", [bytes(value)]
     if isinstance(value, (np.ndarray, np.generic)):
         array = np.asarray(value)
-        bare = array.ravel().tolist() if array.dtype.hasobject else np.ascontiguousarray(array).tobytes()
+        bare = tuple(array.ravel().tolist()) if array.dtype.hasobject else np.ascontiguousarray(array).tobytes()
         return f"array|{array.shape}|{array.dtype}", [bare]
     if _is_tensor(value):
         return read_tensor(value)
+    if isinstance(value, (MutableMapping, MutableSequence, MutableSet)):
+        return name_type(
+            type(value)
+        ), []  # a record that grows as it is used (calls, hooks) does not make another encoder
     if isinstance(value, Mapping):
         return "mapping", list(value.items())
-    if isinstance(value, (list, tuple, set, frozenset, deque)):
+    if isinstance(value, (tuple, frozenset)):
         return "list", list(value)
     if isinstance(value, os.PathLike):
         return "path", [os.fspath(value)]
@@ -391,13 +395,14 @@ def take_code_apart(value: Any) -> tuple[str, Sequence[Any]]:
     if isinstance(value, types.MethodType):
         return "method", [value.__func__, value.__self__]
     if isinstance(value, functools.partial):
-        return "partial", [value.func, value.args, value.keywords]
+        return "partial", [value.func, value.args, MappingProxyType(value.keywords)]
     if isinstance(value, type):
-        return name_type(value), [find_code(kind) for kind in value.__mro__]
+        return name_type(value), [MappingProxyType(find_code(kind)) for kind in value.__mro__]
     if _top(value) == "torch":  # its compiler's functions close over what is another in each process
         return name_type(value), []
-    closed = [cell.cell_contents for cell in value.__closure__ or () if _is_filled(cell)]
-    return name_type(value), [value.__code__, value.__defaults__, value.__kwdefaults__, closed, find_globals(value)]
+    closed = tuple(cell.cell_contents for cell in value.__closure__ or () if _is_filled(cell))
+    named = MappingProxyType(value.__kwdefaults__ or {})
+    return name_type(value), [value.__code__, value.__defaults__, named, closed, MappingProxyType(find_globals(value))]
 
 
 def take_object_apart(value: Any) -> tuple[str, Sequence[Any]]:
@@ -407,15 +412,15 @@ def take_object_apart(value: Any) -> tuple[str, Sequence[Any]]:
     if own or isinstance(value, types.ModuleType) or not hasattr(value, "__dict__"):
         return f"{kind}|{getattr(value, '__qualname__', '')}", []  # the name of a compiled function
     if not hasattr(value, "state_dict"):
-        return kind, [type(value), vars(value)]
+        return kind, [type(value), MappingProxyType(vars(value))]
     shows: Any = type(value).__repr__
     shown = "" if shows is object.__repr__ else repr(value)  # that of objects is their place in memory
     modules = value.named_modules() if hasattr(value, "named_modules") else [("", value)]
     held = [
-        (name, type(part), {key: value for key, value in vars(part).items() if key not in ELSEWHERE})
+        (name, type(part), MappingProxyType({key: value for key, value in vars(part).items() if key not in ELSEWHERE}))
         for name, part in modules
     ]
-    return f"{kind}|{shown}", [dict(value.state_dict()), held]
+    return f"{kind}|{shown}", [MappingProxyType(dict(value.state_dict())), tuple(held)]
 
 
 #: Attributes of a torch module that are not looked at twice, and its mode, which is always that of evaluation here.

@@ -200,7 +200,7 @@ class Evaluation(Report):
     def headline(self) -> list[tuple[str, Metric, str]]:
         """Return the figures of the whole: name, figure, and what to hold it against."""
         commonest = f"the commonest class alone: {self.majority}"
-        what = "of the second class" if len(self.classes) == 2 else "mean of each class against the rest"
+        what = f"of the class {self.classes[1]}" if len(self.classes) == 2 else "mean of each class against the rest"
         return [
             ("accuracy", self.accuracy, commonest),
             ("balanced accuracy", self.balanced_accuracy, f"chance: {1 / len(self.classes):.4g}"),

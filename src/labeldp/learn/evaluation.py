@@ -98,6 +98,7 @@ def evaluate(
     rng: Any = None,
     bounds: tuple[float, float] | None = None,
     persons: Any = None,
+    positive: Any = None,
 ) -> Any:
     """Return a report on a classifier: accuracy, AUC, log loss, Brier score, calibration, confusion, precision at k.
 
@@ -130,6 +131,9 @@ def evaluate(
         With `epsilon`: who owns each row, publicly. Then epsilon is for all labels of one person together. At most so many rows
         of each count as makes the estimated error least (`labeldp.release.persons.best_cap`), by public chance, and the report is
         about those rows.
+    positive : one of two classes, optional
+        Which class AUC, calibration, precision and lift are about; by default the second in the list of classes. A box of labels
+        and a release have an order of their own, which stands.
 
     Guarantee
     ---------
@@ -157,6 +161,8 @@ def evaluate(
         if scores_numbers(model, labels, bounds):
             notes = warn_own_release(model, labels)
             return of_numbers(model, X, labels, epsilon=None, rows=rows, notes=notes)
+        if positive is not None:
+            _order_classes(labels.classes, positive, fixed=True)
         return _evaluate_release(model, X, labels, classes, rows)
     if rows is not None:
         raise invalid(OWNER, "rows", "be given with a release only", got=rows, fix="Pass those rows and labels alone.")
@@ -166,10 +172,29 @@ def evaluate(
         raise invalid(OWNER, "labels", "have labels_are_public or epsilon", got=got, fix=fix)
     if scores_numbers(model, labels, bounds):
         return of_numbers(model, X, labels, epsilon=epsilon, rows=None, notes=(), persons=persons)
+    if positive is not None:
+        known = labels.classes if isinstance(labels, SensitiveLabels) else _list_classes(model, classes)
+        classes = _order_classes(known, positive, fixed=isinstance(labels, SensitiveLabels) or np.ndim(model) > 0)
     if epsilon is None:
         return _evaluate_exactly(model, X, labels, classes, ledger)
     paying = {"epsilon": epsilon, "ledger": ledger, "label_set": label_set, "rng": rng, "persons": persons}
     return _evaluate_protected(model, X, labels, classes, **paying)
+
+
+def _order_classes(known: Sequence[Any], positive: Any, *, fixed: bool) -> tuple[Any, ...]:
+    """Return two classes with the one that figures are about last; a `fixed` order must have it there."""
+    if len(known) != 2 or positive not in known:
+        got = Described("another" if len(known) == 2 else f"one for {len(known)} classes")
+        fix = (
+            f"There is: {', '.join(repr(one) for one in known)}."
+            if len(known) == 2
+            else "Of more classes each has its figures."
+        )
+        raise invalid(OWNER, "positive", "be one of the two classes", got=got, fix=fix)
+    if fixed and known[1] != positive:
+        fix = "Pass the columns, or box the labels with classes=, in the other order; a release keeps that of its classes."
+        raise invalid(OWNER, "positive", "be the second class here", got=Described("the first"), fix=fix)
+    return tuple(sorted(known, key=lambda one: one == positive))
 
 
 # ------------------------------------------------------------------------------------------------------- public labels

@@ -124,9 +124,11 @@ def recipe(
     estimator = SoftmaxRegression() if estimator is None else estimator
     if trust is not None:
         check_choice(OWNER, "trust", trust, (NO_ONE, CURATOR))
-    for name, value in (("stages", stages), ("prior", prior)):
-        if isinstance(value, str):
-            check_choice(OWNER, name, value, ("auto",))
+    known = {"stages": (stages, 'be "auto", a number, or shares', "For example stages=2, or stages=(0.7, 0.3).")}
+    known["prior"] = (prior, 'be "auto", None, or a prior', 'For example prior=ClusterPrior(), or trust="curator".')
+    for name, (value, must, fix) in known.items():
+        if isinstance(value, str) and value != "auto":
+            raise invalid(OWNER, name, must, got=value, fix=fix)
     sizes = {"n_examples": n_examples, "n_classes": n_classes}
     silent = isinstance(stages, int) and not isinstance(stages, bool) and stages == 0
     source = UniformPrior() if prior is None else prior

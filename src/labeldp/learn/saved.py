@@ -260,6 +260,9 @@ def load_model(path: str | os.PathLike[str]) -> Any:
 
     place = Path(path)
     if not place.is_file():
+        if place.is_dir():
+            fix = "A model is one file. Is it a release? `load_release` reads it, and `labeldp train` learns from it."
+            raise invalid("load_model", "path", "be a file", got=Described(f"the directory {place}"), fix=fix)
         around = [str(place.parent / p.name) for p in place.parent.glob("*.skops")] if place.parent.is_dir() else []
         raise invalid("load_model", "path", "be an existing file", got=str(place), fix=nearest(str(place), around))
     try:

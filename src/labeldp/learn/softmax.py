@@ -147,7 +147,9 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
                 X, y = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32])
         classes, codes = np.unique(y, return_inverse=True)
         if len(classes) < 2:
-            raise invalid("SoftmaxRegression", "y", "have two classes or more", got=Described(f"{len(classes)} class"))
+            raise invalid(
+                "SoftmaxRegression", "y", "have two classes or more", got=Described("one" if len(classes) else "none")
+            )
         weights = _check_weights(sample_weight, X)
         X, columns = self._measure_columns(X, weights)
         one_hot = scipy.sparse.csr_matrix((weights, (np.arange(len(codes)), codes)), shape=(len(codes), len(classes)))
@@ -209,6 +211,8 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
     def check_fit(self, X: Any, *, n_classes: int, n_rows: int | None = None) -> None:
         """Refuse what a fit on these rows would refuse, whatever their labels are (`labeldp.learn.rehearsal`); nothing is fitted."""
         self._check_parameters()
+        if getattr(X, "ndim", 2) > 2 and get_tags(self).input_tags.three_d_array:
+            return  # a subclass that makes rows of them first
         copied: SoftmaxRegression = clone(self)  # a fitted model stays as it is
         copied._check_features(X)
 

@@ -557,7 +557,9 @@ def read_labelled(
     others = TableRows(source, [one for one in source.names if one != label] or [label], keep=keep, n_rows=n_rows)
 
     def find_rows(key: RowKey) -> ProtectedRows:
-        found = protect_rows((part for _, part in others.batches()), key, label=label, row_ids=row_ids)
+        found = protect_rows(
+            (part for _, part in others.batches()), key, label=label, row_ids=row_ids, features=columns
+        )
         return found if owners is None else found.with_persons(owners.ids, key, column=persons or "")
 
     name = open_account(ledger, label if label_set is None else label_set, find_rows)

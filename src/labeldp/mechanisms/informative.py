@@ -108,6 +108,11 @@ class InformativeResponse(Mechanism):
     n_classes: int | None = field(default=None, kw_only=True)
     seed: int = field(default=0, kw_only=True)
 
+    def __repr__(self) -> str:
+        """Leave out a seed that nobody chose: it is public and arranges blocks, and people take it for that of the noise."""
+        seed = f", seed={self.seed}" if self.seed else ""
+        return f"{type(self).__name__}(epsilon={self.epsilon!r}, n_classes={self.n_classes!r}{seed})"
+
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", check_epsilon(OWNER, self.epsilon))
         object.__setattr__(self, "seed", check_integer(OWNER, "seed", self.seed, least=0, most=(1 << 64) - 1))

@@ -265,7 +265,9 @@ class NetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sc
             raise invalid("NetClassifier", "y", f"have {len(X)} labels", got=Described(f"{len(y)}"))
         classes, codes = np.unique(y, return_inverse=True)
         if len(classes) < 2:
-            raise invalid("NetClassifier", "y", "have two classes or more", got=Described(f"{len(classes)} class"))
+            raise invalid(
+                "NetClassifier", "y", "have two classes or more", got=Described("one" if len(classes) else "none")
+            )
         values = codes.astype(np.int64)
         if sample_weight is None:
             return self._fit(X, classes, "plain", torch.from_numpy(values))

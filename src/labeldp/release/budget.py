@@ -27,7 +27,7 @@ from fractions import Fraction
 from functools import reduce
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from labeldp.errors import AccountWarning, Described, PrivacyError, invalid
+from labeldp.errors import AccountWarning, Described, OtherKeyError, PrivacyError, invalid
 from labeldp.guarantee import SEEDED, Guarantee, Trust, Unit, did_not_see, what_is_left
 from labeldp.release.labels import SensitiveLabels, check_classes_shared
 from labeldp.release.numbers import say_bounds
@@ -346,16 +346,18 @@ class Budget:
         from labeldp.accounting import EntryNumber
 
         fingerprint = self.labels.fingerprint(start=self.start)  # refuses ids that are none
-        entry = self.ledger.charge(
-            promise,
-            label_set=self._open_account(),
-            rows=fingerprint,
-            n_rows=len(self.labels),
-            mechanism=mechanism,
-            parts=promise.parts,
-            seeded=self.seeded,
-            note=note,
-        )
+        name = self._open_account()
+        facts = {"rows": fingerprint, "n_rows": len(self.labels), "mechanism": mechanism, "parts": promise.parts}
+        facts |= {"seeded": self.seeded, "note": note}
+        try:
+            entry = self.ledger.charge(promise, label_set=name, **facts)
+        except OtherKeyError:  # another process has made the ledger since the rows were read
+            if getattr(name, "find_rows", None) is None:
+                raise
+            renamed = open_account(self.ledger, name, name.find_rows)
+            if renamed != name:  # what was prepared names the account
+                raise
+            entry = self.ledger.charge(promise, label_set=renamed, **facts)
         return EntryNumber(entry.id, getattr(entry, "hash", ""))
 
     def find_charge(self, promise: Guarantee, *, note: str) -> EntryNumber | None:
@@ -423,7 +425,7 @@ def open_account(ledger: Any, name: str, find_rows: Callable[[RowKey], Protected
     choice = ledger.choose_account(known)
     for note in choice.notes if tell else ():
         warnings.warn(note, AccountWarning, stacklevel=3)
-    return AccountName(choice.label_set, rows, known.given)
+    return AccountName(choice.label_set, rows, known.given, find_rows)
 
 
 def assume_public(promise: Guarantee, *things: str) -> Guarantee:

@@ -23,7 +23,7 @@ the door alone. What may be spent on them, and what a promise about them stands 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
@@ -33,7 +33,7 @@ from labeldp.arrays import Codes
 from labeldp.errors import Described, LabelDPError, invalid
 from labeldp.mechanisms.numbers import check_bounds
 from labeldp.release.numbers import Asked, read_numbers, say_bounds
-from labeldp.validate import check_classes, check_integer, check_not_alone, code_dtype, hide_labels
+from labeldp.validate import check_class_list, check_classes, check_integer, check_not_alone, code_dtype, hide_labels
 
 
 class SensitiveLabels:
@@ -313,11 +313,7 @@ def _refuse_missing(owner: str, name: str, plain: npt.NDArray[Any]) -> None:
 
 def _check_classes(classes: Sequence[Hashable]) -> tuple[Hashable, ...]:
     """Return the list of classes, each once."""
-    if not isinstance(classes, Iterable):
-        got = Described(f"a {type(classes).__name__}")
-        raise invalid(
-            "labels", "classes", "be a list of classes", got=got, fix='For example ["no", "yes"], or range(3).'
-        )
+    check_class_list("labels", classes)
     listed = tuple(c.item() if isinstance(c, np.generic) else c for c in classes)
     odd = next((c for c in listed if not isinstance(c, Hashable)), None)
     if odd is not None:

@@ -74,6 +74,7 @@ def list_weights(*templates: Any) -> tuple[str, ...]:
 
     A network by name, or a class, draws its first weights itself.
 
+    >>> from sklearn.linear_model import LogisticRegression
     >>> list_weights(LogisticRegression())
     ()
     """

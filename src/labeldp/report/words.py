@@ -36,13 +36,14 @@ class Cost(NamedTuple):
     delta: float
 
 
-def cost(guarantee: Guarantee) -> Cost:
-    """Return the pure epsilon of a guarantee, or else its epsilon at the delta at which it is shown."""
+def cost(guarantee: Guarantee, *, delta: float | None = None) -> Cost:
+    """Return the pure epsilon of a guarantee, or else its epsilon at a delta, by default that at which it is shown."""
     from labeldp.guarantee import SHOWN_DELTA
 
+    shown = SHOWN_DELTA if delta is None else delta
     pure = guarantee.epsilon()
-    at_delta = pure if math.isfinite(pure) else guarantee.epsilon(SHOWN_DELTA)
-    return Cost(at_delta, SHOWN_DELTA) if at_delta < pure else Cost(pure, 0.0)
+    at_delta = pure if math.isfinite(pure) else guarantee.epsilon(shown)
+    return Cost(at_delta, shown) if at_delta < pure else Cost(pure, 0.0)
 
 
 def cost_text(epsilon: float, delta: float = 0.0) -> str:
@@ -245,39 +246,27 @@ def unit_rows(guarantee: Guarantee) -> list[tuple[str, str]]:
     ]
 
 
-def budget_words(guarantee: Guarantee, delta: float) -> str:
-    """Return what a guarantee costs at the delta that was asked for, and say so where its own line has another one.
+def promise_rows(guarantee: Guarantee, *, delta: float = 0.0) -> list[tuple[str, str | None]]:
+    """Return a guarantee as names and values, for a table that people read: its parts and assumptions come last.
+
+    One that is not pure is quoted at the `delta` that was asked for, where there was one above 0.
 
     >>> from labeldp.guarantee import Guarantee
-    >>> budget_words(Guarantee.pure(1.0), 0.0)
-    'epsilon 1 at delta 0'
-    >>> budget_words(Guarantee.zcdp(0.01), 1e-6)
-    'epsilon 0.621693 at delta 1e-06; the promise is this budget, said at delta 1e-05'
+    >>> promise_rows(Guarantee.zcdp(0.01), delta=1e-6)[0]
+    ('promise', 'epsilon = 0.621694 at delta = 1e-06 (zcdp), one label replaced; trusts no one')
     """
-    from labeldp.guarantee import SHOWN_DELTA
+    from labeldp.guarantee import SHOWN_DELTA, advantage_bound
 
-    text = f"epsilon {guarantee.epsilon(delta):.6g} at delta {delta:g}"
-    is_pure = math.isfinite(guarantee.epsilon())
-    return (
-        text
-        if is_pure or delta == SHOWN_DELTA
-        else f"{text}; the promise is this budget, said at delta {SHOWN_DELTA:g}"
-    )
-
-
-def promise_rows(guarantee: Guarantee) -> list[tuple[str, str | None]]:
-    """Return a guarantee as names and values, for a table that people read: its parts and assumptions come last."""
-    from labeldp.guarantee import advantage_bound
-
-    epsilon, delta = cost(guarantee)
-    gain = percent(advantage_bound(epsilon, delta=delta), up=True)
+    shown = delta or SHOWN_DELTA
+    epsilon, share = cost(guarantee, delta=shown)
+    gain = percent(advantage_bound(epsilon, delta=share), up=True)
     rows: list[tuple[str, str | None]] = [
-        ("promise", guarantee.headline),
+        ("promise", guarantee.headline_at(shown)),
         *unit_rows(guarantee),
-        ("in words", in_words(epsilon, delta)),
+        ("in words", in_words(epsilon, share)),
         ("advantage", f"an attacker gains at most {gain} over a blind guess"),
         ("from whom", from_whom(guarantee)),
     ]
-    rows += [("made of", f"{name}: {part.headline}") for name, part in guarantee.parts]
+    rows += [("made of", f"{name}: {part.headline_at(shown)}") for name, part in guarantee.parts]
     rows += [("assumes", text) for text in guarantee.assumptions]
     return rows

@@ -279,7 +279,7 @@ HOLES[3, 1] = np.nan
         ({}, (X, y, None), "`X_public` must be given"),
         ({}, (X, None, PUBLIC), "`y` must be given"),
         ({}, (X, y[:-1], PUBLIC), "one label per row"),
-        ({}, (X, np.where(y == 1, np.nan, 0.0), PUBLIC), "NaN"),
+        ({}, (X, np.where(y == 1, np.nan, 0.0), PUBLIC), "no missing values"),
         ({}, (HOLES, y, PUBLIC), "NaN"),
         ({}, (X, y, HOLES[:10]), "NaN"),
         ({}, (X, y, PUBLIC[:, :1]), "features"),
