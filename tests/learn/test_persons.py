@@ -313,7 +313,7 @@ def test_answers_count_by_the_rows_that_they_stand_for(problem):
     assert_array_equal(ones.release_.codes, release.codes)
     # Weights of one and none differ in the order of sums alone, and the solver ends within 1e-5 of the gradient.
     np.testing.assert_allclose(ones.predict_proba(X), alike.predict_proba(X), atol=1e-3)
-    plain = labeldp.privatize(y, labeldp.InformativeResponse(1.0, n_classes=3), rng=0)
+    plain = labeldp.privatize(y, labeldp.InformativeResponse(2.0, n_classes=3), rng=0)
     with pytest.raises(PrivacyError, match="be about persons where these are given"):
         clone(model).fit_release(X, plain, persons=ids)
     with pytest.raises(labeldp.LabelDPError, match="one id for each row"):

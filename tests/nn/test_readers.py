@@ -108,8 +108,7 @@ def test_grey_is_what_has_one_channel():
     ):
         assert network.are_grey(np.zeros(shape)) == network.are_grey(np.zeros(shape).tolist()) == grey
         items = torch.utils.data.TensorDataset(torch.zeros(shape))
-        channels_first = shape[1:] != (20, 20, 1) and shape[1:] != (20, 20, 3)
-        assert network.are_grey(items) == (grey and channels_first)  # items are taken as they are
+        assert network.are_grey(items) == grey
     assert network.are_grey(rows)  # square and grey unless it is said
     assert network.set_params(image_shape=(15, 20)).are_grey(rows)
     assert network.set_params(image_shape=(15, 20, 1)).are_grey(rows)

@@ -43,6 +43,7 @@ import scipy.sparse
 import scipy.special
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import get_tags
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from labeldp.arrays import Floats
