@@ -348,7 +348,7 @@ def _text(x: float, y: float, words: str, *, anchor: str = "middle", extra: str 
     )
 
 
-def _escape(words: str, *, quote: bool = False) -> str:
+def _escape(words: str, *, quote: bool = True) -> str:
     """Return text for an SVG; what XML 1.0 has no place for (control characters, halves of characters) becomes a mark of its own."""
     return escape(_FORBIDDEN.sub("\N{REPLACEMENT CHARACTER}", words), quote=quote)
 
