@@ -352,9 +352,10 @@ class Budget:
         try:
             entry = self.ledger.charge(promise, label_set=name, **facts)
         except OtherKeyError:  # another process has made the ledger since the rows were read
-            if getattr(name, "find_rows", None) is None:
+            find_rows = getattr(name, "find_rows", None)
+            if find_rows is None:
                 raise
-            renamed = open_account(self.ledger, name, name.find_rows)
+            renamed = open_account(self.ledger, name, find_rows)
             if renamed != name:  # what was prepared names the account
                 raise
             entry = self.ledger.charge(promise, label_set=renamed, **facts)
