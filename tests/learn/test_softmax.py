@@ -354,7 +354,7 @@ Y6 = [0, 1, 2, 0, 1, 2]
         (lambda: SoftmaxRegression(l2="1").fit(X6, Y6), "`l2` must be a number, got '1'"),
         (lambda: SoftmaxRegression(tol=0).fit(X6, Y6), "`tol` must be finite and > 0, got 0"),
         (lambda: SoftmaxRegression(max_iter=0).fit(X6, Y6), "`max_iter` must be an integer >= 1, got 0"),
-        (lambda: SoftmaxRegression().fit(X6, [1] * 6), "`y` must have two classes or more, got 1 class"),
+        (lambda: SoftmaxRegression().fit(X6, [1] * 6), "`y` must have two classes or more, got one class"),
         (
             lambda: SoftmaxRegression().fit_targets(X6, np.ones((6, 2)) / 2, classes=[0, 1, 2]),
             r"`targets` must have shape \(6, 3\), got an array of shape \(6, 2\)",

@@ -149,7 +149,10 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         classes, codes = np.unique(y, return_inverse=True)
         if len(classes) < 2:
             raise invalid(
-                "SoftmaxRegression", "y", "have two classes or more", got=Described("one" if len(classes) else "none")
+                "SoftmaxRegression",
+                "y",
+                "have two classes or more",
+                got=Described("one class" if len(classes) else "none"),
             )
         weights = _check_weights(sample_weight, X)
         X, columns = self._measure_columns(X, weights)

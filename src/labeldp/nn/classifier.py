@@ -266,7 +266,7 @@ class NetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sc
         classes, codes = np.unique(y, return_inverse=True)
         if len(classes) < 2:
             raise invalid(
-                "NetClassifier", "y", "have two classes or more", got=Described("one" if len(classes) else "none")
+                "NetClassifier", "y", "have two classes or more", got=Described("one class" if len(classes) else "none")
             )
         values = codes.astype(np.int64)
         if sample_weight is None:
