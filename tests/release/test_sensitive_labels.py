@@ -240,7 +240,7 @@ def test_a_class_that_one_row_alone_has_is_not_read_off(column: Any) -> None:
         ([0], {"n_classes": "2"}, r"`n_classes` must be an integer >= 1, got '2'"),
         (["a"], {"classes": ["a", "b", "a"]}, r"`classes` must name each class once, got one again at place 2"),
         ([0], {"classes": [[0], [1]]}, r"`classes` must be hashable, got a list"),
-        ([0], {"classes": 3}, r"`classes` must be a list of classes, got a int\. For example"),
+        ([0], {"classes": 3}, r"`classes` must be a list of classes, got a int\. A list"),
         (pa.array([[0], [1], [0], [1]]), {}, r"`labels` must be "),
         (pa.array([[0], [1], [0], [1]]), {"n_classes": 2}, r"`labels` must be "),
         ([[0, 1], [1, 0]], {}, r"`labels` must be one label per example, got an array of shape \(2, 2\)"),
