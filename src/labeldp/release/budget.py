@@ -346,9 +346,10 @@ class Budget:
         try:
             entry = self.ledger.charge(promise, label_set=name, **facts)
         except OtherKeyError:  # another process has made the ledger since the rows were read
-            if getattr(name, "find_rows", None) is None:
+            again: Callable[[RowKey], ProtectedRows] | None = getattr(name, "find_rows", None)
+            if again is None:
                 raise
-            renamed = open_account(self.ledger, name, name.find_rows)
+            renamed = open_account(self.ledger, name, again)
             if renamed != name:  # what was prepared names the account
                 raise
             entry = self.ledger.charge(promise, label_set=renamed, **facts)
