@@ -253,7 +253,7 @@ def promise_rows(guarantee: Guarantee, *, delta: float = 0.0) -> list[tuple[str,
 
     >>> from labeldp.guarantee import Guarantee
     >>> promise_rows(Guarantee.zcdp(0.01), delta=1e-6)[0]
-    ('promise', 'epsilon = 0.621694 at delta = 1e-06 (zcdp), one label replaced; trusts no one')
+    ('promise', 'epsilon = 0.621693 at delta = 1e-06 (zCDP), one label replaced; trusts no one')
     """
     from labeldp.guarantee import SHOWN_DELTA, advantage_bound
 
