@@ -9,12 +9,15 @@ import pytest
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.decomposition import PCA
-from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
+from sklearn.dummy import DummyClassifier
+from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor, VotingClassifier
+from sklearn.frozen import FrozenEstimator
+from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import GridSearchCV, GroupKFold, KFold
 from sklearn.naive_bayes import GaussianNB, MultinomialNB
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 from labeldp import Ledger
@@ -85,6 +88,7 @@ ESTIMATORS = {
     "of the last fit, on top": (LogisticRegression(), {"final_params": {"C": -1}}, "'C' parameter"),
     "gaps of a transformer": (make_pipeline(FunctionTransformer(np.sqrt), LogisticRegression()), {}, "NaN"),
     "gaps for ours": (make_pipeline(FunctionTransformer(np.sqrt), SoftmaxRegression()), {}, "NaN"),
+    "gaps for one inside": (make_pipeline(FunctionTransformer(np.sqrt), CalibratedClassifierCV()), {}, "NaN"),
     "numbers below 0": (MultinomialNB(), {}, "Negative values"),
     "says it itself": (Careful(depth=N + 1), {}, f"at most {N}"),
     "rows of the first stage": (Careful(depth=20), {"stages": (0.25, 0.75)}, "at most 15"),
@@ -170,6 +174,36 @@ def test_what_is_not_known_before_is_not_refused(rows):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             LabelPrivateClassifier(estimator, classes=CLASSES, epsilon=8.0, random_state=0).fit(*rows)
+
+
+TAKE_GAPS = {
+    "a calibration": CalibratedClassifierCV(DecisionTreeClassifier(max_depth=2), cv=2),
+    "a search": GridSearchCV(DecisionTreeClassifier(), {"max_depth": [1, 2]}, cv=2),
+    "a pipeline": make_pipeline(FunctionTransformer(), make_pipeline(SimpleImputer(), LogisticRegression())),
+    "votes": VotingClassifier([("a", make_pipeline(SimpleImputer(), LogisticRegression()))], voting="soft"),
+    "no look at features": DummyClassifier(),
+}
+
+
+@pytest.mark.parametrize("name", TAKE_GAPS)
+def test_gaps_are_left_to_what_stands_inside(rows, name):
+    """The tags of what hands rows on to others do not say that these take gaps."""
+    X, y = rows
+    estimator = make_pipeline(FunctionTransformer(make_gaps), TAKE_GAPS[name])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        LabelPrivateClassifier(estimator, classes=CLASSES, epsilon=8.0, random_state=0).fit(X, y)
+
+
+def make_gaps(X):
+    return np.where(X > 1, np.nan, X)
+
+
+def test_what_is_frozen_is_not_fitted_and_not_looked_at(rows):
+    scaler = StandardScaler().fit(rows[0])
+    scaler.with_std = "of another version"
+    estimator = make_pipeline(FrozenEstimator(scaler), LogisticRegression())
+    LabelPrivateClassifier(estimator, classes=CLASSES, epsilon=8.0, random_state=0).fit(*rows)
 
 
 def test_a_rehearsal_leaves_random_numbers_as_they_were(rows):

@@ -22,17 +22,19 @@ settings that a solver does not have, a module without a gradient, a full disk) 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import scipy.sparse
 from sklearn import get_config
 from sklearn.base import BaseEstimator, clone
+from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection._search import BaseSearchCV
 from sklearn.utils import check_array, get_tags
 
 from labeldp.learn.settings import Settings
+from labeldp.release.templates import walk_parts
 
 __all__ = ["check_estimator", "check_parameters", "check_training"]
 
@@ -94,10 +96,14 @@ def check_estimator(
 
 
 def check_parameters(estimator: Any) -> None:
-    """Refuse parameters that scikit-learn's own estimators, this one or those inside of it, would refuse when they are fitted."""
+    """Refuse parameters that scikit-learn's own estimators, this one or those inside of it, would refuse when they are fitted.
+
+    Anything else, None too, is taken.
+    """
     if get_config()["skip_parameter_validation"]:
         return
-    for part in _list_parts(estimator):
+    # A search sets other parameters than its estimator has, which may be anything, and what is frozen is not fitted.
+    for part, _ in walk_parts(estimator, closed=(BaseSearchCV, FrozenEstimator)):
         if _is_of_sklearn(part):
             part._validate_params()  # noqa: SLF001 - what their `fit` calls first; subclasses of others call it too
 
@@ -109,35 +115,29 @@ def _is_of_sklearn(estimator: Any) -> bool:
     return own.split(".")[0] == "sklearn" and hasattr(type(estimator), "_parameter_constraints")
 
 
-def _list_parts(value: Any) -> Iterator[BaseEstimator]:
-    """Yield an estimator and those inside of it that are fitted with the parameters that they have.
-
-    A search of scikit-learn sets other ones, so that those of its estimator may be anything.
-    """
-    if isinstance(value, (list, tuple)):
-        for one in value:
-            yield from _list_parts(one)
-    elif isinstance(value, BaseEstimator) and hasattr(value, "get_params") and not isinstance(value, type):
-        yield value
-        if not isinstance(value, BaseSearchCV):
-            yield from _list_parts(list(value.get_params(deep=False).values()))
-
-
 def _check_features(estimator: BaseEstimator, X: Any) -> None:
     """Refuse numbers of a kind that an estimator's tags say it does not take: gaps, sparse rows, numbers below 0."""
-    sparse = scipy.sparse.issparse(X)
-    if not sparse and not (isinstance(X, np.ndarray) and X.dtype.kind in "biuf"):
-        return  # tables and rows in batches are the estimator's own matter
-    accepts = get_tags(estimator).input_tags
+    sparse, tags = scipy.sparse.issparse(X), get_tags(estimator)
+    if tags.no_validation or not (sparse or (isinstance(X, np.ndarray) and X.dtype.kind in "biuf")):
+        return  # features that are not looked at; tables and rows in batches, which are the estimator's own matter
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         check_array(
             X,
-            accept_sparse=bool(accepts.sparse),
+            accept_sparse=bool(tags.input_tags.sparse),
             dtype=None,
-            ensure_all_finite="allow-nan" if accepts.allow_nan else True,
-            ensure_non_negative=bool(accepts.positive_only),
+            ensure_all_finite="allow-nan" if _may_take_gaps(estimator) else True,
+            ensure_non_negative=bool(tags.input_tags.positive_only),
             allow_nd=True,
             estimator=estimator,
             input_name="X",
         )
+
+
+def _may_take_gaps(estimator: BaseEstimator) -> bool:
+    """Whether it, or an estimator inside of it, says that it takes gaps, or is none of scikit-learn's and may take anything.
+
+    The tags of a search, a calibration or a pipeline do not say what those inside of it take.
+    """
+    parts = [part for part, _ in walk_parts(estimator) if hasattr(part, "fit")]
+    return any(not isinstance(part, BaseEstimator) or get_tags(part).input_tags.allow_nan for part in parts)

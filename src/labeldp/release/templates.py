@@ -56,10 +56,10 @@ def copy_template(owner: str, name: str, template: Any, *, safe: bool = True) ->
 
 def check_untrained(owner: str, name: str, template: Any) -> None:
     """Refuse an estimator of which a part that learns from labels is trained: it may have learned the raw ones."""
-    for part, in_front in _walk(template):
+    for part, in_front in walk_parts(template):
         if not _is_trained(part):
             continue
-        if not in_front or any(_needs_labels(one) for one, _ in _walk(part)):
+        if not in_front or any(_needs_labels(one) for one, _ in walk_parts(part)):
             inner = f" of {type(part.estimator).__name__}" if isinstance(part, FrozenEstimator) else ""
             got = Described(f"a fitted {type(part).__name__}{inner}")
             fix = (
@@ -78,12 +78,15 @@ def list_weights(*templates: Any) -> tuple[str, ...]:
     >>> list_weights(LogisticRegression())
     ()
     """
-    found = any(_brings_weights(part) for part, in_front in _walk(list(templates)) if not in_front)
+    found = any(_brings_weights(part) for part, in_front in walk_parts(list(templates)) if not in_front)
     return (FIRST_WEIGHTS,) if found else ()
 
 
-def _walk(template: Any) -> Iterator[tuple[Any, bool]]:
-    """Yield all that is reached through parameters, and whether it is in front of the last step of a pipeline."""
+def walk_parts(template: Any, *, closed: tuple[type, ...] = ()) -> Iterator[tuple[Any, bool]]:
+    """Yield all that is reached through parameters, and whether it is in front of the last step of a pipeline.
+
+    What is of a `closed` type is yielded, and not looked into.
+    """
     seen: dict[tuple[int, bool], Any] = {}  # keeps what it has seen: the id of something that is gone may be used again
     stack = [(template, False)]
     while stack:
@@ -92,6 +95,8 @@ def _walk(template: Any) -> Iterator[tuple[Any, bool]]:
             continue
         seen[id(part), in_front] = part
         yield part, in_front
+        if isinstance(part, closed):
+            continue
         if isinstance(part, Pipeline):
             last = len(part.steps) - 1
             stack += [(step[-1], in_front or number < last) for number, step in enumerate(part.steps)]
@@ -111,10 +116,7 @@ def _is_trained(part: Any) -> bool:
         return False
     try:
         return bool(_is_fitted(part))
-    except (
-        NotFittedError,
-        TypeError,
-    ):  # a union of transformers says it so; an object without attributes has learned none
+    except (NotFittedError, TypeError):  # a union of transformers says it so; without attributes nothing was learned
         return False
 
 
