@@ -123,6 +123,21 @@ def test_what_clone_forgets_is_taken(tmp_path):
     assert not hasattr(back.estimator.estimator, "tree_")
 
 
+class EmptyFromTheStart(LogisticRegression):
+    """An estimator as many people write them: what it will learn has its name from the start."""
+
+    def __init__(self, C: float = 1.0) -> None:
+        super().__init__(C=C)
+        self.model_ = None
+        self.history_: list[float] = []
+        self.n_iter_ = 0
+
+
+def test_names_of_what_will_be_learned_are_not_what_was_learned():
+    for estimator in (EmptyFromTheStart(), BaggingClassifier(EmptyFromTheStart(), n_estimators=2)):
+        LabelPrivateClassifier(estimator, epsilon=8.0, classes=[0, 1], random_state=0).fit(X, Y)
+
+
 def test_steps_that_make_features_may_be_frozen():
     """They are features, of which the promise says what it assumes; and a step without a state calls itself fitted."""
     front = make_pipeline(FrozenEstimator(StandardScaler().fit(X)), FunctionTransformer())

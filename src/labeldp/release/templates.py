@@ -115,9 +115,18 @@ def _is_trained(part: Any) -> bool:
     if isinstance(part, BaseEstimator) and not get_tags(part).requires_fit:  # it calls itself fitted from the start
         return False
     try:
-        return bool(_is_fitted(part))
+        fitted = bool(_is_fitted(part))
     except (NotFittedError, TypeError):  # a union of transformers says it so; without attributes nothing was learned
         return False
+    if not fitted or hasattr(part, "__sklearn_is_fitted__"):
+        return fitted
+    # By its attributes that end in "_". Some estimators have them from the start, with nothing in them: `model_ = None`.
+    learned = {name: value for name, value in vars(part).items() if name.endswith("_") and not name.startswith("__")}
+    return not all(map(_is_empty, learned.values()))
+
+
+def _is_empty(value: Any) -> bool:
+    return value is None or (isinstance(value, (int, float, str, list, tuple, dict, set)) and not value)
 
 
 def _needs_labels(part: Any) -> bool:
