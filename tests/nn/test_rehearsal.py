@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import warnings
 
 import numpy as np
@@ -117,3 +118,23 @@ def test_a_rehearsal_draws_writes_and_shows_nothing(data, tmp_path, capsys):
     assert not (tmp_path / "kept").exists()
     assert not hasattr(network, "n_features_in_")
     assert capsys.readouterr() == ("", "")
+
+
+def test_a_dataset_that_draws_is_left_where_it_was():
+    """Transforms of people draw from torch, NumPy and Python: what they draw in a fit is the same without a rehearsal."""
+
+    class Shaken(torch.utils.data.Dataset):
+        def __len__(self):
+            return N
+
+        def __getitem__(self, row):
+            return torch.rand(4) + np.random.rand() + random.random(), row % 3
+
+    network = NetClassifier(nn.Linear(4, 3), epochs=1)
+    before = torch.get_rng_state(), np.random.get_state(), random.getstate()
+    network.check_fit(Shaken(), n_classes=3)
+    after = torch.get_rng_state(), np.random.get_state(), random.getstate()
+    assert torch.equal(before[0], after[0])
+    assert before[1][2] == after[1][2]
+    assert np.array_equal(before[1][1], after[1][1])
+    assert before[2] == after[2]

@@ -45,6 +45,7 @@ from labeldp.nn.inputs import (
     check_targets,
     order_axes,
     read_examples,
+    same_draws,
     takes_images,
 )
 from labeldp.nn.models import (
@@ -309,7 +310,8 @@ class NetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sc
         n_rows : int, optional
             The fewest examples that a fit will have; by default all.
         """
-        with seed_torch(0, check_device(self.device)):  # a dataset, or a network of the user's own, may draw
+        # A dataset, or a network of the user's own, may draw: from torch, on the device too, from NumPy or from Python.
+        with seed_torch(0, check_device(self.device)), same_draws():
             first, n = read_examples(clone(self), X)
             plan = self._plan_fit(first, n_classes=n_classes, n_examples=n if n_rows is None else n_rows)
             if plan.going_on or not isinstance(self.module, str):
