@@ -83,12 +83,13 @@ def check_integer(owner: str, name: str, value: Any, *, least: int, most: int | 
     return number
 
 
-def check_class_list(owner: str, classes: Any) -> None:
-    """Refuse what is no list of classes; one text would be read as the list of its characters."""
+def check_class_list(owner: str, classes: Any) -> tuple[Any, ...]:
+    """Return a list of classes as plain Python values; refuse one text, which would be read as the list of its characters."""
     if isinstance(classes, (str, bytes)) or not isinstance(classes, Iterable):
         got = Described("one text" if isinstance(classes, (str, bytes)) else f"a {type(classes).__name__}")
         fix = 'A list, with an entry for each class: classes=["no", "yes"], or range(3).'
         raise invalid(owner, "classes", "be a list of classes", got=got, fix=fix)
+    return tuple(one.item() if isinstance(one, np.generic) else one for one in classes)
 
 
 def check_choice(owner: str, name: str, value: Any, choices: tuple[str, ...]) -> str:

@@ -128,6 +128,18 @@ def test_a_release_goes_in_by_its_own_way(problem):
             learner.fit(problem.X, release)
 
 
+def test_classes_of_several_kinds_are_those_of_their_labels(problem):
+    """A number beside a text stays a number: NumPy would make texts of both, and find other classes."""
+    classes = ["none", 1, 2]
+    labels = SensitiveLabels(np.array([classes[code] for code in problem.y], dtype=object), classes=classes)
+    learner = LabelPrivateClassifier(classes=classes, random_state=0)
+    learner.fit_release(problem.X, privatize(labels, RandomizedResponse(2.0), rng=0))
+    learner.fit(problem.X, labels)
+    for no_list in (3, "none,1,2"):
+        with pytest.raises(LabelDPError, match="`classes` must be a list of classes"):
+            LabelPrivateClassifier(classes=no_list).fit_release(problem.X, learner.release_)
+
+
 def test_settings_that_contradict_a_release_are_told(problem):
     """Its classes and its epsilon stand: other classes are a mistake, and another epsilon buys nothing."""
     release = LabelPrivateClassifier(epsilon=2.0, classes=range(3), random_state=0).fit(problem.X, problem.y).release_

@@ -498,11 +498,10 @@ def class_values(source: TableSource, label: str, classes: Sequence[Any] | None)
     """Return listed classes in the label column's own type: a command line spells 0 and 1 as text."""
     if classes is None:
         return None
-    check_class_list(OWNER, classes)
+    given = check_class_list(OWNER, classes)
     dtype = value_type(source.schema.field(label).type)
     try:
-        listed = pa.array([value.item() if isinstance(value, np.generic) else value for value in classes])
-        return tuple(listed.cast(dtype).to_pylist())
+        return tuple(pa.array(given).cast(dtype).to_pylist())
     except (pa.ArrowException, ValueError, TypeError) as error:
         got = Described(str(error).splitlines()[0])
         raise invalid("privatize_table", "classes", f"be values of the column's type, {dtype}", got=got) from error

@@ -70,7 +70,7 @@ from labeldp.release.persons import ASSIGNMENT, Persons
 from labeldp.release.scores import ScoredClassifier
 from labeldp.release.stages import StageDoor
 from labeldp.release.templates import list_weights
-from labeldp.validate import check_choice, check_weights, stack_examples
+from labeldp.validate import check_choice, check_class_list, check_weights, stack_examples
 
 OWNER = "LabelPrivateClassifier"
 #: What a guarantee calls them.
@@ -343,6 +343,7 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
         without them all alike. They change no promise.
         """
         self._check_release(X, release)
+        warn_of_budget(OWNER, self.epsilon, release)
         if sample_weight is not None:
             sample_weight = release.answered(sample_weight, owner=OWNER, name="sample_weight")
         weights = _check_weights(sample_weight, len(release))
@@ -455,16 +456,15 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
         return examples, features
 
     def _check_release(self, X: Any, release: Release) -> None:
-        """Refuse what is no release of classes, or not of these rows and classes; warn of a budget that is not its own."""
+        """Refuse what is no release of classes, or not of these rows and classes."""
         check_answered(OWNER, X, release)
         if release.channel.outputs_are_numbers:
             fix = "LabelPrivateRegressor learns from numbers."
             raise invalid(OWNER, "release", "hold labels with classes", got=Described("numbers"), fix=fix)
-        if self.classes is not None and tuple(np.asarray(self.classes).tolist()) != release.classes:
+        if self.classes is not None and check_class_list(OWNER, self.classes) != release.classes:
             got = Described(f"{len(self.classes)} for a release with its own {release.n_classes}")
             fix = "Leave classes out: a release knows its own."
             raise invalid(OWNER, "classes", "be those of the release, in their order", got=got, fix=fix)
-        warn_of_budget(OWNER, self.epsilon, release)
 
     def _check_owners(self, persons: Any, release: Release) -> Persons:
         """Return who owns all rows of a release about persons; what is about labels does not become one about persons here."""

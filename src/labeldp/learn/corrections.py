@@ -58,7 +58,7 @@ from labeldp.priors import model_probabilities
 from labeldp.release import Release
 from labeldp.release.release import check_release
 from labeldp.softmax import RowBatches
-from labeldp.validate import expect_numbers, keep_axes, stack_examples
+from labeldp.validate import check_epsilon, expect_numbers, keep_axes, stack_examples
 
 CORRECTIONS = ("auto", "forward", "crossfit", "posterior", "em", "unbiased", "none")
 #: Soft targets below this weight, times 2 / K, are not replicated: they cost a row and say nothing.
@@ -353,14 +353,12 @@ def warn_of_budget(owner: str, epsilon: Any, release: Release) -> None:
     The owner's own settings say what she asked for, the release what was promised: the same, or a little less. A promise that is
     not pure has no epsilon to compare with.
     """
-    promised = release.guarantee.epsilon()
-    if (
-        epsilon is not None
-        and math.isfinite(promised)
-        and not math.isclose(float(epsilon), promised, rel_tol=SAME_BUDGET)
-    ):
+    if epsilon is None:
+        return
+    asked, promised = check_epsilon(owner, epsilon), release.guarantee.epsilon()
+    if math.isfinite(promised) and not math.isclose(asked, promised, rel_tol=SAME_BUDGET):
         warnings.warn(
-            f"{owner}: `epsilon` is {float(epsilon):g} and the release has {promised:g}, which stands: it was spent when the release was "
+            f"{owner}: `epsilon` is {asked:g} and the release has {promised:g}, which stands: it was spent when the release was "
             "made, and to learn from it costs nothing. Leave `epsilon` out.",
             UserWarning,
             stacklevel=3,

@@ -71,6 +71,7 @@ from labeldp.release.labels import as_plain, count_missing
 from labeldp.release.measurement import check_measuring
 from labeldp.release.persons import Counted, count_rows
 from labeldp.release.scores import check_raw_labels
+from labeldp.validate import check_class_list
 
 #: From more classes than this on, noisy reports leave the confusion matrix and the cuts of each class out.
 MOST_DETAILED = 12
@@ -228,11 +229,11 @@ def _evaluate_exactly(model: Any, X: Any, labels: Any, classes: Sequence[Any] | 
 def _list_classes(model: Any, classes: Sequence[Any] | None) -> tuple[Any, ...]:
     """Return the public list of classes: as given, or the model's."""
     if classes is not None:
-        return tuple(c.item() if isinstance(c, np.generic) else c for c in classes)
+        return check_class_list(OWNER, classes)
     if not hasattr(model, "classes_"):
         fix = "Say what the columns of the probabilities stand for."
         raise invalid(OWNER, "classes", "be given with an array of probabilities", got=None, fix=fix)
-    return tuple(c.item() if isinstance(c, np.generic) else c for c in model.classes_)
+    return check_class_list(OWNER, model.classes_)
 
 
 def _find_chances(model: Any, X: Any, classes: tuple[Any, ...], n: int) -> Float64s:

@@ -313,8 +313,7 @@ def _refuse_missing(owner: str, name: str, plain: npt.NDArray[Any]) -> None:
 
 def _check_classes(classes: Sequence[Hashable]) -> tuple[Hashable, ...]:
     """Return the list of classes, each once."""
-    check_class_list("labels", classes)
-    listed = tuple(c.item() if isinstance(c, np.generic) else c for c in classes)
+    listed = check_class_list("labels", classes)
     odd = next((c for c in listed if not isinstance(c, Hashable)), None)
     if odd is not None:
         raise invalid("labels", "classes", "be hashable", got=Described(f"a {type(odd).__name__}"), fix="Use text.")
@@ -577,7 +576,7 @@ def _box(
 
 def _check_same_classes(owner: str, labels: SensitiveLabels, classes: Sequence[Any] | None) -> SensitiveLabels:
     """Refuse boxed labels whose classes are not the ones asked for."""
-    if classes is not None and tuple(np.asarray(classes).tolist()) != labels.classes:
+    if classes is not None and check_class_list(owner, classes) != labels.classes:
         got = Described(f"{len(classes)} for labels that have their own {labels.n_classes}")
         fix = "Leave classes out: SensitiveLabels know theirs."
         raise invalid(owner, "classes", "be those of the labels", got=got, fix=fix)
