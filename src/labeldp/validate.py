@@ -255,6 +255,21 @@ def keep_axes(learner: Any, array: Array) -> None:
     vars(learner).pop("feature_names_in_", None)
 
 
+#: More channels than this are no image of anybody's camera: the axis is a side.
+MOST_CHANNELS = 4
+
+
+def check_sides(owner: str, image_shape: Iterable[Any]) -> tuple[int, ...]:
+    """Return the sides of an image as an `image_shape` has them; refuse PyTorch's order, the channels first."""
+    sides = tuple(check_integer(owner, "image_shape", side, least=1) for side in image_shape)
+    if len(sides) == 3 and sides[0] <= MOST_CHANNELS < sides[2]:
+        turned = (*sides[1:], sides[0])
+        got = Described(f"{sides}, whose first side is that of channels")
+        fix = f"image_shape is (height, width, channels): {turned}, if a row has the channels of a pixel together."
+        raise invalid(owner, "image_shape", "have the channels last", got=got, fix=fix)
+    return sides
+
+
 #: Images that are looked at for their scale, evenly spaced: all of them have one, so that a few show it.
 LOOKED_AT = 64
 #: From here on, the largest pixel is of another scale: bytes of a drawing in sixteen greys, beside floats up to 1.

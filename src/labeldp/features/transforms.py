@@ -35,7 +35,15 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from labeldp.arrays import Float32s, Floats
 from labeldp.errors import Described, invalid
-from labeldp.validate import check_choice, check_integer, check_real, measure_pixels, stack_examples, warn_of_scale
+from labeldp.validate import (
+    check_choice,
+    check_integer,
+    check_real,
+    check_sides,
+    measure_pixels,
+    stack_examples,
+    warn_of_scale,
+)
 
 
 class Preset(NamedTuple):
@@ -273,11 +281,7 @@ def check_shape(image_shape: Sequence[int] | None, n_columns: int) -> tuple[int,
                 "PatchFeatures", "image_shape", "be given unless images are square and grey", got=got, fix=fix
             )
         return (side, side, 1)
-    shape = tuple(check_integer("PatchFeatures", "image_shape", part, least=1) for part in image_shape)
-    if len(shape) == 3 and shape[0] <= 4 < shape[2]:
-        got = Described(f"{shape}, whose first side is that of channels")
-        fix = f"image_shape is (height, width, channels): {(*shape[1:], shape[0])}, if a row has the channels of a pixel together."
-        raise invalid("PatchFeatures", "image_shape", "have the channels last", got=got, fix=fix)
+    shape = check_sides("PatchFeatures", image_shape)
     if len(shape) not in (2, 3) or math.prod(shape) != n_columns:
         got = Described(f"{shape} for rows of {n_columns} numbers")
         raise invalid("PatchFeatures", "image_shape", "be (height, width) or (height, width, channels)", got=got)

@@ -44,7 +44,7 @@ from labeldp.channel.evidence import keep_small
 from labeldp.errors import Described, NewRunWarning, invalid
 from labeldp.items import Items, is_dataset
 from labeldp.nn.models import MODELS
-from labeldp.validate import check_integer, keep_axes, measure_pixels, stack_examples
+from labeldp.validate import MOST_CHANNELS, check_sides, keep_axes, measure_pixels, stack_examples
 
 #: Rows that means and spread are taken over, evenly spaced: more would change the third digit and cost seconds.
 SAMPLE = 8192
@@ -240,16 +240,15 @@ class DatasetInputs:
             for row in rows:
                 item = as_tensor(self.items[row]).detach().cpu()
                 digest.update(f"{tuple(item.shape)}|{item.dtype}|".encode())
-                digest.update(
-                    item.contiguous().flatten().view(torch.uint8).numpy().data
-                )  # bytes: NumPy has no bfloat16
+                # As bytes: NumPy has no bfloat16.
+                digest.update(item.contiguous().flatten().view(torch.uint8).numpy().data)
         return digest.digest()
 
 
 @contextmanager
 def same_draws() -> Iterator[None]:
     """Inside, the generators that people's transforms draw from begin at one fixed state; afterwards they are where they were."""
-    ours, numbers = random.getstate(), np.random.get_state()  # noqa: NPY002  (not ours: what transforms of others draw from)
+    ours, numbers = random.getstate(), np.random.get_state()  # noqa: NPY002 - what transforms of others draw from
     with torch.random.fork_rng(devices=[]):
         try:
             torch.manual_seed(0)
@@ -283,10 +282,10 @@ def share_memory(array: Array) -> Tensor:
 def check_examples(learner: Any, X: Any, *, reset: bool) -> Any:
     """Return the examples of a `NetClassifier` in a form that `ArrayInputs` or `DatasetInputs` takes, or refuse them.
 
-    Of a Dataset the inputs are returned, without labels. Anything else, a list of images or a tensor too, becomes an array: bytes stay bytes, other numbers become
-    float32, and the pairs of "ncf" are whole numbers >= 0. Images for a network by name may have their channels last, or none
-    (`order_axes`). With `reset`, which a fit sets, the learner remembers `n_features_in_`; without
-    it, rows must have as many columns as then.
+    Of a Dataset the inputs are returned, without labels. Anything else, a list of images or a tensor too, becomes an array: bytes
+    stay bytes, other numbers become float32, and the pairs of "ncf" are whole numbers >= 0. Images for a network by name may have
+    their channels last, or none (`order_axes`). With `reset`, which a fit sets, the learner remembers `n_features_in_`; without it,
+    rows must have as many columns as then.
     """
     if is_dataset(X):
         if len(X) < 1:
@@ -334,15 +333,11 @@ def takes_images(module: Any) -> bool:
     return isinstance(module, str) and module in MODELS and MODELS[module].axes == 3
 
 
-#: More channels than this are no image of anybody's camera: the axis is a side.
-MOST_CHANNELS = 4
-
-
 def order_axes(images: Any) -> Any:
     """Return images as (n, channels, height, width): given so, as (n, height, width, channels), or as (n, height, width).
 
-    They are an array, or a tensor. Which axis is that of channels is told by its length, at most four, where the other end is longer. Where both ends are so
-    short, the first is taken, as PyTorch has it.
+    They are an array, or a tensor. Which axis is that of channels is told by its length, at most four, where the other end is
+    longer. Where both ends are so short, the first is taken, as PyTorch has it.
 
     >>> (
     ...     order_axes(np.zeros((2, 32, 32, 3))).shape,
@@ -368,11 +363,7 @@ def fold_rows(rows: Array, image_shape: Any) -> Array:
         shape: tuple[int, ...] = (math.isqrt(columns),) * 2
     else:
         given = image_shape if isinstance(image_shape, Sequence) and not isinstance(image_shape, str) else ()
-        shape = tuple(check_integer("NetClassifier", "image_shape", side, least=1) for side in given)
-    if len(shape) == 3 and shape[0] <= MOST_CHANNELS < shape[2]:
-        got = Described(f"{image_shape}, whose first side is that of channels")
-        fix = f"image_shape is (height, width, channels): {(*shape[1:], shape[0])}, if a row has the channels of a pixel together."
-        raise invalid("NetClassifier", "image_shape", "have the channels last", got=got, fix=fix)
+        shape = check_sides("NetClassifier", given)
     if len(shape) not in (2, 3) or math.prod(shape) != columns:
         got = Described(f"{image_shape} for rows of {columns} numbers")
         fix = "Say how a row is folded, for example image_shape=(32, 32, 3)."
