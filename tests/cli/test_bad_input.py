@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import sqlite3
 from contextlib import closing
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -237,6 +239,23 @@ def test_hints_say_what_to_do(run, refused, folder):
         assert says in refused(line), line
     assert "--merge CLASS=SPELLING" in run("evaluate m.skops untidy.csv -l income --public-labels").stderr
     assert run("evaluate m.skops untidy.csv -l income --merge high=HIGH --public-labels").stderr == ""
+
+
+def test_folders_of_others_do_not_hide_what_is_wrong(refused, folder, monkeypatch):
+    """In a folder that many use, a name that nothing has is answered, whatever others keep beside it for themselves."""
+    closed = folder / "closed"
+    closed.mkdir()
+    ask, look = os.access, Path.is_file
+
+    def is_file(path):
+        if path.parent == closed:
+            raise PermissionError(13, "Permission denied", str(path))
+        return look(path)
+
+    monkeypatch.setattr(os, "access", lambda path, mode, **more: Path(path) != closed and ask(path, mode, **more))
+    monkeypatch.setattr(Path, "is_file", is_file)
+    line = f"train {folder}/poeple.parquet -l income -e 1 --to m.skops"
+    assert "be a release or a table that exists" in refused(line)
 
 
 def test_a_model_knows_how_its_labels_were_tidied(run, refused, folder):

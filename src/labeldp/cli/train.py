@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import Enum
@@ -293,8 +294,9 @@ def _require_source(source: Path) -> None:
         return
     from labeldp.data.tables import is_table
 
-    beside = sorted(source.parent.iterdir())
-    releases = [str(one) for one in beside if (one / "release.json").is_file()]
+    beside = sorted(source.parent.iterdir()) if os.access(source.parent, os.R_OK | os.X_OK) else []
+    # Folders of others, which may not be looked into, are passed over.
+    releases = [str(one) for one in beside if os.access(one, os.X_OK) and (one / "release.json").is_file()]
     tables = [str(one) for one in beside if one.is_file() and is_table(one.name)]
     fix = nearest(str(source), [*releases, *tables])
     raise invalid("train", "SOURCE", "be a release or a table that exists", got=str(source), fix=fix)
