@@ -169,7 +169,7 @@ def _stack_drawings(plots: Sequence[Plot], style: str) -> str:
         parts.append(_text(WIDTH / 2, top + 18, plot.title))
         parts.append(f'<svg y="{top + 26:g}" width="{WIDTH:g}" height="{height:g}"{drawing[4:]}')
         top += height + 38
-    words = _escape(". ".join(plot.title for plot in plots), quote=True)
+    words = _escape(". ".join(plot.title for plot in plots))
     head = f'<svg class="static" viewBox="0 0 {WIDTH:g} {top:g}" role="img" aria-label="{words}"'
     joined = "".join(parts)
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{head} xmlns="http://www.w3.org/2000/svg">{style}{joined}</svg>\n'
@@ -333,7 +333,7 @@ def _wrap(words: str, width: float, *, most: int | None = None) -> list[str]:
 
 
 def _open_drawing(plot: Plot, height: float) -> str:
-    words = _escape(f"{plot.title}. {plot.alt}", quote=True)
+    words = _escape(f"{plot.title}. {plot.alt}")
     return f'<svg class="static" viewBox="0 0 {WIDTH:g} {height:g}" role="img" aria-label="{words}">'
 
 
@@ -348,9 +348,9 @@ def _text(x: float, y: float, words: str, *, anchor: str = "middle", extra: str 
     )
 
 
-def _escape(words: str, *, quote: bool = True) -> str:
+def _escape(words: str) -> str:
     """Return text for an SVG; what XML 1.0 has no place for (control characters, halves of characters) becomes a mark of its own."""
-    return escape(_FORBIDDEN.sub("\N{REPLACEMENT CHARACTER}", words), quote=quote)
+    return escape(_FORBIDDEN.sub("\N{REPLACEMENT CHARACTER}", words))
 
 
 #: All but the characters that XML 1.0 allows (its section 2.2).

@@ -204,8 +204,9 @@ class NoiseKey:
         through two channels would tell of a label what no epsilon bounds. A seeded key is returned as it is: it is
         reproducible by intention, and protects no one.
         """
-        made = self._make(self._secret, seeded=self.seeded, claims=self._claims, path=self._path, apart=not self.seeded)
-        return self if self.seeded else made
+        if self.seeded:
+            return self
+        return self._make(self._secret, seeded=False, claims=self._claims, path=self._path, apart=True)
 
     def through(self, describe: Callable[[], bytes]) -> NoiseKey:
         """Return the key that a draw takes its noise from: this one, or of one that draws `apart` a child by what is drawn through.

@@ -404,8 +404,7 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
             transformer, settings = check_settings(self, classes, epsilon, silent=not plan.shares)
             check_whole_arrays(settings.estimator, settings.correction, n_rows=_num_samples(X), n_classes=n_classes)
             if features is None:
-                if transformer is not None:
-                    check_parameters(transformer)
+                check_parameters(transformer)
                 features = self._fit_transformer(transformer, settings, X)
         rows = _count_first(_num_samples(X), plan, of_persons=of_persons) if n_rows is None else n_rows
         check_training(settings, X, features, n_rows=rows)
@@ -442,8 +441,7 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
         All fits are rehearsed here, the long one before features are made for its reader, which takes minutes.
         """
         n_rows = _count_first(_num_samples(X), plan, of_persons=of_persons)
-        if transformer is not None:
-            check_parameters(transformer)
+        check_parameters(transformer)
         examples = self._fit_transformer(transformer, settings, X)
         if settings.student is None:
             check_training(settings, None, examples, n_rows=n_rows)

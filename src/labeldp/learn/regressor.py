@@ -183,8 +183,7 @@ class LabelPrivateRegressor(ScoredRegressor, BaseEstimator):  # type: ignore[mis
         budget = Budget(owner=OWNER, labels=labels, ledger=self.ledger, seeded=key.seeded, given=given, persons=known)
         promise = budget.state(budget.about_unit(response.guarantee))
         transformer, last = self._split_estimator(weights)
-        if transformer is not None:
-            check_parameters(transformer)
+        check_parameters(transformer)
         features = self._fit_transformer(transformer, last, X)
         check_estimator(last, features, n_classes=None)
         response.channel(law)  # fails here, if it must

@@ -372,10 +372,7 @@ class Budget:
             return None
         account, rows = self._open_account(tell=False), self.labels.fingerprint(start=self.start)
         paid = (promise, str(account), rows, len(self.labels))
-        return next(
-            (one.id for one in noted if (one.guarantee, one.label_set, one.rows, one.n_rows) == paid),
-            None,
-        )
+        return next((one.id for one in noted if (one.guarantee, one.label_set, one.rows, one.n_rows) == paid), None)
 
     def _open_account(self, *, tell: bool = True) -> str:
         """Return the account that pays, by the ids of the persons or of the rows where there are any."""
