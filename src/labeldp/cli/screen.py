@@ -568,8 +568,9 @@ def parse_classes(text: str | list[str] | None, kind: Any) -> list[Any] | None:
 def open_ledger(path: Path | None, budget: float | None, *, delta: float = 0.0) -> Any:
     """Return the ledger to charge, made by the first charge if it does not exist yet, or None where no path was given.
 
-    A command that fails before that leaves no ledger, and no budget in one. `budget`, at `delta`, becomes the default budget of a new ledger. A budget that is recorded already stands: the user is
-    told so. A budget without a ledger would be forgotten, so it is refused.
+    A command that fails before that leaves no ledger, and no budget in one. `budget`, at `delta`, becomes the default budget of a
+    new ledger. A budget that is recorded already stands: the user is told so. A budget without a ledger would be forgotten, so
+    it is refused.
     """
     if path is None:
         if budget is not None:
@@ -632,7 +633,8 @@ def open_whole_table(
 ) -> str:
     """Return the account that pays for a table of which every row has a label; without a ledger the name as it is.
 
-    `features` are the columns that a model reads. `persons` (`labeldp.release.Persons`) own the rows, by the column `person`, where all labels of a person are protected together.
+    `features` are the columns that a model reads. `persons` (`labeldp.release.Persons`) own the rows, by the column `person`, where
+    all labels of a person are protected together.
     """
     from labeldp.accounting import protect_rows
     from labeldp.release.budget import open_account

@@ -374,9 +374,7 @@ def take_apart(value: Any) -> tuple[str, Sequence[Any]]:
     if _is_tensor(value):
         return read_tensor(value)
     if isinstance(value, (MutableMapping, MutableSequence, MutableSet)):
-        return name_type(
-            type(value)
-        ), []  # a record that grows as it is used (calls, hooks) does not make another encoder
+        return name_type(type(value)), []  # a record that grows as it is used (calls, hooks) makes no other encoder
     if isinstance(value, Mapping):
         return "mapping", list(value.items())
     if isinstance(value, (tuple, frozenset)):

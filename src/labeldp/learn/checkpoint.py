@@ -29,10 +29,11 @@ before, and the ledger decides. Without a ledger nobody could tell the two draws
 
 **The same draw.** A second draw under the key could still differ if its beliefs did: an estimator that trains differently each
 time, other features. The same noise through two channels tells of a label what no epsilon bounds. So the noise of a draw is that of
-the key and of a digest of what it is drawn through, channel or query (`NoiseKey.apart`): other beliefs have independent noise. And each draw is marked (a MAC of its outputs and channel) before it leaves memory: in the sealed box,
-or this process's memory, and as a row of the ledger that costs nothing, "run N: stage-2 M". A draw whose mark is another
-than the first is thrown away and refused. The box holds key and marks together: whoever deletes the marks has deleted the
-key. Of two copies of a directory that draw at the same time, the first row of the ledger wins.
+the key and of a digest of what it is drawn through, channel or query (`NoiseKey.apart`): other beliefs have independent noise. And
+each draw is marked (a MAC of its outputs and channel) before it leaves memory: in the sealed box, or this process's memory, and as a
+row of the ledger that costs nothing, "run N: stage-2 M". A draw whose mark is another than the first is thrown away and refused. The
+box holds key and marks together: whoever deletes the marks has deleted the key. Of two copies of a directory that draw at the same
+time, the first row of the ledger wins.
 
 **States**, each of which a kill may leave, and why it is safe there:
 
@@ -276,10 +277,8 @@ class Journal:
         elif self._run is not None or not self._name or self._missing():
             self._begin_run(budget, promise)
         else:
-            self._may_draw, self.key = (
-                False,
-                NoiseKey.from_os(),
-            )  # all is there: nothing is drawn, by this key or another
+            # All is there: nothing is drawn, by this key or another.
+            self._may_draw, self.key = False, NoiseKey.from_os()
         found = budget.find_charge(promise, note=self._note)
         return found or budget.charge(promise, mechanism=mechanism, note=self._note)
 

@@ -521,9 +521,8 @@ class PrivateSearchCV(ScoredClassifier, BaseEstimator):  # type: ignore[misc]  #
             return plain
         if isinstance(plain, LabelPrivateClassifier):
             return plain.set_params(epsilon=None, classes=None)  # the search and its release say both
-        return LabelPrivateClassifier(
-            plain, stages=1
-        )  # no candidate's model may choose what the others are compared by
+        # In one stage: no candidate's model may choose what the others are compared by.
+        return LabelPrivateClassifier(plain, stages=1)
 
     def _check_weights(self, sample_weight: Any, n: int, *, of_persons: bool = False) -> Floats | None:
         """Return the weights, checked with the folds where these are known before there is a release."""

@@ -138,9 +138,8 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> SoftmaxRegression:
         """Fit on plain labels. `sample_weight` (n,), >= 0, multiplies the losses: a weight of 2 is a row that is there twice."""
-        y = (
-            y if y is None else check_classes("SoftmaxRegression", "y", y)
-        )  # without one, scikit-learn says what is missing
+        if y is not None:  # without them, scikit-learn says what is missing
+            y = check_classes("SoftmaxRegression", "y", y)
         if isinstance(X, RowBatches):
             X = self._check_features(X)
         else:

@@ -353,9 +353,8 @@ class StreamedCounts:
         self.n_groups, self.n_classes = n_groups, n_classes
         self._exact = np.zeros((n_groups, 1 if n_classes == 2 else n_classes), np.int64)
         self._sizes = np.zeros(n_groups, np.int64)
-        self._groups = (
-            0  # a sum of hashes of batches with their places: who is in which group, in whatever order they came
-        )
+        # A sum of hashes of batches with their places: who is in which group, in whatever order they came.
+        self._groups = 0
 
     def __repr__(self) -> str:
         size = f"{int(self._sizes.sum())} labels of {self.n_classes} classes in {self.n_groups} groups"

@@ -230,9 +230,8 @@ class SufficientStatistics(ConvexClassifier):
 
         def learn(number: int, _last: StageModel | None, belief: StageBelief, found: Moments) -> StageModel:
             weights, penalty = self._solve(found, belief.centre)
-            rows = (
-                found.rows if found.weights is None else belief.inputs.rows
-            )  # some of no weight are not in the moments
+            # Some rows of no weight are not in the moments.
+            rows = found.rows if found.weights is None else belief.inputs.rows
             targets = soften_scores(self._score(rows, weights, belief.centre))
             trained = train_network(network, X, targets, classes=labels.classes, number=number, params=params)
             return StageModel(trained, found, penalty)
