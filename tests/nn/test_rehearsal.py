@@ -12,7 +12,7 @@ from torch import nn
 
 from labeldp import Ledger
 from labeldp.errors import LabelDPError
-from labeldp.learn import LabelPrivateClassifier, PrivateSearchCV
+from labeldp.learn import LabelPrivateClassifier, PrivateSearchCV, SufficientStatistics
 from labeldp.nn import NetClassifier
 
 N = 60
@@ -85,6 +85,22 @@ def test_settings_of_a_network_cost_nothing(refused, name, epsilon):
 def test_parameters_of_stages_cost_nothing(refused):
     learner = LabelPrivateClassifier(NetClassifier(epochs=1), stage_params=[{}, {"dropout": 2.0}], classes=CLASSES)
     refused(learner, "rows", match="`dropout`")
+
+
+@pytest.mark.parametrize(
+    "settings", [{"network": NetClassifier(dropout=2.0)}, {"stage_params": [{}, {"dropout": 2.0}]}]
+)
+def test_a_network_behind_moments_costs_nothing(refused, settings):
+    made = {
+        "network": NetClassifier(epochs=1),
+        "stages": 2,
+        "epsilon": 1.0,
+        "delta": 1e-6,
+        "clip": "unit-norm",
+        "classes": CLASSES,
+        **settings,
+    }
+    refused(SufficientStatistics(**made), "rows", match="`dropout`")
 
 
 def test_a_first_stage_of_one_example_costs_nothing(refused):

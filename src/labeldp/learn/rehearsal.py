@@ -8,7 +8,8 @@ Traceback (most recent call last):
 sklearn.utils._param_validation.InvalidParameterError: The 'C' parameter of LogisticRegression must be a float ...
 
 An epsilon that was charged for a fit that then stumbles over a setting is lost. So every learner that pays first and trains
-afterwards asks here before it pays, for the estimator as each of its fits will use it.
+afterwards asks here before it pays, for the estimator as each of its fits will use it. Estimators of priors that learn
+(`labeldp.priors.staged`) are not asked: priors are made below learners.
 
 What is asked depends on whose estimator it is. One that has `check_fit(X, *, n_classes, n_rows)` knows itself what its fit would
 refuse; those of labeldp have it. The parameters of scikit-learn's own are validated as the first step of their `fit` does it, those

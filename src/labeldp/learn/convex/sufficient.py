@@ -58,6 +58,7 @@ from labeldp.learn.convex.moments import (
 )
 from labeldp.learn.convex.persons import noise_ratio, share_influence
 from labeldp.learn.corrections import check_rows
+from labeldp.learn.rehearsal import check_estimator
 from labeldp.priors import model_probabilities
 from labeldp.priors.staged import half_whiten
 from labeldp.random import NoiseKey, as_key
@@ -202,6 +203,8 @@ class SufficientStatistics(ConvexClassifier):
         X = check_rows(self, X, inner=self.network, reset=True)
         row_map = self._make_row_map()
         labels = box_labels(OWNER, y, n_rows=len(X), classes=self.classes, label_set=self.label_set)
+        ways = [find_stage_params(params, number) for number in range(stages)]
+        check_estimator(network, X, n_classes=labels.n_classes, ways=ways)
         owners = None if persons is None else Persons.of(persons, n_rows=len(X), owner=OWNER)
         given = list_weights(self.network, self.stage_params)
         given = given if owners is None else (*given, ASSIGNMENT)
