@@ -112,6 +112,30 @@ def test_any_regressor(problem: Any, estimator: Any):
     assert np.mean((model.predict(X) - y) ** 2) < 0.5 * np.var(y)
 
 
+class Plain:
+    """A regressor that knows nothing of scikit-learn's classes, and has what they ask of a step."""
+
+    def __init__(self, alpha=1.0):
+        self.alpha = alpha
+
+    def get_params(self, deep=True):
+        return {"alpha": self.alpha}
+
+    def fit(self, X, y):
+        self.model_ = Ridge(self.alpha).fit(X, y)
+        return self
+
+    def predict(self, X):
+        return self.model_.predict(X)
+
+
+def test_a_regressor_without_tags_is_the_last_step_of_a_pipeline(problem: Any):
+    X, y = problem
+    estimator = make_pipeline(StandardScaler(), Plain())
+    model = LabelPrivateRegressor(estimator, epsilon=4.0, bounds=BOUNDS, random_state=0).fit(X, y)
+    assert np.mean((model.predict(X) - y) ** 2) < 0.5 * np.var(y)
+
+
 def test_public_weights(problem: Any):
     X, y = problem
     weights = np.where(X[:, 0] > 0, 1.0, 0.0)

@@ -290,7 +290,8 @@ class LabelPrivateRegressor(ScoredRegressor, BaseEstimator):  # type: ignore[mis
     def _split_estimator(self, weights: Floats | None) -> tuple[Any, BaseEstimator]:
         plain = _default_regressor() if self.estimator is None else copy_template(OWNER, "estimator", self.estimator)
         transformer, last = split_pipeline(plain, owner=OWNER)
-        if not (hasattr(last, "fit") and hasattr(last, "predict")) or is_classifier(last):
+        classifies = hasattr(last, "__sklearn_tags__") and is_classifier(last)  # of others nothing can be asked
+        if classifies or not (hasattr(last, "fit") and hasattr(last, "predict")):
             raise invalid(OWNER, "estimator", "be a regressor", got=type(last).__name__)
         check_choice(OWNER, "correction", self.correction, ("unbiased", "evidence"))
         if self.correction == "evidence" and not takes_weights(last):
