@@ -138,6 +138,22 @@ def test_names_of_what_will_be_learned_are_not_what_was_learned():
         LabelPrivateClassifier(estimator, epsilon=8.0, classes=[0, 1], random_state=0).fit(X, Y)
 
 
+class KeepsItsLesson(EmptyFromTheStart):
+    """The same, and a copy of it knows how many it has seen: a number is something that was learned too."""
+
+    def __sklearn_clone__(self) -> KeepsItsLesson:
+        other = KeepsItsLesson(C=self.C)
+        other.n_iter_ = self.n_iter_
+        return other
+
+
+def test_a_number_beside_names_without_a_value_is_something_learned():
+    taught = KeepsItsLesson()
+    taught.n_iter_ = 3
+    with pytest.raises(PrivacyError, match="untrained"):
+        LabelPrivateClassifier(taught, epsilon=8.0, classes=[0, 1], random_state=0).fit(X, Y)
+
+
 def test_steps_that_make_features_may_be_frozen():
     """They are features, of which the promise says what it assumes; and a step without a state calls itself fitted."""
     front = make_pipeline(FrozenEstimator(StandardScaler().fit(X)), FunctionTransformer())

@@ -120,13 +120,20 @@ def _is_trained(part: Any) -> bool:
         return False
     if not fitted or hasattr(part, "__sklearn_is_fitted__"):
         return fitted
-    # By its attributes that end in "_". Some estimators have them from the start, with nothing in them: `model_ = None`.
+    # By its attributes that end in "_". Some estimators have them from the start (`model_ = None`): those are no lesson.
+    try:
+        fresh = vars(type(part)(**part.get_params(deep=False)))
+    except (AttributeError, TypeError, ValueError):  # nobody knows what it has from the start
+        return True
     learned = {name: value for name, value in vars(part).items() if name.endswith("_") and not name.startswith("__")}
-    return not all(map(_is_empty, learned.values()))
+    return not all(name in fresh and _is_same(value, fresh[name]) for name, value in learned.items())
 
 
-def _is_empty(value: Any) -> bool:
-    return value is None or (isinstance(value, (int, float, str, list, tuple, dict, set)) and not value)
+def _is_same(value: Any, other: Any) -> bool:
+    """Whether two plain values, or lists without anything in them, are the same; of anything else it is not said."""
+    empty = isinstance(value, (list, tuple, dict, set)) and not value
+    plain = value is None or isinstance(value, (int, float, str))
+    return type(value) is type(other) and (empty or plain) and bool(value == other)
 
 
 def _needs_labels(part: Any) -> bool:
