@@ -327,7 +327,8 @@ class Rendezvous:
         if not waited:
             return here
         until = self.terms.clock.now() + self.terms.timeout
-        knocker = open_socket(desk.context, zmq.ROUTER)
+        context: Any = desk.context  # of asyncio, as the desk is; the types of pyzmq do not know
+        knocker = open_socket(context, zmq.ROUTER)
         try:
             for name in sorted(waited):
                 line = str(name).encode()
