@@ -106,7 +106,7 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
         trusted; then noisy counts of labels in clusters. Counts are evidence in training too (`labeldp.learn.bags`).
     mechanism : Mechanism, optional
         How each stage randomizes its labels; by default InformativeResponse, whose answers are sets of labels, or RRWithPrior
-        where training takes labels as they are (correction "none", `filter_earlier`). Any mechanism of pure epsilon, yours
+        where training wants labels (correction "none" or "unbiased", `filter_earlier`). Any mechanism of pure epsilon, yours
         included: it is taken at what the prior leaves of `epsilon` (`Mechanism.with_epsilon`), so its own epsilon matters only
         where `epsilon` is left out. One without a prior (RandomizedResponse) gets none. A mechanism that counts labels itself (ClusterRR) is
         refused: use `privatize(y, mechanism, groups=...)` and `fit_release`. Without stages it has nothing to do.

@@ -295,7 +295,7 @@ def _check_names(estimator: BaseEstimator, given: Sequence[Mapping[str, Any]]) -
 
 
 def default_response(settings: Settings) -> Mechanism:
-    """Return the mechanism where none is given: sets, which teach most, or labels where training takes them as they are."""
+    """Return the mechanism where none is given: sets, which teach most, or labels where training wants them."""
     labels = settings.correction in {"none", "unbiased"} or settings.filter_earlier
     return RRWithPrior(1.0) if labels else InformativeResponse(1.0)
 
