@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import functools
 import io
 import pickle
 import sys
@@ -17,6 +18,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 import labeldp
+from labeldp.accounting import Ledger, RowKey
 from labeldp.engines import open_released_table, privatize_table
 from labeldp.engines.job import CarriedKey
 from labeldp.errors import LabelDPError
@@ -196,6 +198,51 @@ class TestSecrecy:
             assert not any(form in packed[0] for form in self.forms(part.reveal()))
         assert b"StreamedCounts" not in packed[0]
 
+    def test_no_work_of_a_job_that_may_be_taken_up_holds_a_key(
+        self, folder: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Marks of labels and of answers are made under the key, and rows are hashed under that of the ledger.
+
+        On the commit before, both keys lay in the work, which is stored as a result: a worker that is short of memory writes
+        those to its disk, and one that cannot unpack them prints their bytes.
+        """
+        import cloudpickle
+
+        from labeldp.engines.engine import Here
+
+        packed: list[bytes] = []
+        for name in ("each", "reduce", "write"):
+            real = getattr(Here, name)
+
+            def spy(self: Here, work: Any, *rest: Any, real: Any = real, **options: Any) -> Any:
+                packed.append(cloudpickle.dumps(work))
+                return real(self, work, *rest, **options)
+
+            monkeypatch.setattr(Here, name, spy)
+        privatize_table(
+            folder, label="level", to=folder.parent / "out", epsilon=1.0, rng=99, cluster_column="site", keep_unfinished=True,
+            ledger=Ledger(folder.parent / "ledger.jsonl"),
+        )  # fmt: skip
+        found = b"".join(packed)
+        for word in (b"_mark_piece", b"_mark_answers", b"_protect_piece", b"Writer"):
+            assert word in found  # all of it was looked at
+        assert b"CarriedKey" not in found
+        assert b"RowKey" not in found
+        assert not any(form in found for form in self.forms(NoiseKey.from_seed(99).reveal()))
+
+    @pytest.mark.parametrize("key", [CarriedKey.of(NoiseKey.from_seed(5)), RowKey.fresh()], ids=["noise", "ledger"])
+    def test_a_cluster_takes_no_work_with_a_key_in_it(self, key: Any, inside: Any) -> None:
+        from labeldp.engines.dask import Cluster
+
+        cluster = Cluster(inside)
+        work = functools.partial(_second, {"deep": [key]})
+        with pytest.raises(LabelDPError, match=r"must hold no key, got one with a (CarriedKey|RowKey)"):
+            list(cluster.each(work, [1, 2]))
+        with pytest.raises(LabelDPError, match="must hold no key"):
+            cluster.reduce(work, max, [1, 2])
+        ((number, _),) = cluster.each(functools.partial(_second, None), [(1, key)])  # beside a piece it travels
+        assert number == 0
+
     def test_a_carried_key_travels_and_shows_nothing(self) -> None:
         key = NoiseKey.from_seed(3)
         again = pickle.loads(pickle.dumps(CarriedKey.of(key)))
@@ -212,6 +259,10 @@ def _scheduler_words(dask_scheduler: Any) -> list[str]:
 def _flush_logs() -> None:
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
+
+
+def _second(_: Any, item: Any) -> Any:
+    return item
 
 
 def _fails(key: Any) -> float:

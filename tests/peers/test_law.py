@@ -125,8 +125,9 @@ class ForgetfulPeer(Peer):
         while True:
             frames = await server.recv_multipart()
             fresh = int(self._coin(1 << 63))  # every label is 0 in COPIES, and half of 2^64 is its alpha
-            body = encode("answer", run=self._terms.run, peer=self.name, label=fresh)
-            await server.send_multipart([*frames[:-1], body])
+            answer = encode("answer", run=self._terms.run, peer=self.name, label=fresh)
+            here = encode("here", run=self._terms.run, peer=self.name)
+            await server.send_multipart([*frames[:-1], here if b'"knock"' in frames[-1] else answer])
 
 
 class VainPeer(Peer):

@@ -2,7 +2,8 @@
 
 Design notes. A key travels in the arguments of a task, over the cluster's own channel (TLS if it has it), and nowhere else:
 not in the work, which is stored as a result; not in a task's name, which dashboards and logs show; not in a repr. Work is
-stored once as the result of a task and not scattered: what is scattered dies with its worker, a result is made again.
+stored once as the result of a task and not scattered: what is scattered dies with its worker, a result is made again. A
+worker whose memory is short writes results to its disk, so work with a key in it is refused (`_pack`), whoever made it.
 Failures come back as values, so that the worker is named and its log has nothing to print.
 
 **Who may reach a cluster.** A scheduler and its workers run what they are sent. Over plain TCP they ask nobody for a name: any
@@ -21,6 +22,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import io
 import ipaddress
 import logging
 import platform
@@ -45,6 +47,7 @@ from distributed.client import FutureCancelledError
 from distributed.scheduler import KilledWorker
 
 import labeldp
+from labeldp.accounting import RowKey
 from labeldp.engines.engine import Engine, Progress
 from labeldp.engines.job import CarriedKey
 from labeldp.errors import Described, InsecureClusterWarning, LabelDPError, invalid
@@ -152,12 +155,31 @@ class Cluster(Engine):
     def _shared(self, work: Any) -> Iterator[tuple[Any, str]]:
         """Give the work as a result on the cluster, and a name for its tasks; both are gone at the end."""
         name = f"labeldp-{secrets.token_hex(8)}"
-        packed = cloudpickle.dumps((work, _versions()))
-        shared: Any = self._client.submit(_unpack, packed, key=f"{name}-work", pure=False)
+        shared: Any = self._client.submit(_unpack, _pack((work, _versions())), key=f"{name}-work", pure=False)
         try:
             yield shared, name
         finally:
             shared.release()
+
+
+class _WorkPickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has no types
+    """Pickles work that will be stored, and stops at a key, however deep it lies."""
+
+    def reducer_override(self, obj: Any) -> Any:
+        """Refuse keys of the noise and of a ledger; all else pickles as it does."""
+        if isinstance(obj, CarriedKey | RowKey):
+            raise LabelDPError(
+                f"{OWNER}: work for a cluster must hold no key, got one with a {type(obj).__name__}. Work is stored as a result, "
+                "which workers may write to their disks: send the key beside each piece."
+            )
+        return super().reducer_override(obj)
+
+
+def _pack(work: Any) -> bytes:
+    """Return work as bytes for a worker."""
+    buffer = io.BytesIO()
+    _WorkPickler(buffer).dump(work)
+    return buffer.getvalue()
 
 
 def open_cluster(*, client: Any, scheduler: str | None, workers: int | None, insecure: bool = False) -> Cluster:

@@ -205,12 +205,18 @@ def _refuse_change(got: str) -> LabelDPError:
 
 def _mark_labels(job: Job) -> str:
     """Return a mark of all labels under the job's key: the same noise on other labels would show where they differ."""
-    each = functools.partial(_mark_piece, key=CarriedKey.of(job.key), size=job.size)
-    found = dict(job.engine.each(each, job.rows.pieces()))
+    found = dict(job.engine.each(functools.partial(_mark_piece, size=job.size), _carry_key(job)))
     return mark(job.key, *(found[number].encode() for number in range(len(found))))
 
 
-def _mark_piece(piece: Rows, *, key: CarriedKey, size: int) -> str:
+def _carry_key(job: Job) -> list[tuple[Rows, CarriedKey]]:
+    """Return each piece with the key beside it. Inside the work a key would be stored: on a worker's disk, if memory is short."""
+    carried = CarriedKey.of(job.key)
+    return [(piece, carried) for piece in job.rows.pieces()]
+
+
+def _mark_piece(item: tuple[Rows, CarriedKey], *, size: int) -> str:
+    piece, key = item
     return mark_labels(key.key(), map(piece.labels, piece.batches(columns=[piece.label], size=size)))
 
 
@@ -225,8 +231,9 @@ def _keep_answers(job: Job, response: Response) -> str:
     facts += [part for name in sorted(shared) for part in (name.encode(), _bytes_of(shared[name]))]
     if response.reader is not None:
         size = -(-job.size // response.chunk) * response.chunk
-        each = functools.partial(_mark_answers, reader=response.reader, key=CarriedKey.of(job.key), size=size)
-        found = dict(job.engine.each(each, job.rows.pieces()))
+        found = dict(
+            job.engine.each(functools.partial(_mark_answers, reader=response.reader, size=size), _carry_key(job))
+        )
         facts += [found[number].encode() for number in range(len(found))]
     answers = mark(job.key, *facts)
     noted = job.staging.get(JOB) or {}
@@ -236,8 +243,9 @@ def _keep_answers(job: Job, response: Response) -> str:
     return answers
 
 
-def _mark_answers(piece: Rows, *, reader: Reader, key: CarriedKey, size: int) -> str:
+def _mark_answers(item: tuple[Rows, CarriedKey], *, reader: Reader, size: int) -> str:
     """Return the mark of what the reader says of each row of a piece, however it is cut into batches."""
+    piece, key = item
     digest = hashlib.sha256()
     start = piece.first
     for batch in piece.batches(columns=list(reader.columns) or [piece.label], size=size) if piece.count else ():

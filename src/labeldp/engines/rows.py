@@ -449,11 +449,13 @@ def protect_table(rows: Rows, engine: Engine, key: RowKey, *, persons: Any = Non
 
     With `persons`, the ids of all of them in a `column`, it remembers whose rows they are: her rows in another table are hers too.
     """
-    found = engine.reduce(functools.partial(_protect_piece, key=key), ProtectedRows.joined, rows.pieces())
+    # The key beside each piece and not inside the work, which engines may store.
+    found = engine.reduce(_protect_piece, ProtectedRows.joined, [(piece, key) for piece in rows.pieces()])
     return found if persons is None else found.with_persons(persons, key, column=column)
 
 
-def _protect_piece(piece: Rows, *, key: RowKey) -> ProtectedRows:
+def _protect_piece(item: tuple[Rows, RowKey]) -> ProtectedRows:
+    piece, key = item
     columns = [name for name in piece.source.names if name != piece.label]
     batches = piece.batches(columns=columns or [piece.label])  # without features the rows are counted, and no more
     return protect_rows(

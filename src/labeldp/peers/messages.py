@@ -26,6 +26,7 @@ peer counts as lost then depends on the protocol and not on how busy the machine
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import hmac
 import json
 import secrets
@@ -35,7 +36,9 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 from labeldp.errors import Described, invalid, missing_extra
+from labeldp.loss.peers import check_alpha, check_theta
 from labeldp.untrusted import parse_json
+from labeldp.validate import check_integer, check_positive, check_real
 
 try:
     import zmq.asyncio
@@ -104,6 +107,11 @@ def is_name(value: Any) -> bool:
     return type(value) is int and 0 <= value < 1 << 62
 
 
+def _is_count(value: Any) -> bool:
+    """Whether this can be the number of peers of a cluster, which has one at least."""
+    return is_name(value) and value > 0
+
+
 def is_label(value: Any) -> bool:
     """Whether this is 0 or 1, as a number."""
     return type(value) is int and value in {0, 1}
@@ -134,12 +142,14 @@ _SIGNED: dict[str, Callable[[Any], bool]] = {"peer": is_name, "ticket": _is_text
 #: The fields of each kind beside "kind" and "run".
 FIELDS: dict[str, dict[str, Callable[[Any], bool]]] = {
     "hello": {**_SIGNED, "address": _is_text},
-    "start": {"members": _is_members},
-    "ask": {"peer": is_name},
+    "start": {"members": _is_members, "size": _is_count, "word": _is_text},
+    "ask": {"peer": is_name, "word": _is_text},
     "answer": {"peer": is_name, "label": is_label},
     "ready": {**_SIGNED, "failed": _is_name_or_none},
     "check": {},
     "alive": _SIGNED,
+    "knock": {"word": _is_text},
+    "here": {"peer": is_name},
     "close": {"survivors": _is_names},
     "report": {**_SIGNED, "label": is_label},
     "abstain": _SIGNED,
@@ -169,8 +179,21 @@ class MachineClock:
         return asyncio.get_running_loop().time()
 
     async def wait(self, work: Awaitable[Answer], *, until: float, on: Collection[int]) -> Answer:
-        """Wait for `work` until the time `until`; a deadline that has passed already ends the wait at once."""
-        return await asyncio.wait_for(work, max(until - self.now(), 0.0))
+        """Wait for `work` until the time `until`; a deadline that has passed already ends the wait at once.
+
+        Even if the work is done by then: a stranger who sends without a pause has always sent something already, and
+        would keep a phase from ever ending. The others get their turn before each wait, for the same reason.
+        """
+        task = asyncio.ensure_future(work)
+        try:
+            await asyncio.sleep(0)
+            if (left := until - self.now()) <= 0:
+                raise asyncio.TimeoutError
+            return await asyncio.wait_for(task, left)
+        finally:  # also when this wait is itself cancelled
+            if not task.done():
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,7 +202,10 @@ class Terms:
 
     `timeout` is the seconds of each phase; an answer is waited for half as long, so that one who asked a dead peer is
     still in time herself. `join_timeout` is for the first phase, in which processes start. `least_share` is the share of
-    a cluster that must survive for its peers to report at all.
+    a cluster, as it is on the roster, that must survive for its peers to report at all.
+
+    A peer takes part on terms that someone else has written. They are checked here, once for every role and before a
+    label is touched: with an alpha of 0 nothing would be flipped, with 1 everything, which shows a label as well.
     """
 
     run: str
@@ -203,11 +229,25 @@ class Terms:
             if value and not _is_text(value):
                 must = f"be at most {MOST_TEXT} characters of ASCII that can be printed"
                 raise invalid("Terms", name, must, got=Described("other text"))
+        checked = {
+            "alpha": check_alpha("Terms", self.alpha),
+            "theta": check_theta("Terms", self.theta),
+            "timeout": check_positive("Terms", "timeout", self.timeout),
+            "join_timeout": check_positive("Terms", "join_timeout", self.join_timeout),
+            "least_share": check_share("Terms", self.least_share),
+            "most_peers": check_integer("Terms", "most_peers", self.most_peers, least=1),
+        }
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
 
     @property
     def lifetime(self) -> float:
         """The longest that a peer stays: four phases, and one more for what is under way."""
         return self.join_timeout + 4 * self.timeout
+
+    def is_address(self, text: str) -> bool:
+        """Whether this may be where a peer is: what a peer said of herself may only lead where peers of this run are."""
+        return text.startswith("inproc://" if self.host is None else "tcp://")
 
     @property
     def longest(self) -> int:
@@ -223,12 +263,21 @@ class Terms:
         return round(1000 * max(3.0, self.timeout))
 
 
+def check_share(owner: str, value: Any) -> float:
+    """Return the share of a cluster that must survive, in (0, 1]."""
+    share = check_real(owner, "least_share", value)
+    if not 0 < share <= 1:
+        raise invalid(owner, "least_share", "be in (0, 1]", got=value)
+    return share
+
+
 @dataclass(frozen=True, kw_only=True)
 class Roster:
     """The cluster and the ticket of each peer, and a count of the messages that were refused, by reason.
 
     A ticket is a secret of the peer and those who check it: without it, whoever can reach a socket could speak for
-    everyone. It says nothing of labels.
+    everyone. It says nothing of labels. The learner checks tickets too, and is the one against whom the reports are
+    private: it gets `for_learner`, with which it can speak for nobody.
     """
 
     clusters: dict[int, int]
@@ -240,6 +289,16 @@ class Roster:
         """Return a roster of peers 0, 1, 2, ... with these clusters and a fresh ticket each, from the operating system."""
         listed = dict(enumerate(clusters))
         return cls(clusters=listed, tickets={name: secrets.token_hex(16) for name in listed})
+
+    def for_learner(self) -> Roster:
+        """Return the roster as the learner may have it: tickets of reports, from which those of the rendezvous do not follow.
+
+        With the others it could come in the name of peers who are absent, whose labels it would know, or say of all
+        but one in a cluster that they do not answer: fewer would hide those who are left than `PeerRun` counts.
+        Refused messages are counted together.
+        """
+        tickets = {name: report_ticket(ticket) for name, ticket in self.tickets.items()}
+        return Roster(clusters=self.clusters, tickets=tickets, refused=self.refused)
 
     def admit(self, body: bytes, *, run: str, kinds: tuple[str, ...]) -> dict[str, Any] | None:
         """Return the fields of a signed message of a known peer; None, and one more in `refused`, for anything else."""
@@ -257,6 +316,26 @@ class Roster:
         # Bytes: compare_digest refuses text that is not ASCII.
         if ticket is None or not hmac.compare_digest(ticket.encode(), message["ticket"].encode("utf-8", "replace")):
             raise Refused("unknown sender")
+
+
+def report_ticket(ticket: str) -> str:
+    """Return the ticket with which a peer reports: an HMAC-SHA256 under the one that she shows to the rendezvous."""
+    return hmac.new(ticket.encode("utf-8", "replace"), b"report", hashlib.sha256).hexdigest()[:32]
+
+
+#: Sockets that a peer has open at once: where she is asked, the desk, a question, a report.
+SOCKETS_OF_PEER = 4
+
+
+def open_context(n_peers: int) -> zmq.asyncio.Context:
+    """Return a context with room for the sockets of so many peers; the usual 1,023 are those of 340.
+
+    A peer without a socket would be absent, and nothing would say why.
+    """
+    context = zmq.asyncio.Context()
+    wanted = max(1024, SOCKETS_OF_PEER * n_peers + 64)
+    context.set(zmq.MAX_SOCKETS, min(wanted, int(context.get(zmq.SOCKET_LIMIT))))
+    return context
 
 
 #: Connections that may wait to be accepted: a whole run connects at once, and the usual 100 would make some try again.

@@ -26,7 +26,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hmac
 import math
+import secrets
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -38,7 +40,17 @@ import zmq.asyncio
 
 from labeldp.errors import Described, LabelDPError, invalid
 from labeldp.mechanisms.peers import WORDS, toss_coins
-from labeldp.peers.messages import Refused, Roster, Terms, encode, is_label, open_socket, read
+from labeldp.peers.messages import (
+    Refused,
+    Roster,
+    Terms,
+    encode,
+    is_label,
+    open_context,
+    open_socket,
+    read,
+    report_ticket,
+)
 from labeldp.random import BitStream, NoiseKey
 from labeldp.samplers import uniform_below
 
@@ -59,9 +71,12 @@ class Peer:
 
     She draws from a key of her own, from the operating system: a flip with probability alpha (rounded up on 64 bits),
     whether she takes part (theta, rounded down) and, when she knows who is there, the peer that she asks.
+
+    She answers whoever has the word of her cluster, which the rendezvous gives to its peers alone. A learner that could
+    ask for itself would have every flipped label with its owner's name, and no report would be needed.
     """
 
-    __slots__ = ("_bits", "_noisy", "_takes_part", "_terms", "_ticket", "name")
+    __slots__ = ("_bits", "_noisy", "_takes_part", "_terms", "_ticket", "_word", "name")
 
     def __init__(self, label: int, *, name: int, ticket: str, terms: Terms) -> None:
         if not is_label(label):
@@ -69,6 +84,7 @@ class Peer:
         self.name = name
         self._ticket = ticket
         self._terms = terms
+        self._word: str | None = None  # empty once she plays, and that of her cluster once she knows it
         self._bits = BitStream(NoiseKey.from_os().claim("peer"))
         self._noisy = label ^ int(self._coin(math.ceil(Fraction(terms.alpha) * WORDS)))
         self._takes_part = self._coin(math.floor(Fraction(terms.theta) * WORDS))
@@ -81,23 +97,21 @@ class Peer:
         """Take part in one run, from hello to report.
 
         Ends by itself, without a report, when nobody has answered for the lifetime of a run. Other peers are answered
-        for as long as it lasts.
+        for as long as it lasts. Once only: a second report of the same flipped labels is in no guarantee.
         """
+        if self._word is not None:
+            raise LabelDPError("Peer: a peer plays once. Make a new one for another run, which costs what it promises.")
+        self._word = ""
         server = open_socket(context, zmq.ROUTER)
         desk = open_socket(context, zmq.DEALER, linger=self._terms.linger, longest=self._terms.longest)
-        serving: asyncio.Task[None] | None = None
         try:
             address = self._bind(server)
             desk.connect(self._terms.rendezvous)
-            serving = asyncio.create_task(self._serve(server))
             until = self._terms.clock.now() + self._terms.lifetime
-            await self._terms.clock.wait(self._follow_protocol(context, desk, address), until=until, on=())
+            await self._terms.clock.wait(self._join(context, server, desk, address), until=until, on=())
         except asyncio.TimeoutError:
             return  # the others are gone: nothing was reported, and nothing will be
         finally:
-            if serving is not None:
-                serving.cancel()
-                await asyncio.gather(serving, return_exceptions=True)
             server.close()
             desk.close()
 
@@ -110,17 +124,33 @@ class Peer:
         port = server.bind_to_random_port(f"tcp://{self._terms.host}")
         return f"tcp://{self._terms.host}:{port}"
 
-    async def _follow_protocol(self, context: zmq.asyncio.Context, desk: zmq.asyncio.Socket, address: str) -> None:
-        """Say hello, ask one peer, wait until all have asked, and report what she saw if it may be reported."""
+    async def _join(
+        self, context: zmq.asyncio.Context, server: zmq.asyncio.Socket, desk: zmq.asyncio.Socket, address: str
+    ) -> None:
+        """Say hello, and when the run has begun answer others while she plays; who asked before has waited in the socket."""
         await desk.send(self._sign("hello", address=address))
-        members: dict[int, str] = dict((await self._receive(desk, "start"))["members"])
+        start = await self._receive(desk, "start")
+        self._word = start["word"]
+        serving = asyncio.create_task(self._serve(server))
+        try:
+            await self._follow_protocol(context, desk, start)
+        finally:
+            serving.cancel()
+            await asyncio.gather(serving, return_exceptions=True)
+
+    async def _follow_protocol(
+        self, context: zmq.asyncio.Context, desk: zmq.asyncio.Socket, start: dict[str, Any]
+    ) -> None:
+        """Ask one peer, wait until all have asked, and report what she saw if it may be reported."""
+        members: dict[int, str] = dict(start["members"])
         partner, seen = await self._ask_someone(context, members)
         failed = partner if partner is not None and seen is None else None
         await desk.send(self._sign("ready", failed=failed))
         await self._receive(desk, "check")
         await desk.send(self._sign("alive"))
         survivors = set((await self._receive(desk, "close"))["survivors"])
-        enough = len(survivors) >= self._terms.least_share * len(members)
+        # Of all on the roster: a cluster whose peers were kept from coming has shrunk as well.
+        enough = len(survivors) >= self._terms.least_share * max(len(members), start["size"])
         body = self._sign("abstain")
         if seen is not None and partner in survivors and self.name in survivors and enough:
             body = self._sign("report", label=seen)
@@ -143,16 +173,13 @@ class Peer:
         return partner, await self._ask(context, members[partner], partner)
 
     async def _ask(self, context: zmq.asyncio.Context, address: str, partner: int) -> int | None:
-        """Return the noisy label of a peer, or None if no proper answer comes in time.
-
-        The address is what a peer said of herself: it may only lead where peers of this run are.
-        """
-        if not address.startswith("inproc://" if self._terms.host is None else "tcp://"):
+        """Return the noisy label of a peer, or None if no proper answer comes in time."""
+        if not self._terms.is_address(address):
             return None
         socket = open_socket(context, zmq.DEALER)
         try:
             socket.connect(address)
-            await socket.send(encode("ask", run=self._terms.run, peer=self.name))
+            await socket.send(encode("ask", run=self._terms.run, peer=self.name, word=self._word))
             until = self._terms.clock.now() + self._terms.timeout / 2
             body = await self._terms.clock.wait(socket.recv(), until=until, on=(partner,))
             answer = read(body, run=self._terms.run, kinds=("answer",))
@@ -163,17 +190,27 @@ class Peer:
             socket.close()
 
     async def _serve(self, server: zmq.asyncio.Socket) -> None:
-        """Give everyone who asks the same noisy label, until cancelled; what is no question gets no answer."""
-        answer = encode("answer", run=self._terms.run, peer=self.name, label=self._noisy)
+        """Give everyone of her cluster who asks the same noisy label, until cancelled; all else gets no answer.
+
+        The rendezvous knocks here, where the others ask: it hears that she can be asked, and no label.
+        """
+        answers = {
+            "ask": encode("answer", run=self._terms.run, peer=self.name, label=self._noisy),
+            "knock": encode("here", run=self._terms.run, peer=self.name),
+        }
+        word = (self._word or "").encode()
         while True:
             frames = await server.recv_multipart()
+            # Who asks without a pause must not keep her, and the others of this process, from playing.
+            await asyncio.sleep(0)
             if len(frames) != 2:  # the name of the connection, and the question
                 continue
             try:
-                read(frames[-1], run=self._terms.run, kinds=("ask",))
+                question = read(frames[-1], run=self._terms.run, kinds=("ask", "knock"))
             except Refused:
                 continue
-            await server.send_multipart([*frames[:-1], answer])
+            if hmac.compare_digest(question["word"].encode(), word):
+                await server.send_multipart([*frames[:-1], answers[question["kind"]]])
 
     async def _receive(self, desk: zmq.asyncio.Socket, kind: str) -> dict[str, Any]:
         """Return the next message of this kind from the rendezvous; all others are passed over."""
@@ -183,8 +220,9 @@ class Peer:
                 return read(body, run=self._terms.run, kinds=(kind,), longest=self._terms.longest)
 
     def _sign(self, kind: str, **fields: Any) -> bytes:
-        """Return a message in her name, with her ticket."""
-        return encode(kind, run=self._terms.run, peer=self.name, ticket=self._ticket, **fields)
+        """Return a message in her name, with her ticket: for the learner another one than for the rendezvous."""
+        ticket = report_ticket(self._ticket) if kind in {"report", "abstain"} else self._ticket
+        return encode(kind, run=self._terms.run, peer=self.name, ticket=ticket, **fields)
 
     def __repr__(self) -> str:
         return f"<Peer {self.name}: label hidden>"
@@ -205,29 +243,46 @@ class Attendance:
 class Rendezvous:
     """Leads a run through four phases, each ended by everyone's message or by the clock: hello, ready, alive, the close.
 
-    Survivors are those who finished their own question, were there after the last question was finished, and were not
-    named by someone whom they failed to answer.
+    Survivors are those who finished their own question, were there after the last question was finished, answered a
+    knock then at the address where the others ask, and were not named by someone whom they failed to answer.
+
+    Without the knock one whom nobody can reach (behind a firewall, say) would be a survivor whenever nobody happened to
+    ask her, and count as one of those among whom a report may hide, though none can be hers.
     """
 
     roster: Roster
     terms: Terms
     #: Told the name of each phase as it begins ("joining", "asking", "checking", "closing").
     watch: Callable[[str], None] | None = None
-    _desks: dict[int, bytes] = field(default_factory=dict)
+    _desks: dict[int, bytes] = field(default_factory=dict, repr=False)
+    #: The word of each cluster, with which its peers ask each other: neither the learner nor another cluster has it.
+    _words: defaultdict[int, str] = field(
+        default_factory=lambda: defaultdict(lambda: secrets.token_hex(16)), repr=False
+    )
 
     async def hold(self, socket: zmq.asyncio.Socket) -> Attendance:
         """Lead one run on a bound ROUTER socket, and return who was there."""
+        self._words.clear()  # what was heard in another run is of no use in this one
         self._begin("joining")
         hellos = await self._gather(socket, "hello", self.roster.clusters, self.terms.join_timeout)
         members = self._group(hellos)
-        listed = {c: [[name, hellos[name]["address"]] for name in names] for c, names in members.items()}
-        await self._tell(socket, hellos, lambda name: self._body("start", members=listed[self._cluster(name)]))
+        addresses = {name: str(hello["address"]) for name, hello in hellos.items()}
+        listed = {c: [[name, addresses[name]] for name in names] for c, names in members.items()}
+        starts = {
+            c: self._body("start", members=listed[c], size=len(names), word=self._words[c])
+            for c, names in self._group(self.roster.clusters).items()
+            if c in listed
+        }
+        await self._tell(socket, hellos, lambda name: starts[self._cluster(name)])
         self._begin("asking")
         ready = await self._gather(socket, "ready", hellos, self.terms.timeout)
         self._begin("checking")
         await self._tell(socket, ready, lambda _: self._body("check"))
-        alive = await self._gather(socket, "alive", ready, self.terms.timeout)
-        survivors = set(alive) - self._find_failed(ready)
+        alive, here = await asyncio.gather(
+            self._gather(socket, "alive", ready, self.terms.timeout),
+            self._knock(socket, {name: addresses[name] for name in ready}),
+        )
+        survivors = here.intersection(alive) - self._find_failed(ready)
         left = self._group(survivors)
         self._begin("closing")
         await self._tell(socket, survivors, lambda name: self._body("close", survivors=left[self._cluster(name)]))
@@ -264,6 +319,36 @@ class Rendezvous:
             came[message["peer"]] = message
             self._desks[message["peer"]] = frames[0]
         return came
+
+    async def _knock(self, desk: zmq.asyncio.Socket, addresses: dict[int, str]) -> set[int]:
+        """Return those who answer where the others ask them. One socket leads to all, so that it costs a connection each."""
+        waited = {name for name, address in addresses.items() if self.terms.is_address(address)}
+        here = set[int]()
+        if not waited:
+            return here
+        until = self.terms.clock.now() + self.terms.timeout
+        context: Any = desk.context  # of asyncio, as the desk is; the types of pyzmq do not know
+        knocker = open_socket(context, zmq.ROUTER)
+        try:
+            for name in sorted(waited):
+                line = str(name).encode()
+                with contextlib.suppress(zmq.ZMQError):  # an address that leads nowhere: nobody answers
+                    knocker.set(zmq.CONNECT_ROUTING_ID, line)
+                    knocker.connect(addresses[name])
+                    await knocker.send_multipart([line, self._body("knock", word=self._words[self._cluster(name)])])
+            while waited:
+                try:
+                    frames = await self.terms.clock.wait(knocker.recv_multipart(), until=until, on=waited)
+                except asyncio.TimeoutError:
+                    break
+                name = int(frames[0])  # the name of a connection that was made above: no one else can be at its end
+                waited.discard(name)
+                with contextlib.suppress(Refused):
+                    if read(frames[-1], run=self.terms.run, kinds=("here",))["peer"] == name:
+                        here.add(name)
+        finally:
+            knocker.close()
+        return here
 
     async def _tell(self, socket: zmq.asyncio.Socket, names: Iterable[int], body: Callable[[int], bytes]) -> None:
         """Send each of these its message; a dead one's is thrown away by the socket."""
@@ -341,7 +426,7 @@ def host_peers(seats: Sequence[Seat], terms: Terms) -> None:
 
     async def play_all() -> None:
         """Let all peers play in one event loop, and hand over what is still unsent at the end."""
-        context = zmq.asyncio.Context()
+        context = open_context(len(seats))
         try:
             peers = [make_peer(seat, terms) for seat in seats]
             await asyncio.gather(*(peer.play(context) for peer in peers), return_exceptions=True)

@@ -28,14 +28,13 @@ import numpy.typing as npt
 import zmq
 import zmq.asyncio
 
-from labeldp.errors import invalid
 from labeldp.guarantee import Guarantee, did_not_see
 from labeldp.mechanisms import PeerToPeerRR
 from labeldp.mechanisms.cluster import check_clusters
 from labeldp.mechanisms.peers import check_binary
-from labeldp.peers.messages import Roster, Terms, open_socket
+from labeldp.peers.messages import Roster, Terms, check_share, open_context, open_socket
 from labeldp.peers.roles import Attendance, Learner, Peer, Rendezvous, Seat, host_peers, make_peer
-from labeldp.validate import check_integer, check_positive, check_real
+from labeldp.validate import check_integer, check_positive
 
 OWNER = "run_peers"
 HOST = "127.0.0.1"
@@ -74,7 +73,7 @@ def run_peers(
     timeout, join_timeout : float
         Seconds of each phase, and of the first, in which processes start. A run takes at most join_timeout + 4 timeout.
     least_share : float
-        Peers report nothing if less than this share of their cluster survived, in (0, 1].
+        Peers report nothing if less than this share of their cluster survived, in (0, 1]. Those who never came count as lost.
 
     Guarantee
     ---------
@@ -84,9 +83,7 @@ def run_peers(
     clusters, _ = check_clusters(groups, len(truth), owner=OWNER)
     mechanism = PeerToPeerRR(alpha, theta=theta)
     workers = check_integer(OWNER, "processes", processes, least=0)
-    share = check_real(OWNER, "least_share", least_share)
-    if not 0 < share <= 1:
-        raise invalid(OWNER, "least_share", "be in (0, 1]", got=least_share)
+    share = check_share(OWNER, least_share)
     terms = Terms(
         run=secrets.token_hex(8),
         alpha=mechanism.alpha,
@@ -146,8 +143,7 @@ async def _conduct(
     make: Callable[[Seat, Terms], Peer],
 ) -> tuple[Learner, Attendance]:
     """Open the two public places, start the peers, hold the run, collect the reports, and clear up."""
-    context = zmq.asyncio.Context()
-    context.set(zmq.MAX_SOCKETS, max(1024, 4 * len(seats) + 64))
+    context = open_context(len(seats))
     desk, inbox = open_socket(context, zmq.ROUTER, linger=terms.linger), open_socket(context, zmq.PULL)
     tasks: list[asyncio.Task[None]] = []
     hosts: list[BaseProcess] = []
@@ -160,7 +156,7 @@ async def _conduct(
         told = None if watch is None else functools.partial(watch, tasks=tasks, hosts=hosts)
         rendezvous = Rendezvous(roster=roster, terms=terms, watch=told)
         attendance = await rendezvous.hold(desk)
-        learner = Learner(roster=roster, terms=terms)
+        learner = Learner(roster=roster.for_learner(), terms=terms)
         await learner.collect(inbox, survivors=attendance.survivors)
         return learner, attendance
     finally:
@@ -270,8 +266,9 @@ class PeerRun:
         depend on labels and noise, the reports of the cluster have the profile of `PeerToPeerRR.guarantee_for(a)`, and
         the label of a peer outside A has none: nothing made from it is reported.
 
-        *Derivation.* All survivors were there until after the last question of a survivor, so each question to a
-        member of A was answered. A survivor takes part with probability theta, picks one of n uniformly, and reports
+        *Derivation.* All survivors were there until after the last question of a survivor, and answered the rendezvous
+        then at the place where they are asked. So each question to a member of A was answered, and a member of A whom
+        nobody asked would have answered too: she is among those whom a report may be of. A survivor takes part with probability theta, picks one of n uniformly, and reports
         only if her pick is in A. So, independently of each other and of all labels, each of a peers reports with
         probability theta a / n <= theta, and given that she does, her pick is uniform on A. This is the mechanism on A
         with theta a / n for theta; delta does not fall as theta grows (reports dropped at random are a
