@@ -140,6 +140,9 @@ class Networks(Study[Case]):
 
     def run_case(self, case: Case, seed: int) -> Sequence[Measurement]:
         """Fit once and score on the test images; the promise is read off the fitted model, not off the case."""
+        from labeldp.nn.models import list_members  # late, so that the list of studies needs no PyTorch
+        from labeldp.nn.state import find_width
+
         images = self.read(case.data)
         folder = None if self.kept.path is None else self.kept.path.parent / f"{self.kept.path.stem}-{case.name}-{seed}"
         clock = Clock(folder)
@@ -150,6 +153,7 @@ class Networks(Study[Case]):
         right = float(np.mean(model.predict(images.X_test) == images.y_test))
         promise = getattr(model, "guarantee_", None)
         network = getattr(model, "estimator_", model)
+        several = len(list_members(network.module_))
         if folder is not None:
             shutil.rmtree(folder, ignore_errors=True)
         measured = Measurement(
@@ -162,8 +166,10 @@ class Networks(Study[Case]):
             trust="everyone" if promise is None else promise.trust.words,
             value=100.0 * right,
             paper=PAPER[case.data].get(case.epsilon),
-            note="{passes:.0f} passes, width {width:.0f}, {seconds:.0f} CPU s",
-            details={"seconds": seconds, "passes": network.training_.epochs, "width": network.module_.width},
+            note=("{networks:.0f} networks, " if several > 1 else "")
+            + "{passes:.0f} passes, width {width:.0f}, {seconds:.0f} CPU s",
+            details={"seconds": seconds, "passes": network.training_.epochs, "width": find_width(network.module_)}
+            | ({"networks": several} if several > 1 else {}),
         )
         return [measured]
 

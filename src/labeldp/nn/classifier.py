@@ -17,8 +17,8 @@ A fitted network is stored, copied and sent as arrays by name, never as a pickle
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -49,18 +49,30 @@ from labeldp.nn.inputs import (
     takes_images,
 )
 from labeldp.nn.models import (
+    Ensemble,
     check_device,
     check_module,
     check_network,
     check_sample,
     find_last_linear,
+    list_members,
     make_network,
     place_network,
 )
-from labeldp.nn.presets import FAST, Training, resolve_training, settle_training
+from labeldp.nn.presets import FAST, Training, count_networks, resolve_training, settle_training
 from labeldp.nn.pretraining import check_groups, describe_images, describe_pretraining, replace_head
 from labeldp.nn.state import find_width, pack_state, unpack_state
-from labeldp.nn.training import Evidence, Listener, Run, Task, seed_torch, start_run, train
+from labeldp.nn.training import (
+    Evidence,
+    Run,
+    Task,
+    check_progress,
+    open_progress,
+    seed_torch,
+    start_run,
+    train,
+    watch_pieces,
+)
 from labeldp.validate import check_classes, check_integer, check_real, warn_of_scale
 
 #: Width of the hidden layer of the MLP.
@@ -81,6 +93,7 @@ class Plan(NamedTuple):
     width: int
     dropout: float
     pretrain: int
+    members: int
     going_on: bool
 
 
@@ -112,6 +125,10 @@ class NetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sc
         which then answers with the mean over an image, its mirror image, and both moved by a pixel.
     ema : float, optional
         Decay of the moving average of the weights that predicts in their place; 0 for none.
+    members : int, optional
+        How many networks are trained, each from first weights and in an order of its own; they answer with the mean of their
+        probabilities. They share `cpu_minutes`; `epochs` are those of each. By default one, and for "fast-cnn" one for each hour of
+        `cpu_minutes`, as long as each has 40 passes: more of them would teach it the noise of the answers.
     hidden, dropout : int, float
         Of the MLP, 256 by default (and the dropout of "ncf"); `hidden` also of the last stage of "fast-cnn": 192, and 256 for runs
         of more than 30 minutes.
@@ -136,10 +153,10 @@ class NetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sc
     Attributes
     ----------
     module_ : torch.nn.Module
-        The fitted network, in evaluation mode.
+        The fitted network, in evaluation mode; of several, what averages them.
     classes_, n_features_in_ : as in scikit-learn
     history_ : tuple of float
-        The mean loss of each epoch.
+        The mean loss of each epoch, of several networks one after the other.
     training_ : Training
         The settings used, nothing left open.
 
@@ -177,6 +194,7 @@ class NetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sc
         mixup: float | None = None,
         augment: Any = None,
         ema: float | None = None,
+        members: int | None = None,
         hidden: int | None = None,
         dropout: float = 0.2,
         image_shape: Sequence[int] | None = None,
@@ -199,6 +217,7 @@ class NetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sc
         self.mixup = mixup
         self.augment = augment
         self.ema = ema
+        self.members = members
         self.hidden = hidden
         self.dropout = dropout
         self.image_shape = image_shape
@@ -345,29 +364,34 @@ class NetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sc
         shape = inputs.sample_shape
         if isinstance(self.module, str):
             check_sample(self.module, shape)
-        training = settle_training(
-            training,
-            n_examples=n_examples,
-            sample_shape=shape,
-            n_classes=n_classes,
-            width=width,
-            own=isinstance(self.preset, Training),
-        )
-        return Plan(device, inputs, scale, training, width, dropout, pretrain, going_on)
+        shapes: dict[str, Any] = {
+            "n_examples": n_examples,
+            "sample_shape": shape,
+            "n_classes": n_classes,
+            "width": width,
+            "own": isinstance(self.preset, Training),
+        }
+        members = len(list_members(self.module_)) if going_on else self._choose_members(training, shapes)
+        training = settle_training(replace(training, cpu_minutes=training.cpu_minutes / members), **shapes)
+        return Plan(device, inputs, scale, training, width, dropout, pretrain, members, going_on)
 
     def _fit(self, X: Any, classes: Array, kind: str, values: Tensor | LazyRows) -> NetClassifier:
         """Train on checked examples and evidence; a fit that fails leaves the one before as it was."""
         plan = self._plan_fit(X, n_classes=len(classes), n_examples=len(X))
         evidence = Evidence(kind=kind, values=values, n_classes=len(classes))
         task = Task(inputs=plan.inputs, evidence=evidence, training=plan.training)
-        seed = int(check_random_state(self.random_state).randint(2**31))
-        with seed_torch(seed, plan.device):
-            network, sizes = self._prepare_network(X, plan, n_classes=len(classes))
-            if not plan.going_on and plan.pretrain:
-                self._pretrain(network, task, count=plan.pretrain, seed=seed)
-            run = self._train(start_run(network, plan.training), task, seed=seed)
-        self.module_, self.classes_ = run.result, classes
-        self.history_, self.training_ = tuple(run.history), plan.training
+        rng, runs = check_random_state(self.random_state), list[Run]()
+        for number in range(plan.members):
+            seed = int(rng.randint(2**31))
+            with seed_torch(seed, plan.device):
+                network, sizes = self._prepare_network(X, plan, n_classes=len(classes), number=number)
+                if not plan.going_on and plan.pretrain:
+                    self._pretrain(network, task, count=plan.pretrain, seed=seed)
+                run = start_run(network, plan.training)
+                runs.append(self._train(run, task, seed=seed, number=number, of=plan.members))
+        self.module_ = runs[0].result if len(runs) == 1 else Ensemble([run.result for run in runs]).eval()
+        self.history_, self.training_ = tuple(loss for run in runs for loss in run.history), plan.training
+        self.classes_ = classes
         self._scale, self._sample_shape, self._sizes = plan.scale, plan.inputs.sample_shape, sizes
         return self
 
@@ -398,12 +422,23 @@ class NetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sc
             return find_width(self.module_)
         return default_width(training.cpu_minutes) if said is None else said
 
-    def _prepare_network(self, X: Any, plan: Plan, *, n_classes: int) -> tuple[nn.Module, tuple[int, ...]]:
-        """Return the network to train, new or a copy of the last fit's, and the numbers of users and items it knows."""
+    def _choose_members(self, training: Training, shapes: dict[str, Any]) -> int:
+        """Return how many networks a new fit has: what the user says, or what the minutes are enough for."""
+        if self.members is not None:
+            return check_integer("NetClassifier", "members", self.members, least=1)
+        return count_networks(training, **shapes)
+
+    def _prepare_network(
+        self, X: Any, plan: Plan, *, n_classes: int, number: int = 0
+    ) -> tuple[nn.Module, tuple[int, ...]]:
+        """Return a network to train, new or a copy of that of the last fit, and the numbers of users and items it knows.
+
+        `number` says which of several.
+        """
         inputs = plan.inputs
         if plan.going_on:
             self._check_unchanged(inputs, n_classes)
-            source, sizes = self.module_, self._sizes
+            source, sizes = list_members(self.module_)[number], self._sizes
         else:
             source = self.module
             sizes = tuple(int(top) + 1 for top in X.max(axis=0)) if self.module == "ncf" else ()
@@ -434,13 +469,18 @@ class NetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sc
             fix = "Set warm_start=False to begin anew."
             raise invalid("NetClassifier", "X", "be as in the last fit under warm_start", got=got, fix=fix)
 
-    def _train(self, run: Run, task: Task, *, seed: int, words: str = "") -> Run:
-        """Train to the end, from the last checkpoint of this very fit if there is one; `words` say what is learned beside labels."""
+    def _train(self, run: Run, task: Task, *, seed: int, words: str = "", number: int = 0, of: int = 1) -> Run:
+        """Train to the end, from the last checkpoint of this very fit if there is one.
+
+        `words` say what is learned beside labels, and `number` and `of` which of several networks this is.
+        """
         kept = None if self.checkpoint is None else Checkpoints.of(self.checkpoint, run, task, seed=seed)
         if kept is not None:
             kept.restore(run)
         name = self.module if isinstance(self.module, str) else type(run.module).__name__
-        with open_progress(self.progress, task, words=f"{name}, {words}" if words else name) as listener:
+        words = f"{name}, {words}" if words else name
+        words = words if of == 1 else f"{words}, {number + 1} of {of}"
+        with open_progress(self.progress, task, words=words, number=number, of=of) as listener:
             train(run, task, after_step=listener, after_epoch=None if kept is None else kept.save)
         return run
 
@@ -490,20 +530,26 @@ class NetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sc
         return answer
 
     def hidden_features(self, X: Any) -> Float32s:
-        """Return what feeds the last linear layer, float32 (n, width), averaged over the views of an example."""
+        """Return what feeds the last linear layer, float32 (n, width), averaged over the views of an example.
+
+        Of several networks that answer together, all of it, side by side.
+        """
         inputs = self._check_inputs(X)
-        seen: list[Tensor] = []
-        hook = find_last_linear(self.module_).register_forward_pre_hook(lambda _module, given: seen.append(given[0]))
+        last = [find_last_linear(network) for network in list_members(self.module_)]
+        seen: dict[nn.Module, Tensor] = {}
+        hooks = [
+            layer.register_forward_pre_hook(lambda layer, given: seen.__setitem__(layer, given[0])) for layer in last
+        ]
 
         def run_to_last(batch: Tensor) -> Tensor:
-            seen.clear()
             self.module_(batch)
-            return seen[-1].flatten(1)
+            return torch.cat([seen[layer].flatten(1) for layer in last], dim=1)
 
         try:
             return self._average_views(inputs, run_to_last)
         finally:
-            hook.remove()
+            for hook in hooks:
+                hook.remove()
 
     def _average_views(self, inputs: Inputs, answer: Any, finish: Any = np.asarray) -> Array:
         """Return the mean over views of `answer` (a function of a batch), batch by batch; `finish` is done to each mean."""
@@ -550,44 +596,3 @@ def _check_seed(random_state: Any) -> None:
 def as_values(matrix: Any) -> Tensor | LazyRows:
     """Return checked targets or likelihoods as a tensor; lazy ones stay lazy."""
     return matrix if isinstance(matrix, LazyRows) else torch.from_numpy(matrix.astype(np.float32))
-
-
-# ------------------------------------------------------------------------------------------------------------- progress
-
-
-def check_progress(progress: Any) -> None:
-    """Refuse what `open_progress` does not know."""
-    if not callable(progress) and not isinstance(progress, bool):
-        raise invalid("NetClassifier", "progress", "be a bool or a callable", got=progress)
-
-
-@contextmanager
-def open_progress(progress: Any, task: Task, *, words: str) -> Iterator[Listener | None]:
-    """Give what is called after each step: nothing for False, the user's callable, or for True a bar on standard error.
-
-    `words` say which network learns: a private fit may train several, one after the other.
-    """
-    if callable(progress):
-        yield progress
-    elif not progress:
-        yield None
-    else:
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-        columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn(), TextColumn("left"))
-        with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-            # The bar goes by work, since steps on larger images take longer: what is left of it is then what it says.
-            line = bar.add_task(words, total=1.0)
-            measure = task.training.measure_work
-            yield lambda done, total, loss: bar.update(
-                line, completed=measure(done / total), description=f"{words}: loss {loss:.4f}, step {done} of {total}"
-            )
-
-
-def watch_pieces(pieces: Sequence[Any], *, words: str) -> Iterator[Any]:
-    """Give pieces one after the other, with a bar on standard error."""
-    from rich.console import Console
-    from rich.progress import track
-
-    yield from track(pieces, words, console=Console(stderr=True), transient=True)

@@ -27,7 +27,8 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -239,6 +240,36 @@ def find_last_linear(network: nn.Module) -> nn.Linear:
         fix = "Hidden features are what feeds the last nn.Linear."
         raise invalid("NetClassifier", "module", "have a linear layer", got=type(network).__name__, fix=fix)
     return found[-1]
+
+
+class Ensemble(nn.Module):
+    """Networks that learned the same evidence, each from first weights and in an order of its own; their answers are averaged.
+
+    It returns logarithms of mean probabilities, log (1/m) sum_i softmax(z_i): logits whose softmax is the mean.
+
+    >>> agreed, doubtful = nn.Linear(1, 2), nn.Linear(1, 2)
+    >>> for part, bias in ((agreed, [2.0, 0.0]), (doubtful, [0.0, 0.0])):
+    ...     _ = nn.init.zeros_(part.weight)
+    ...     part.bias.data = torch.tensor(bias)
+    >>> [
+    ...     round(share, 3) for share in Ensemble([agreed, doubtful])(torch.zeros(1, 1)).softmax(1)[0].tolist()
+    ... ]  # of .881 and .5
+    [0.69, 0.31]
+    """
+
+    def __init__(self, members: Sequence[nn.Module]) -> None:
+        super().__init__()
+        self.members = nn.ModuleList(members)
+
+    def forward(self, batch: Tensor) -> Tensor:
+        """Return log mean probabilities (n, K)."""
+        each = torch.stack([member(batch).log_softmax(dim=1) for member in self.members])
+        return each.logsumexp(dim=0) - math.log(len(self.members))
+
+
+def list_members(network: nn.Module) -> list[nn.Module]:
+    """Return the networks that answer together: those of an ensemble, or the network itself."""
+    return list(network.members) if isinstance(network, Ensemble) else [network]
 
 
 # ----------------------------------------------------------------------------------------------- the networks by name

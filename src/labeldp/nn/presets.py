@@ -241,6 +241,8 @@ ALL_OF_IT = ((1.0, 1.0),)
 SHIFT = 0.0625
 #: More passes over a small data set than this do not help.
 MOST_PASSES = 200
+#: What is more than this many is better spent on another network (`benchmarks/members.py`).
+ENOUGH_PASSES = 40
 MINUTES = Training(
     epochs=MOST_PASSES,
     batch_size=400,
@@ -425,6 +427,20 @@ def settle_training(
         most=training.epochs,
     )
     return replace(training, epochs=passes, cpu_minutes=0.0)
+
+
+def count_networks(training: Training, **shapes: Any) -> int:
+    """Return how many networks share the minutes of a fit: one for each whole hour, as long as each has `ENOUGH_PASSES`.
+
+    One network that sees noisy answers too often learns their noise by heart. Networks that differ in their first weights and in the order
+    of examples are wrong in different places, so that the mean of what they believe is nearer to the truth than any of them.
+    `shapes` are those of `settle_training`.
+    """
+    hours = round(training.cpu_minutes / 60)
+    if hours < 2:
+        return 1
+    passes = settle_training(training, **shapes).epochs
+    return max(1, min(hours, passes // ENOUGH_PASSES))
 
 
 #: What a name in a list of names stands for: the paper's "standard data augmentations" at 32 pixels, and a smaller shift.

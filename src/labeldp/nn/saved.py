@@ -24,7 +24,7 @@ from labeldp.arrays import Array
 from labeldp.errors import Described, LabelDPError, ReleaseError, invalid
 from labeldp.nn.checkpoint import DAMAGE, get_arrays, read_arrays, select_section, write_arrays
 from labeldp.nn.classifier import NetClassifier
-from labeldp.nn.models import check_device
+from labeldp.nn.models import check_device, list_members
 from labeldp.nn.state import find_width, pack_state, rebuild_network
 
 FORMAT = "labeldp network"
@@ -53,6 +53,7 @@ def save_network(model: Any, path: str | os.PathLike[str]) -> None:
         "module": model.module if isinstance(model.module, str) else None,
         "settings": settings,
         "hidden": find_width(model.module_) or 1,
+        "members": len(list_members(model.module_)),
         "factor": state["_scale"]["factor"],
         "pixels": state["_scale"]["pixels"],
         "sample_shape": list(state["_sample_shape"]),
@@ -107,7 +108,11 @@ def load_network(path: str | os.PathLike[str], *, module: Any = None, device: st
 def _read_fitted(arrays: dict[str, Array], header: dict[str, Any]) -> dict[str, Any]:
     """Return the fitted attributes that a file describes, packed as `pack_state` packs them."""
     fitted = {
-        "module_": {"hidden": header["hidden"], "arrays": select_section(arrays, "module")},
+        "module_": {
+            "hidden": header["hidden"],
+            "members": header.get("members", 1),
+            "arrays": select_section(arrays, "module"),
+        },
         "classes_": arrays["classes"],
         "training_": header["training"],
         "history_": tuple(header["history"]),

@@ -22,11 +22,11 @@ from torch import nn
 from labeldp.nn.checkpoint import check_arrays, get_arrays, set_arrays
 from labeldp.nn.fast_cnn import FastCNN
 from labeldp.nn.inputs import Scale
-from labeldp.nn.models import make_network, place_network
+from labeldp.nn.models import Ensemble, list_members, make_network, place_network
 from labeldp.nn.presets import Augment, Training
 
 #: Settings that networks stored by labeldp 0.1 do not have.
-NEWER_SETTINGS: dict[str, Any] = {"image_shape": None, "cpu_minutes": None, "pretrain": 0}
+NEWER_SETTINGS: dict[str, Any] = {"image_shape": None, "cpu_minutes": None, "pretrain": 0, "members": None}
 
 
 def pack_state(state: dict[str, Any]) -> dict[str, Any]:
@@ -44,12 +44,18 @@ def pack_state(state: dict[str, Any]) -> dict[str, Any]:
     packed["training_"] = state["training_"].to_json()
     packed["_scale"] = vars(state["_scale"]).copy()
     if isinstance(state["module"], str):
-        packed["module_"] = {"hidden": find_width(state["module_"]), "arrays": get_arrays(state["module_"])}
+        network = state["module_"]
+        packed["module_"] = {
+            "hidden": find_width(network),
+            "members": len(list_members(network)),
+            "arrays": get_arrays(network),
+        }
     return packed
 
 
 def find_width(network: nn.Module) -> int:
     """Return the width that a network of ours was built with: the setting `hidden` may have been changed since."""
+    network = list_members(network)[0]
     if isinstance(network, FastCNN):
         return network.width
     first = next((part for part in network.modules() if isinstance(part, nn.Linear)), None)
@@ -89,8 +95,11 @@ def rebuild_network(state: dict[str, Any]) -> nn.Module:
 
     `module` is a name, or what the caller, and no file, gave for it.
     """
-    shape = tuple(state["_sample_shape"])
-    make = partial(
+    shape, members = tuple(state["_sample_shape"]), state["module_"].get("members", 1)  # labeldp 0.1 had one
+    # A file says how many: no more than it has arrays of.
+    if not isinstance(members, int) or not 1 <= members <= max(1, len(state["module_"]["arrays"])):
+        raise ValueError(f"a number of networks cannot be {members!r}")
+    make_one = partial(
         make_network,
         state["module"],
         n_classes=len(state["classes_"]),
@@ -99,6 +108,10 @@ def rebuild_network(state: dict[str, Any]) -> nn.Module:
         dropout=state["dropout"],
         sizes=tuple(state["_sizes"]),
     )
+
+    def make() -> nn.Module:
+        return make_one() if members == 1 else Ensemble([make_one() for _ in range(members)])
+
     if isinstance(state["module"], str):
         # A file says how wide its network is. On this device tensors have a shape and no memory: the network is compared
         # with the arrays that are there before it is allocated.

@@ -26,7 +26,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -291,3 +291,47 @@ LOSSES: dict[str, Rows] = {
     "soft": soft_rows,
     "forward": forward_rows,
 }
+
+
+# ------------------------------------------------------------------------------------------------------------- progress
+
+
+def check_progress(progress: Any) -> None:
+    """Refuse what `open_progress` does not know."""
+    if not callable(progress) and not isinstance(progress, bool):
+        raise invalid("NetClassifier", "progress", "be a bool or a callable", got=progress)
+
+
+@contextmanager
+def open_progress(progress: Any, task: Task, *, words: str, number: int = 0, of: int = 1) -> Iterator[Listener | None]:
+    """Give what is called after each step: nothing for False, the user's callable, or for True a bar on standard error.
+
+    `words` say which network learns: a private fit may train several, one after the other. Of networks that will answer together
+    this is `number`, from 0, `of` so many: steps, and the bar, are those of all of them.
+    """
+    if callable(progress):
+        yield lambda done, total, loss: progress(number * total + done, of * total, loss)
+    elif not progress:
+        yield None
+    else:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+        columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn(), TextColumn("left"))
+        with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+            # The bar goes by work, since steps on larger images take longer: what is left of it is then what it says.
+            line = bar.add_task(words, total=of, completed=number)
+            measure = task.training.measure_work
+            yield lambda done, total, loss: bar.update(
+                line,
+                completed=number + measure(done / total),
+                description=f"{words}: loss {loss:.4f}, step {number * total + done} of {of * total}",
+            )
+
+
+def watch_pieces(pieces: Sequence[Any], *, words: str) -> Iterator[Any]:
+    """Give pieces one after the other, with a bar on standard error."""
+    from rich.console import Console
+    from rich.progress import track
+
+    yield from track(pieces, words, console=Console(stderr=True), transient=True)
