@@ -380,7 +380,7 @@ class NetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sc
         plan = self._plan_fit(X, n_classes=len(classes), n_examples=len(X))
         evidence = Evidence(kind=kind, values=values, n_classes=len(classes))
         task = Task(inputs=plan.inputs, evidence=evidence, training=plan.training)
-        rng, runs = check_random_state(self.random_state), list[Run]()
+        rng, runs, sizes = check_random_state(self.random_state), list[Run](), tuple[int, ...]()
         for number in range(plan.members):
             seed = int(rng.randint(2**31))
             with seed_torch(seed, plan.device):
