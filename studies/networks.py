@@ -6,11 +6,11 @@ network is fitted once: by the forward loss, or on what a quick network on label
 (`labeldp.learn.readers`), which at epsilon 2 and 3 only chooses what is asked.
 
 >>> [case.minutes for case in list_cases("cifar10") if case.epsilon == 2.0]
-[60, 5, 20, 180, 60]
->>> list_cases("cifar10")[-2].name
+[60, 5, 20, 180, 60, 180]
+>>> list_cases("cifar10")[-3].name
 'cifar10, plain, 60 minutes, epsilon 2'
 >>> sum(case.minutes * len(choose(case)) for case in list_cases())  # of one core, in all
-1015
+1195
 
 A case runs alone (``python -m studies networks --only "cifar10, 60 minutes, epsilon 2"``) and may be killed: the network goes on from
 its last pass, and the processor time of all parts is counted.
@@ -60,6 +60,9 @@ COUNTED: dict[str, dict[float, int]] = {"cifar10": {}, "fashion-mnist": {0.1: 10
 #: Where a quick network chooses what is asked, the same without: epsilon and minutes.
 PLAIN: dict[str, dict[float, int]] = {"cifar10": {2.0: 60, 3.0: 60}, "fashion-mnist": {}}
 SAME_QUESTIONS = ", same questions for all"
+#: Where several networks share the time, one that has all of it: epsilon and minutes.
+ALONE: dict[str, dict[float, int]] = {"cifar10": {2.0: 180}, "fashion-mnist": {}}
+ONE_NETWORK = ", one network"
 NO_ONE, CURATOR = "no one", "curator"
 GROUPS = 300
 #: Ghazi et al. 2021, LP-2ST: Table 1 (CIFAR-10, ResNet18) and Table 4 of the supplement (Inception); on a GPU.
@@ -84,11 +87,18 @@ class Case:
     trust: str = NO_ONE
     #: Whether all are asked the same, where a quick network would choose.
     plain: bool = False
+    #: Whether one network has all the time, where several would share it.
+    alone: bool = False
 
     @property
     def name(self) -> str:
         """The set, the time and the budget; a name that another begins with could not be measured alone."""
-        kind = "pretrained, " * self.pretrained + "curator, " * (self.trust == CURATOR) + "plain, " * self.plain
+        kind = (
+            "pretrained, " * self.pretrained
+            + "curator, " * (self.trust == CURATOR)
+            + "plain, " * self.plain
+            + "alone, " * self.alone
+        )
         return f"{self.data}, {kind}{self.minutes} minutes, epsilon {self.epsilon:g}"
 
 
@@ -161,7 +171,8 @@ class Networks(Study[Case]):
             setting=f"fast-cnn, {case.minutes} minutes"
             + ", pretrained" * case.pretrained
             + ", counts first" * (case.trust == CURATOR)
-            + SAME_QUESTIONS * case.plain,
+            + SAME_QUESTIONS * case.plain
+            + ONE_NETWORK * case.alone,
             epsilon=math.inf if promise is None else promise.epsilon(),
             trust="everyone" if promise is None else promise.trust.words,
             value=100.0 * right,
@@ -180,7 +191,7 @@ class Networks(Study[Case]):
             *describe_curve(rows),
             (
                 "Every row is one call with the settings of the preset, the same at every epsilon: one draw of every label, one fit from "
-                "pixels, images and their mirror images. On CIFAR-10 from epsilon 2 on, the network reads the answers by the forward loss; at 2 "
+                "pixels, images and their mirror images; from 90 minutes on, networks of about an hour each share the time and answer with their mean. On CIFAR-10 from epsilon 2 on, the network reads the answers by the forward loss; at 2 "
                 "and 3, but for runs of 5 minutes, a network with one hidden layer on features of patches, which a quarter of the answers taught, "
                 "chose what was asked about the others. Below 2, and on Fashion-MNIST, that one reads the answers, in stages, and the one "
                 "from pixels learns its posteriors. For colour the limit was set with a look at the test accuracy of both ways at 1 and 2; that "
@@ -258,6 +269,9 @@ def list_cases(*sets: str) -> tuple[Case, ...]:
         found += [
             Case(data=data, minutes=minutes, epsilon=epsilon, plain=True) for epsilon, minutes in PLAIN[data].items()
         ]
+        found += [
+            Case(data=data, minutes=minutes, epsilon=epsilon, alone=True) for epsilon, minutes in ALONE[data].items()
+        ]
     return tuple(found)
 
 
@@ -281,6 +295,7 @@ def make_model(case: Case, *, seed: int, minutes: float, checkpoint: Path | None
         cpu_minutes=minutes,
         augment=AUGMENT,
         pretrain=GROUPS if case.pretrained else 0,
+        members=1 if case.alone else None,
         checkpoint=checkpoint,
         progress=progress,
         random_state=seed,
@@ -301,7 +316,7 @@ def count_fit_minutes(case: Case) -> int:
     """Return the minutes that the network of a case is told: less than the case has where questions are chosen first.
 
     >>> [count_fit_minutes(case) for case in list_cases("cifar10") if case.epsilon == 2.0]
-    [52, 5, 12, 172, 60]
+    [52, 5, 12, 172, 60, 172]
     """
     left = case.minutes - ASKING_MINUTES
     way = choose_way(case.epsilon, n_examples=50_000, n_classes=len(CLASSES), minutes=left, grey=case.data != "cifar10")
@@ -353,7 +368,7 @@ def list_private(data: str, rows: Sequence[StudyRow]) -> list[StudyRow]:
 def list_curve(rows: Sequence[StudyRow]) -> list[tuple[int, StudyRow]]:
     """Return minutes and rows of CIFAR-10 at the epsilon of the curve, the shortest first."""
     mine = [row for row in rows if row.table.startswith("cifar10") and round(row.epsilon, 6) == CURVE_EPSILON]
-    mine = [row for row in mine if not row.setting.endswith(SAME_QUESTIONS)]
+    mine = [row for row in mine if not row.setting.endswith((SAME_QUESTIONS, ONE_NETWORK))]
     return sorted((int(row.setting.split()[1]), row) for row in mine)
 
 
@@ -394,7 +409,12 @@ def describe_curve(rows: Sequence[StudyRow]) -> list[str]:
     if len(points) < 2:
         return []
     told = ", ".join(f"{row.mean:.2f} in {minutes}" for minutes, row in points)
-    return [f"CIFAR-10 at epsilon {CURVE_EPSILON:g}, by minutes of one core: {told}."]
+    alone = "".join(
+        f" One network that had all {row.setting.split()[1]} minutes: {row.mean:.2f}."
+        for row in rows
+        if row.setting.endswith(ONE_NETWORK)
+    )
+    return [f"CIFAR-10 at epsilon {CURVE_EPSILON:g}, by minutes of one core: {told}.{alone}"]
 
 
 def read_features(data: str) -> tuple[StudyRow, ...]:
