@@ -254,7 +254,7 @@ def test_folders_of_others_do_not_hide_what_is_wrong(refused, folder, monkeypatc
 
     monkeypatch.setattr(os, "access", lambda path, mode, **more: Path(path) != closed and ask(path, mode, **more))
     monkeypatch.setattr(Path, "is_file", is_file)
-    line = f"train {folder}/poeple.parquet -l income -e 1 --to m.skops"
+    line = f"train {folder}/nobody.parquet -l income -e 1 --to m.skops"
     assert "be a release or a table that exists" in refused(line)
 
 
