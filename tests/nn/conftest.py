@@ -17,3 +17,11 @@ def blobs():
     centres = 1.5 * generator.normal(size=(3, 5))
     y = generator.integers(0, 3, 450)
     return (centres[y] + generator.normal(size=(450, 5))).astype(np.float32), y
+
+
+@pytest.fixture(scope="session")
+def rows():
+    """Seventy rows of three classes, for runs whose every step is looked at."""
+    generator = np.random.default_rng(0)
+    y = generator.integers(0, 3, 70)
+    return (generator.normal(size=(70, 4)) + y[:, None]).astype(np.float32), y

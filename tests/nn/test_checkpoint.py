@@ -19,13 +19,6 @@ class KilledError(Exception):
 
 
 @pytest.fixture(scope="module")
-def rows():
-    generator = np.random.default_rng(0)
-    y = generator.integers(0, 3, 70)
-    return (generator.normal(size=(70, 4)) + y[:, None]).astype(np.float32), y
-
-
-@pytest.fixture(scope="module")
 def whole_runs(rows):
     """For each variant, the network of a run that nobody stopped."""
     return [NetClassifier("mlp", **SETTINGS, **variant).fit(*rows) for variant in VARIANTS]

@@ -25,13 +25,6 @@ class KilledError(Exception):
 
 
 @pytest.fixture(scope="module")
-def rows():
-    generator = np.random.default_rng(0)
-    y = generator.integers(0, 3, 70)
-    return (generator.normal(size=(70, 4)) + y[:, None]).astype(np.float32), y
-
-
-@pytest.fixture(scope="module")
 def three(rows):
     return NetClassifier("mlp", **SETTINGS, members=3, random_state=RandomState(5)).fit(*rows)
 
