@@ -17,9 +17,9 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from image_sizes import hold_out, score
 
 from labeldp import InformativeResponse, SensitiveLabels, privatize
-from labeldp.data import load
 from labeldp.nn import NetClassifier
 from labeldp.nn.presets import HOURS, Augment
 
@@ -37,13 +37,9 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--ways", default="one,passes,width,networks", help="some of them")
     asked = parser.parse_args()
-    raw = load("cifar10")
-    images = np.round(255 * raw.X_train).astype(np.uint8).reshape(len(raw.X_train), *(raw.image_shape or ()))
-    halves = images.reshape(len(images), 16, 2, 16, 2, 3).mean(axis=(2, 4)).round().astype(np.uint8)
-    labels = np.asarray(raw.y_train)
-    order = np.random.default_rng(asked.seed).permutation(len(images))
-    train, held = order[:-HELD_OUT], order[-HELD_OUT:]
-    boxed = SensitiveLabels(labels[train], classes=CLASSES)
+    X, y, X_held, y_held = hold_out("cifar10", seed=asked.seed, count=HELD_OUT)
+    X, X_held = halve(X), halve(X_held)
+    boxed = SensitiveLabels(y, classes=CLASSES)
     release = privatize(boxed, InformativeResponse(asked.epsilon), rng=asked.seed)
     likelihood = release.channel.likelihood(release.codes)
 
@@ -52,7 +48,7 @@ def main() -> None:
             HOURS, epochs=passes, cpu_minutes=0.0, sizes=((1.0, 1.0),), augment=Augment(crop=1 / 16, flip=True)
         )
         network = NetClassifier("fast-cnn", preset=training, hidden=hidden, random_state=seed)
-        return network.fit_likelihood(halves[train], likelihood, classes=CLASSES).predict_proba(halves[held])
+        return network.fit_likelihood(X, likelihood, classes=CLASSES).predict_proba(X_held)
 
     wider = 8 * round(asked.hidden * math.sqrt(asked.times) / 8)
     ways = {
@@ -61,19 +57,20 @@ def main() -> None:
         "width": [(asked.passes, wider)],
         "networks": [(asked.passes, asked.hidden)] * asked.times,
     }
-    print(
-        f"cifar10 at 16 pixels, {len(train)} images, epsilon {asked.epsilon:g}, seed {asked.seed}; {HELD_OUT} held out"
-    )
+    print(f"cifar10 at 16 pixels, {len(X)} images, epsilon {asked.epsilon:g}, seed {asked.seed}; {HELD_OUT} held out")
     print("| way | networks | passes | width | right, % | log loss | CPU s |\n|---|---|---|---|---|---|---|")
     for way in asked.ways.split(","):
-        begun, total = time.process_time(), np.zeros((len(held), len(CLASSES)))
+        begun, total = time.process_time(), np.zeros((len(X_held), len(CLASSES)))
         for number, (passes, hidden) in enumerate(ways[way], start=1):
             total += learn(passes=passes, hidden=hidden, seed=100 * asked.seed + number)
-            beliefs = total / number
-            right = 100 * np.mean(beliefs.argmax(axis=1) == labels[held])
-            loss = -np.mean(np.log(beliefs[np.arange(len(held)), labels[held]]))
+            right, loss = score(total / number, y_held)
             seconds = time.process_time() - begun
             print(f"| {way} | {number} | {passes} | {hidden} | {right:.2f} | {loss:.3f} | {seconds:.0f} |", flush=True)
+
+
+def halve(images: Any) -> Any:
+    """Return images of half the side, the means of squares of four pixels."""
+    return images.reshape(len(images), 16, 2, 16, 2, 3).mean(axis=(2, 4)).round().astype(np.uint8)
 
 
 if __name__ == "__main__":

@@ -11,10 +11,9 @@ from __future__ import annotations
 import argparse
 import time
 
-import numpy as np
+from image_sizes import hold_out, score
 
 from labeldp import LabelPrivateClassifier
-from labeldp.data import load
 from labeldp.nn import NetClassifier
 
 HELD_OUT = 5_000
@@ -29,13 +28,9 @@ def main() -> None:
     parser.add_argument("--epsilon", type=float, default=2.0)
     parser.add_argument("--seed", type=int, default=0)
     asked = parser.parse_args()
-    raw = load("cifar10")
-    images = np.round(255 * raw.X_train).astype(np.uint8).reshape(len(raw.X_train), *(raw.image_shape or ()))
-    labels = np.asarray(raw.y_train)
-    order = np.random.default_rng(asked.seed).permutation(len(images))
-    train, held = order[:-HELD_OUT], order[-HELD_OUT:]
+    X, y, X_held, y_held = hold_out("cifar10", seed=asked.seed, count=HELD_OUT)
     print(
-        f"cifar10, {len(train)} images, epsilon {asked.epsilon:g}, {asked.minutes:g} minutes, seed {asked.seed}: {HELD_OUT} training "
+        f"cifar10, {len(X)} images, epsilon {asked.epsilon:g}, {asked.minutes:g} minutes, seed {asked.seed}: {HELD_OUT} training "
         "images held out"
     )
     print("| questions | stages | passes | right, % | log loss | CPU s |\n|---|---|---|---|---|---|")
@@ -44,10 +39,8 @@ def main() -> None:
         network = NetClassifier("fast-cnn", cpu_minutes=asked.minutes, augment="shift,flip", random_state=asked.seed)
         model = LabelPrivateClassifier(
             network, epsilon=asked.epsilon, trust="no one", stages=stages, classes=range(10), random_state=asked.seed
-        ).fit(images[train], labels[train])
-        beliefs = model.predict_proba(images[held])
-        right = 100 * np.mean(beliefs.argmax(axis=1) == labels[held])
-        loss = -np.mean(np.log(beliefs[np.arange(len(held)), labels[held]]))
+        ).fit(X, y)
+        right, loss = score(model.predict_proba(X_held), y_held)
         seconds, passes = time.process_time() - begun, model.estimator_.training_.epochs
         print(f"| {name} | {len(model.stages_)} | {passes} | {right:.2f} | {loss:.3f} | {seconds:.0f} |", flush=True)
 

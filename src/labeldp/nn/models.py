@@ -251,9 +251,8 @@ class Ensemble(nn.Module):
     >>> for part, bias in ((agreed, [2.0, 0.0]), (doubtful, [0.0, 0.0])):
     ...     _ = nn.init.zeros_(part.weight)
     ...     part.bias.data = torch.tensor(bias)
-    >>> [
-    ...     round(share, 3) for share in Ensemble([agreed, doubtful])(torch.zeros(1, 1)).softmax(1)[0].tolist()
-    ... ]  # of .881 and .5
+    >>> shares = Ensemble([agreed, doubtful])(torch.zeros(1, 1)).softmax(1)[0]  # the means of .881 and .5, .119 and .5
+    >>> [round(share, 3) for share in shares.tolist()]
     [0.69, 0.31]
     """
 

@@ -430,7 +430,7 @@ def settle_training(
 
 
 def count_networks(training: Training, **shapes: Any) -> int:
-    """Return how many networks share the minutes of a fit: one for each whole hour, as long as each has `ENOUGH_PASSES`.
+    """Return how many networks share the minutes of a fit: one for each hour, rounded, as long as each has `ENOUGH_PASSES`.
 
     One network that sees noisy answers too often learns their noise by heart. Networks that differ in their first weights and in the order
     of examples are wrong in different places, so that the mean of what they believe is nearer to the truth than any of them.
