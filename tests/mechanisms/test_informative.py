@@ -298,7 +298,11 @@ class Uninformed(Mechanism):
         return InformativeResponse(self.epsilon).channel(n_classes=n_classes)
 
 
-@pytest.mark.parametrize("mechanism", [InformativeResponse(1.0), Uninformed(1.0), Uninformed(4.0)], ids=repr)
+@pytest.mark.parametrize(
+    "mechanism",
+    [InformativeResponse(1.0), InformativeResponse(9.0), Uninformed(1.0), Uninformed(4.0), Uninformed(12.0)],
+    ids=repr,
+)
 def test_it_conforms(mechanism: Mechanism) -> None:
     check_mechanism(mechanism)
 

@@ -138,7 +138,7 @@ class ArcChannel(SetAnswers, kind="arcs"):
             kernels.draw_few_arcs(codes, words, first, listed, seed, *tables, *guesses, last, out)
         else:
             places, integers = self._rows.span(0, len(codes)), np.array([inside, outside, last], np.uint64)
-            kernels.draw_arcs(codes, words, places, seed, self._choices, integers, d, out)
+            kernels.draw_arcs(codes, words, places, seed, self._choices, integers, np.int64(self._n_classes), d, out)
         return out
 
     def prepare(self) -> None:

@@ -122,14 +122,16 @@ def list_circles(places: Any, seed: Any, fresh: Any, out: Any) -> None:  # pragm
 
 @compile_loop(**_JIT)
 def draw_arcs(
-    codes: Any, words: Any, places: Any, seed: Any, fresh: Any, integers: Any, size: Any, out: Any
+    codes: Any, words: Any, places: Any, seed: Any, fresh: Any, integers: Any, n_classes: Any, size: Any, out: Any
 ) -> None:  # pragma: no cover - compiled
-    """Draw an arc of `size` labels for each row: the place of its label, less the rank of its word."""
-    n_classes: Any = fresh.shape[0]
+    """Draw an arc of `size` labels for each row: the place of its label, less the rank of its word.
+
+    `fresh` is empty where labels stay in their order, as `tabulate_circles` has it: it says nothing of how many they are.
+    """
     for r in range(codes.shape[0]):
         state, counter, word, number = row_state(seed, places[r]), _ZERO, _ZERO, _ZERO
         at: Any = np.int64(codes[r])
-        for i in range(n_classes - 1, 0, -1):
+        for i in range(fresh.shape[0] - 1, 0, -1):
             if fresh[i]:
                 if counter & _ONE:
                     number = word >> _S32

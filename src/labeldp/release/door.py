@@ -315,11 +315,18 @@ def draw_codes(
             words = words.reshape(-1).view(np.complex128)[inside].view(np.uint64).reshape(-1, 2)
             part = part[inside]
         part = part if codes.dtype.kind == "f" else part.astype(np.int32)
-        out[chosen] = channel.take(chosen).draw(part, words)
+        drawn = channel.take(chosen).draw(part, words)
+        if drawn.ndim == 1 and drawn.astype(np.int64, copy=False).view(np.uint64).max() >= channel.n_outputs:
+            # Narrowed to the type of a release such a number would be another one, and might say which label it came from.
+            raise PrivacyError(
+                f"{type(channel).__name__}: a drawn answer is none of its {channel.n_outputs} outputs; nothing is released. "
+                "This is a fault of the channel's `draw`, not of your settings: please report it."
+            )
+        out[chosen] = drawn
 
     over_spans(work, len(codes), step=STEP)
-    drawn: npt.NDArray[np.unsignedinteger[Any]] = out
-    return drawn
+    answers: npt.NDArray[np.unsignedinteger[Any]] = out
+    return answers
 
 
 def _describe_draw(channel: FiniteChannel, start: int, count: int, rows: Int64s | None) -> bytes:
