@@ -88,6 +88,31 @@ def test_base_rates_are_those_of_maximum_likelihood():
     assert np.log(likelihood @ found).sum() >= best - 1e-9  # the likelihood is concave: no point of a grid is above it
 
 
+@pytest.mark.parametrize("epsilon", [0.02, 0.1, 1.0, 6.0])
+@pytest.mark.parametrize("n_classes", [2, 10])
+def test_base_rates_of_faint_answers_are_found_too(epsilon, n_classes):
+    """As often as rates say, each answer: then these rates are the likeliest. Plain steps of EM ended 5 points off at 0.1."""
+    rates = np.arange(1.0, n_classes + 1) ** 2
+    rates /= rates.sum()
+    keep = np.exp(epsilon)
+    likelihood = np.where(np.eye(n_classes, dtype=bool), keep, 1.0) / (keep + n_classes - 1)
+    found = base_rates(likelihood, weights=likelihood.T @ rates)
+    # The likelihood is within 1e-10 of its maximum, and bends at least by the square of what an answer tells.
+    told = (keep - 1) / (keep + n_classes - 1)
+    assert np.abs(found - rates).max() < 2e-5 / told
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 0.5, 3.0])
+def test_no_class_deserves_a_larger_base_rate(epsilon):
+    """The conditions of Karush, Kuhn and Tucker, on the border too: few rows leave some classes out."""
+    generator = np.random.default_rng(4)
+    _, likelihood = respond(generator.integers(0, 3, 300), epsilon=epsilon, n_classes=8, generator=generator)
+    found = base_rates(likelihood)
+    growth = (likelihood / (likelihood @ found)[:, None]).mean(axis=0)
+    assert growth.max() <= 1 + 2e-10  # where the search ends, and rounding
+    assert growth[found > 1e-3] == pytest.approx(1.0, abs=1e-6)
+
+
 def test_intercepts_move_until_the_mean_is_the_base_rates():
     generator = np.random.default_rng(1)
     z = np.log(generator.dirichlet(np.ones(4), 500)) * 3

@@ -40,7 +40,7 @@ Where to read on. `messages`: what is sent, who may send it, how long one waits.
 """
 
 from labeldp.peers.messages import Roster, Terms  # first: it says which package is missing
-from labeldp.peers.roles import Learner, Peer, Rendezvous
+from labeldp.peers.roles import Attendance, Learner, Peer, Rendezvous
 from labeldp.peers.run import PeerRun, run_peers
 
-__all__ = ["Learner", "Peer", "PeerRun", "Rendezvous", "Roster", "Terms", "run_peers"]
+__all__ = ["Attendance", "Learner", "Peer", "PeerRun", "Rendezvous", "Roster", "Terms", "run_peers"]

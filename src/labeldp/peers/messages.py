@@ -26,12 +26,13 @@ peer counts as lost then depends on the protocol and not on how busy the machine
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import hmac
 import json
 import secrets
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
@@ -355,3 +356,30 @@ def open_socket(
     socket.set(zmq.BACKLOG, BACKLOG)
     socket.set(zmq.MAXMSGSIZE, longest)
     return socket
+
+
+@contextlib.contextmanager
+def borrow_context(context: zmq.asyncio.Context | None, *, linger: int = 0) -> Iterator[zmq.asyncio.Context]:
+    """Lend the context that is given, or one of one's own, which ends when what was sent has left or `linger` is over."""
+    if context is not None:
+        yield context
+        return
+    own = open_context(1)
+    try:
+        yield own
+    finally:
+        own.destroy(linger=linger)
+
+
+@contextlib.contextmanager
+def bind_socket(kind: int, terms: Terms, role: str) -> Iterator[zmq.asyncio.Socket]:
+    """Lend a socket of this kind that listens where the terms say that this role is, in a context of its own."""
+    address = getattr(terms, role)
+    with borrow_context(None, linger=terms.linger) as context:
+        socket = open_socket(context, kind, linger=terms.linger)
+        try:
+            socket.bind(address)
+        except zmq.ZMQError as error:
+            must = "be an address of this machine that is free, as tcp://HOST:PORT"
+            raise invalid("Terms", role, must, got=address, fix=f"The system says: {error.strerror}.") from error
+        yield socket

@@ -30,7 +30,7 @@ import hmac
 import math
 import secrets
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, NoReturn
@@ -44,6 +44,8 @@ from labeldp.peers.messages import (
     Refused,
     Roster,
     Terms,
+    bind_socket,
+    borrow_context,
     encode,
     is_label,
     open_context,
@@ -93,8 +95,8 @@ class Peer:
         """Return whether a coin of probability threshold / 2^64 comes up."""
         return bool(toss_coins(self._bits, threshold, 1)[0])
 
-    async def play(self, context: zmq.asyncio.Context) -> None:
-        """Take part in one run, from hello to report.
+    async def play(self, context: zmq.asyncio.Context | None = None) -> None:
+        """Take part in one run, from hello to report; peers of one process share a context, one alone needs none.
 
         Ends by itself, without a report, when nobody has answered for the lifetime of a run. Other peers are answered
         for as long as it lasts. Once only: a second report of the same flipped labels is in no guarantee.
@@ -102,18 +104,19 @@ class Peer:
         if self._word is not None:
             raise LabelDPError("Peer: a peer plays once. Make a new one for another run, which costs what it promises.")
         self._word = ""
-        server = open_socket(context, zmq.ROUTER)
-        desk = open_socket(context, zmq.DEALER, linger=self._terms.linger, longest=self._terms.longest)
-        try:
-            address = self._bind(server)
-            desk.connect(self._terms.rendezvous)
-            until = self._terms.clock.now() + self._terms.lifetime
-            await self._terms.clock.wait(self._join(context, server, desk, address), until=until, on=())
-        except asyncio.TimeoutError:
-            return  # the others are gone: nothing was reported, and nothing will be
-        finally:
-            server.close()
-            desk.close()
+        with borrow_context(context, linger=self._terms.linger) as shared:
+            server = open_socket(shared, zmq.ROUTER)
+            desk = open_socket(shared, zmq.DEALER, linger=self._terms.linger, longest=self._terms.longest)
+            try:
+                address = self._bind(server)
+                desk.connect(self._terms.rendezvous)
+                until = self._terms.clock.now() + self._terms.lifetime
+                await self._terms.clock.wait(self._join(shared, server, desk, address), until=until, on=())
+            except asyncio.TimeoutError:
+                return  # the others are gone: nothing was reported, and nothing will be
+            finally:
+                server.close()
+                desk.close()
 
     def _bind(self, server: zmq.asyncio.Socket) -> str:
         """Return the address at which other peers can ask."""
@@ -260,8 +263,14 @@ class Rendezvous:
         default_factory=lambda: defaultdict(lambda: secrets.token_hex(16)), repr=False
     )
 
-    async def hold(self, socket: zmq.asyncio.Socket) -> Attendance:
-        """Lead one run on a bound ROUTER socket, and return who was there."""
+    async def hold(self, socket: zmq.asyncio.Socket | None = None) -> Attendance:
+        """Lead one run on a bound ROUTER socket, and return who was there; without one, at the address in the terms."""
+        with contextlib.ExitStack() as opened:
+            desk = socket or opened.enter_context(bind_socket(zmq.ROUTER, self.terms, "rendezvous"))
+            return await self._lead(desk)
+
+    async def _lead(self, socket: zmq.asyncio.Socket) -> Attendance:
+        """Go through the four phases, and return who was there."""
         self._words.clear()  # what was heard in another run is of no use in this one
         self._begin("joining")
         hellos = await self._gather(socket, "hello", self.roster.clusters, self.terms.join_timeout)
@@ -396,15 +405,24 @@ class Learner:
         if message["kind"] == "report":
             self.reports[name] = message["label"]
 
-    async def collect(self, socket: zmq.asyncio.Socket, *, survivors: frozenset[int]) -> None:
-        """Listen on a bound PULL socket until every survivor was heard or time is up."""
-        until = self.terms.clock.now() + self.terms.timeout
-        while waited := survivors - self.heard:
-            try:
-                frames = await self.terms.clock.wait(socket.recv_multipart(), until=until, on=waited)
-            except asyncio.TimeoutError:
-                break
-            self.hear(frames[-1], survivors=survivors)
+    async def collect(
+        self, socket: zmq.asyncio.Socket | None = None, *, survivors: frozenset[int] | Awaitable[frozenset[int]]
+    ) -> None:
+        """Listen on a bound PULL socket until every survivor was heard or time is up; without one, at the address in the terms.
+
+        Reports are on their way as soon as the rendezvous knows the survivors. Where it is elsewhere, the learner listens before it has
+        their names: `survivors` may be awaited.
+        """
+        with contextlib.ExitStack() as opened:
+            inbox = socket or opened.enter_context(bind_socket(zmq.PULL, self.terms, "learner"))
+            named = survivors if isinstance(survivors, frozenset) else frozenset(await survivors)
+            until = self.terms.clock.now() + self.terms.timeout
+            while waited := named - self.heard:
+                try:
+                    frames = await self.terms.clock.wait(inbox.recv_multipart(), until=until, on=waited)
+                except asyncio.TimeoutError:
+                    break
+                self.hear(frames[-1], survivors=named)
 
 
 @dataclass(frozen=True, kw_only=True)

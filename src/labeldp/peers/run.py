@@ -130,7 +130,7 @@ def conduct(
     with ThreadPoolExecutor(1, thread_name_prefix="labeldp-peers") as pool:
         work = _conduct(seats, roster=roster, terms=terms, processes=processes, watch=watch, make=make)
         learner, attendance = pool.submit(asyncio.run, work).result()
-    return _sum_up(learner, attendance)
+    return PeerRun.of(learner, attendance)
 
 
 async def _conduct(
@@ -208,24 +208,6 @@ def _stop_workers(hosts: Sequence[BaseProcess]) -> None:
         process.close()
 
 
-def _sum_up(learner: Learner, attendance: Attendance) -> PeerRun:
-    """Return the run as the learner may keep it: reports, and counts of what went wrong."""
-    roster, terms = learner.roster, learner.terms
-    rows = np.array(sorted(learner.reports), dtype=np.intp)
-    left = [roster.clusters[name] for name in attendance.survivors]
-    return PeerRun(
-        mechanism=PeerToPeerRR(terms.alpha, theta=terms.theta),
-        rows=rows,
-        labels=np.array([learner.reports[int(row)] for row in rows], dtype=np.uint8),
-        cluster_sizes=np.bincount(left, minlength=max(roster.clusters.values()) + 1).astype(np.int64),
-        n_peers=len(roster.clusters),
-        absent=len(roster.clusters) - len(attendance.joined),
-        lost=len(attendance.joined - attendance.survivors),
-        silent=len(attendance.survivors - learner.heard),
-        refused=dict(roster.refused),
-    )
-
-
 #: What the learner's guarantee stands on beside the mechanism's own assumption.
 LIVENESS = "whether a peer drops out or answers depends neither on labels and noise nor on who asks her"
 HONEST = "the rendezvous names the survivors truthfully, the same to all"
@@ -250,6 +232,27 @@ class PeerRun:
     silent: int
     refused: dict[str, int]
     seeded: bool = False
+
+    @classmethod
+    def of(cls, learner: Learner, attendance: Attendance) -> PeerRun:
+        """Return the run as the learner may keep it: the reports that it collected, and counts of what went wrong.
+
+        The guarantee follows from `attendance.survivors`. They are the word of the rendezvous, which the learner takes for true.
+        """
+        roster, terms = learner.roster, learner.terms
+        rows = np.array(sorted(learner.reports), dtype=np.intp)
+        left = [roster.clusters[name] for name in attendance.survivors]
+        return cls(
+            mechanism=PeerToPeerRR(terms.alpha, theta=terms.theta),
+            rows=rows,
+            labels=np.array([learner.reports[int(row)] for row in rows], dtype=np.uint8),
+            cluster_sizes=np.bincount(left, minlength=max(roster.clusters.values()) + 1).astype(np.int64),
+            n_peers=len(roster.clusters),
+            absent=len(roster.clusters) - len(attendance.joined),
+            lost=len(attendance.joined - attendance.survivors),
+            silent=len(attendance.survivors - learner.heard),
+            refused=dict(roster.refused),
+        )
 
     @property
     def participates(self) -> npt.NDArray[np.bool_]:
