@@ -8,7 +8,10 @@ BIN := $(VENV)/bin
 CORE := $(VENV)/.core
 STAMP := $(VENV)/.installed
 MAKE_VENV := $(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv $(VENV)
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+# Packages have many files that nothing here imports. What is imported is compiled then, and kept, whatever the shell says: pytest rewrites 240 files of
+# tests, and the processes of tests load ours.
+export PYTHONDONTWRITEBYTECODE =
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt
 WORKERS ?= 2
 
 # Compiled kernels are kept in the clone, so that test workers and later runs share them.
@@ -43,11 +46,9 @@ study: setup ## repeat an experiment: NAME=prior-response [SEEDS=3] [QUICK=1]; w
 # One thread of linear algebra in each test worker: two workers with two threads each fight for two cores.
 test: export OMP_NUM_THREADS = 1
 test: export OPENBLAS_NUM_THREADS = 1
-# What is compiled is kept, whatever the shell says: pytest rewrites 240 files of tests, and the processes of tests load ours.
-test: export PYTHONDONTWRITEBYTECODE =
-# A file is one worker's: what a module has made once for all its tests is not made twice.
+# Tests of a file stay together, since some share what the file made once; a worker that has none left takes some of the other's.
 test: setup ## all tests, and the examples of the sources and of README.md
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 oldest: setup ## the core tests on the lowest declared versions, and on Python 3.10 and 3.13 where they are at hand
 	WORKERS=$(WORKERS) $(BIN)/python scripts/oldest.py

@@ -301,7 +301,8 @@ class TestBadInput:
         call(parts, ledger=ledger, resume=unfinished(error))
         assert len(ledger.entries()) == 1
 
-    def test_a_scheduler_that_does_not_answer(self, parts: Path) -> None:
+    def test_a_scheduler_that_does_not_answer(self, parts: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("labeldp.engines.dask.SCHEDULER_SECONDS", 1)
         self.refused(
             parts,
             r"a scheduler that answers, got tcp://127\.0\.0\.1:1 ",

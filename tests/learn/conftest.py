@@ -29,9 +29,12 @@ def make_problem(n: int = 600, *, seed: int = 0) -> Problem:
     return Problem(X=centres[y] + generator.standard_normal((n, 4)) * 0.8, y=y)
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(autouse=True, scope="module")
 def one_thread() -> Iterator[None]:
-    """Small problems on shared cores: threads that wait for each other cost more than they bring."""
+    """Small problems on shared cores: threads that wait for each other cost more than they bring.
+
+    For a file, not for each test: finding the libraries that have threads takes ten milliseconds.
+    """
     with threadpool_limits(1):
         yield
 

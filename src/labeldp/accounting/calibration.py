@@ -99,6 +99,9 @@ def calibrate(
     if low > high:
         raise invalid(owner, "low", f"be <= high ({high!r})", got=low)
 
+    def has_delta(parameter: float) -> bool:
+        return make_guarantee(parameter).delta(target) <= slack
+
     def meets(parameter: float) -> bool:
         guarantee = make_guarantee(parameter)
         return guarantee.delta(target) <= slack and guarantee.epsilon(slack) <= target
@@ -106,7 +109,9 @@ def calibrate(
     if not meets(high):
         fix = f"Raise `high`, or allow more than epsilon = {target!r}, delta = {slack!r}."
         raise invalid(owner, "high", "meet the budget", got=high, fix=fix, kind=PrivacyError)
-    return low if meets(low) else _narrow_bracket(meets, low, high)
+    # Epsilon is itself found by a search over delta, so it is asked for last: it can only ask for more noise.
+    least = low if has_delta(low) else _narrow_bracket(has_delta, low, high)
+    return least if meets(least) else _narrow_bracket(meets, least, high)
 
 
 def _narrow_bracket(meets: Callable[[float], bool], low: float, high: float, *, width: float = WIDTH) -> float:

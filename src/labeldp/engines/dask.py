@@ -65,8 +65,8 @@ FAN_IN = 8
 MOST_WAITING = 4096
 #: The name of clusters' folders among temporary files.
 SCRATCH = "labeldp-dask"
-#: How long a cluster may take to have its first worker.
-WORKER_SECONDS = 60
+#: How long a scheduler may take to answer, and a cluster to have its first worker.
+SCHEDULER_SECONDS, WORKER_SECONDS = 10, 60
 #: What must be the same here and there: it decides bytes, or what a pickle means.
 PACKAGES = ("numpy", "pyarrow", "scikit-learn", "distributed")
 
@@ -250,7 +250,7 @@ def _is_loopback(address: str) -> bool:
 
 def _connect(scheduler: str, *, insecure: bool) -> Cluster:
     try:
-        client: Any = Client(scheduler, timeout="10s", set_as_default=False)  # type: ignore[no-untyped-call]
+        client: Any = Client(scheduler, timeout=SCHEDULER_SECONDS, set_as_default=False)  # type: ignore[no-untyped-call]
     except (OSError, ValueError, TypeError, TimeoutError) as error:  # TypeError: tls:// without certificates
         fix = (
             "Start one with `dask scheduler`, and name the certificates of tls:// in dask's configuration (docs/scale.md); or "
