@@ -122,10 +122,11 @@ class ImageStudy(Study[Case]):
                 f"{twin.name}, seed {seed}", lambda: [asdict(one) for one in self.run_case(twin, seed)]
             )
             return [replace(Measurement(**one), setting=case.setting) for one in found]
+        images = self.find_images(case)  # made by the first case that needs them, and no part of its fit
         start = time.process_time()
         model = self.fit(case, seed)
         seconds = time.process_time() - start
-        right = float(np.mean(model.predict(self.find_images(case).X_test) == self.images.y_test))
+        right = float(np.mean(model.predict(images.X_test) == images.y_test))
         promise = getattr(model, "guarantee_", None)
         measured = Measurement(
             table=self.data,

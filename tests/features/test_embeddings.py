@@ -431,3 +431,74 @@ def test_in_front_of_the_default_learner(tmp_path):
     save_model(model, tmp_path / "model.skops")
     assert (load_model(tmp_path / "model.skops").predict_proba(scaled) == model.predict_proba(scaled)).all()
     assert clone(pipeline).fit(scaled, y).predict(scaled).shape == (600,)
+
+
+# ------------------------------------------------------------------------------------------------------- mirror images
+
+
+def look_left(batch):
+    """An encoder that is no friend of symmetry: the mean of the left half of each image, and of the whole."""
+    rows = np.asarray(batch).reshape(len(batch), 4, 6, -1)
+    return np.stack([rows[:, :, :3].mean((1, 2, 3)), rows.mean((1, 2, 3))], axis=1)
+
+
+@pytest.mark.parametrize("shape", [(4, 6), (4, 6, 3)])
+def test_an_encoder_is_asked_about_mirror_images_too(shape):
+    images = np.random.default_rng(0).integers(0, 256, (40, *shape)).astype(np.uint8)
+    both = [look_left(images.astype(np.float32)), look_left(images[:, :, ::-1].astype(np.float32))]
+    views = Embeddings(look_left, flips="views", standardise=False).fit_transform(images)
+    # Sums of 72 numbers up to 255 in float32, in one order or another.
+    assert np.allclose(views, np.stack(both, axis=1), rtol=1e-5)
+    mean = Embeddings(look_left, flips=True, standardise=False).fit_transform(images)
+    assert np.allclose(mean, np.mean(both, axis=0), rtol=1e-5)
+    scaled = Embeddings(look_left, flips="views").fit(images)
+    assert scaled.transform(images[:5]).shape == (5, 2, 2)
+    assert np.abs(scaled.transform(images).reshape(-1, 2).mean(axis=0)).max() < 1e-4  # normalised over both views
+
+
+def test_channels_may_come_first_and_views_are_kept(tmp_path):
+    asked = []
+
+    def encode(batch):
+        asked.append(len(batch))
+        return batch.reshape(len(batch), -1)
+
+    images = np.random.default_rng(1).random((10, 3, 5, 6)).astype(np.float32)
+    settings = {"flips": "views", "standardise": False, "cache": tmp_path}
+    views = Embeddings(encode, **settings).fit_transform(images)
+    assert np.array_equal(views[:, 1].reshape(images.shape), images[:, :, :, ::-1])
+    first = sum(asked)
+    again = Embeddings(encode, **settings).fit_transform(images)
+    assert np.array_equal(again, views)
+    assert (first, sum(asked) - first) == (20, 2 * embeddings.PROBE)
+
+
+@pytest.mark.parametrize(
+    ("X", "settings", "message"),
+    [
+        (np.ones((5, 7)), {"flips": True}, r"`X` must be images to have mirror images, got examples of shape \(7,\)"),
+        (np.ones((5, 8, 9, 9)), {"flips": "views"}, r"got examples of shape \(8, 9, 9\)"),
+        (["a", "b"], {"flips": True}, "got texts"),
+        (np.ones((5, 4, 6)), {"flips": "both"}, r"`flips` must be False, True or \"views\""),
+        (np.ones((5, 2, 7)), {"encoder": None, "flips": "views"}, "`flips` must be False without an encoder"),
+    ],
+)
+def test_what_has_no_mirror_image_is_refused(X, settings, message):
+    encoder = settings.get("encoder", lambda batch: np.ones((len(batch), 2)))
+    with pytest.raises(LabelDPError, match=message):
+        Embeddings(**{"encoder": encoder, **settings}).fit(X)
+
+
+def test_a_network_learns_from_both_views():
+    pytest.importorskip("torch", reason="needs labeldp[torch]")
+    from labeldp.nn import NetClassifier
+
+    rng = np.random.default_rng(2)
+    y = rng.integers(0, 2, 300)
+    images = (rng.random((300, 4, 6)) + y[:, None, None]).astype(np.float32)
+    embed = Embeddings(lambda batch: batch.reshape(len(batch), -1), flips="views")
+    pipeline = make_pipeline(embed, NetClassifier("mlp", hidden=8, epochs=10, batch_size=20))
+    model = LabelPrivateClassifier(pipeline, epsilon=8.0, classes=[0, 1], random_state=0).fit(images, y)
+    assert np.mean(model.predict(images) == y) > 0.9
+    # An image and its mirror image are the same two views.
+    assert np.allclose(model.predict_proba(images), model.predict_proba(images[:, :, ::-1]), atol=1e-6)

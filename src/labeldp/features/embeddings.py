@@ -59,6 +59,8 @@ from labeldp.untrusted import read_npy
 from labeldp.validate import check_integer
 
 OWNER = "Embeddings"
+#: The value of `flips` for both views of an example, and the most channels of an image.
+VIEWS, MOST_CHANNELS = "views", 4
 #: Rows of one file of the cache: some seconds to half a minute of work for a small network.
 BLOCK = 2048
 #: Rows of each block that are computed again when its file is found: a thousandth of the work. Two, since some encoders take no batch of one.
@@ -87,6 +89,9 @@ class Embeddings(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         already, (n, d), or (n, views, d).
     batch_size : int
         Examples that the encoder sees together.
+    flips : bool or "views"
+        Whether the encoder is also asked about mirror images, for X that are images: twice the work. True: the mean of both answers.
+        "views": both, (n, 2, d), for learners that take several views of an example, as networks do.
     standardise : bool
         Whether columns are brought to mean 0 and spread 1, as they are over the rows of the fit. One that does not vary there is 0.
     unit_norm : bool
@@ -115,6 +120,7 @@ class Embeddings(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         encoder: Any = None,
         *,
         batch_size: int = 256,
+        flips: bool | str = False,
         standardise: bool = True,
         unit_norm: bool = False,
         cache: str | os.PathLike[str] | None = None,
@@ -122,6 +128,7 @@ class Embeddings(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     ) -> None:
         self.encoder = encoder
         self.batch_size = batch_size
+        self.flips = flips
         self.standardise = standardise
         self.unit_norm = unit_norm
         self.cache = cache
@@ -166,7 +173,12 @@ class Embeddings(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
 
     def _compute(self, X: Any, *, reset: bool) -> Float32s:
         """Return what the encoder says of all of X, or X itself, checked."""
+        if self.flips not in (False, True, VIEWS):
+            raise invalid(OWNER, "flips", f'be False, True or "{VIEWS}"', got=self.flips)
         if self.encoder is None:
+            if self.flips:
+                fix = f"Embeddings of mirror images are views: X of shape (n, 2, d), or flips={self.flips!r} with the encoder."
+                raise invalid(OWNER, "flips", "be False without an encoder", got=self.flips, fix=fix)
             if is_dataset(X):
                 X = stack_items(OWNER, list(Items(X, owner=OWNER)))
             given: Float32s = validate_data(
@@ -184,13 +196,19 @@ class Embeddings(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         source = Source(X)
         encode = open_encoder(self.encoder)
         store = None if self.cache is None else Cache(self.cache, key=describe_encoder(self.encoder))
-        parts = []
+        parts: list[Float32s] = []
+        mirrored: list[Float32s] = []
         with open_bar(self.progress, len(source)) as tell:
             for low in range(0, len(source), BLOCK):
                 block = source.read(low, min(low + BLOCK, len(source)))
                 parts.append(self._find_block(block, low, encode, size, store))
+                if self.flips:
+                    mirrored.append(self._find_block(mirror(block), low, encode, size, store))
                 tell(low + len(block), len(source))
-        return join_answers(parts)
+        if not self.flips:
+            return join_answers(parts)
+        views: Float32s = np.stack([join_answers(parts), join_answers(mirrored)], axis=1)
+        return views if self.flips == VIEWS else views.mean(axis=1)
 
     def _find_block(self, block: Any, low: int, encode: Any, size: int, store: Cache | None) -> Float32s:
         """Return the embeddings of a block: found in the cache, or computed and kept there."""
@@ -255,6 +273,23 @@ class Source:
         numbers = np.ascontiguousarray(block, dtype=np.float32)
         check_finite(numbers, first=low)
         return numbers
+
+
+def mirror(images: Any) -> Float32s:
+    """Return the mirror images of images (n, height, width), (n, height, width, channels) or (n, channels, height, width).
+
+    The axis of channels is the short one, of at most four; the last, if both ends are short.
+
+    >>> mirror(np.arange(6, dtype=np.float32).reshape(1, 2, 3)).tolist()
+    [[[2.0, 1.0, 0.0], [5.0, 4.0, 3.0]]]
+    """
+    axes = images.ndim if isinstance(images, np.ndarray) else 0
+    last = axes == 4 and images.shape[3] <= MOST_CHANNELS
+    if axes != 3 and not (axes == 4 and (last or images.shape[1] <= MOST_CHANNELS)):
+        got = Described(f"examples of shape {images.shape[1:]}" if axes else "texts")
+        fix = "Images are (height, width), (height, width, channels) or (channels, height, width); fold rows first, or leave `flips` out."
+        raise invalid(OWNER, "X", "be images to have mirror images", got=got, fix=fix)
+    return np.ascontiguousarray(np.flip(images, axis=2 if axes == 3 or last else 3))
 
 
 def check_finite(numbers: Float32s, *, first: int = 0) -> None:
