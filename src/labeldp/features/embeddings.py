@@ -56,11 +56,11 @@ from labeldp.errors import Described, LabelDPError, invalid
 from labeldp.features.transforms import scale_rows
 from labeldp.items import Items, is_dataset, stack_items
 from labeldp.untrusted import read_npy
-from labeldp.validate import check_integer
+from labeldp.validate import MOST_CHANNELS, check_integer
 
 OWNER = "Embeddings"
-#: The value of `flips` for both views of an example, and the most channels of an image.
-VIEWS, MOST_CHANNELS = "views", 4
+#: The value of `flips` for both views of an example.
+VIEWS = "views"
 #: Rows of one file of the cache: some seconds to half a minute of work for a small network.
 BLOCK = 2048
 #: Rows of each block that are computed again when its file is found: a thousandth of the work. Two, since some encoders take no batch of one.
