@@ -218,6 +218,8 @@ def check_contents(tag: str | None) -> str:
     with tarfile.open(sdist) as archive:
         names = [name.partition("/")[2] for name in archive.getnames() if not archive.getmember(name).isdir()]
     version = read_version(tag)
+    if tag is not None:
+        check_date((ROOT / "CHANGELOG.md").read_text())
     assert wheel.name.split("-")[1] == version, wheel.name
     assert sdist.name == f"labeldp-{version}.tar.gz", sdist.name
     missing = [*set(NEEDED) - set(names), *({f"labeldp/{name}" for name in CARRIED} - set(inside))]
@@ -252,6 +254,13 @@ def read_version(tag: str | None = None) -> str:
     versions = {name: match and match[1] for name, match in found.items()}
     assert len(set(versions.values())) == 1, f"versions differ: {versions}"
     return str(versions["package"])
+
+
+def check_date(changelog: str) -> None:
+    """Refuse to release what the changelog still calls unreleased."""
+    heading = next(line for line in changelog.splitlines() if line.startswith("## "))
+    dated = re.fullmatch(r"## \S+ \(\d{4}-\d\d-\d\d\)", heading)
+    assert dated, f"CHANGELOG.md: `{heading}` has no date. Write the day of the release, as in `## 1.2.3 (2026-01-31)`."
 
 
 # ---------------------------------------------------------------------------------------------------- what it can do

@@ -30,6 +30,14 @@ def test_a_tag_of_another_version_is_refused():
         DIST["read_version"]("v99.0.0")
 
 
+def test_a_version_without_a_date_is_not_released():
+    """An older version that has one does not help."""
+    older = "\n\n## 0.9.0 (2026-01-31)\n"
+    DIST["check_date"]("# Changelog\n\n## 1.0.0 (2026-02-28)" + older)
+    with pytest.raises(AssertionError, match="has no date"):
+        DIST["check_date"]("# Changelog\n\n## 1.0.0 (unreleased)" + older)
+
+
 @pytest.mark.parametrize(
     ("name", "text"),
     [("src/labeldp/demo.py", True), ("Makefile", True), ("tests/data/movies.csv", False), ("docs/ratings.npz", False)],

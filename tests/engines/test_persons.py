@@ -12,9 +12,11 @@ from sklearn.base import clone
 from typer.testing import CliRunner
 
 from labeldp import (
+    Guarantee,
     InformativeResponse,
     LabelPrivateClassifier,
     Ledger,
+    ModelPrior,
     Persons,
     RandomizedResponse,
     RRWithPrior,
@@ -131,12 +133,16 @@ def test_what_persons_cannot_have_is_refused_before_anything_is_charged(tmp_path
     ledger = Ledger(tmp_path / "ledger.db")
     mixed = write_folder(table.set_column(1, "patient", pa.array([0.5] * 3000)), tmp_path / "mixed")
     gone = write_folder(table.set_column(1, "patient", pa.array([None, *range(2999)])), tmp_path / "gone")
+    # What a model has cost each label, a person of 50 labels has lost 50 times.
+    model = SoftmaxRegression().fit(np.arange(9.0)[:, None], np.repeat(CLASSES, 3))
+    paid = ModelPrior(model, guarantee=Guarantee.pure(0.4))
     for place, options, words in [
         (source, {"persons": "level"}, "not be the label"),
         (source, {"persons": "pateint"}, "patient"),
         (source, {"persons": "patient", "persons_way": "shares"}, "persons_way"),
         (source, {"persons": "patient", "row_ids": "row"}, "row_ids"),
         (source, {"persons": "patient", "n_clusters": 3}, "not see labels"),
+        (source, {"persons": "patient", "prior": paid}, "cost nothing where persons are given"),
         (mixed, {"persons": "patient"}, "fractions"),
         (gone, {"persons": "patient"}, "1 missing"),
     ]:

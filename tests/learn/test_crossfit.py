@@ -102,6 +102,20 @@ def test_base_rates_of_faint_answers_are_found_too(epsilon, n_classes):
     assert np.abs(found - rates).max() < 2e-5 / told
 
 
+@pytest.mark.parametrize("n_classes", [2, 5])
+@pytest.mark.parametrize("epsilon", [1e-3, 1e-5, 1e-7, 1e-12])
+def test_answers_that_say_next_to_nothing_have_base_rates(epsilon, n_classes):
+    """A second step is the first to the last bit then, and its length over what changed is no number to be squared."""
+    generator = np.random.default_rng(0)
+    for _ in range(4):
+        _, likelihood = respond(
+            generator.integers(0, n_classes, 1000), epsilon=epsilon, n_classes=n_classes, generator=generator
+        )
+        found = base_rates(likelihood)
+        assert found.sum() == pytest.approx(1.0, abs=1e-12)
+        assert (likelihood / (likelihood @ found)[:, None]).mean(axis=0).max() <= 1 + 2e-10
+
+
 @pytest.mark.parametrize("epsilon", [0.1, 0.5, 3.0])
 def test_no_class_deserves_a_larger_base_rate(epsilon):
     """The conditions of Karush, Kuhn and Tucker, on the border too: few rows leave some classes out."""

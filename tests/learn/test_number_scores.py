@@ -103,7 +103,7 @@ def test_protected_figures_are_near_and_charged_once(tmp_path: Any) -> None:
 def test_what_one_label_can_move_in_the_sums() -> None:
     """Every replacement of one of three labels, on a grid of eleven: the stated bound holds, and is nearly met."""
     guess, steps = np.array([0.0, 0.35, 1.0]), 10
-    query = NumberErrors(guess=guess, bins=np.array([0, 1, 1]), n_bins=2, steps=steps)
+    query = NumberErrors(guess=guess, bins=np.array([0, 1, 1]), n_bins=2, scores=np.arange(steps + 1), steps=steps)
     worst = 0.0
     for row in range(3):
         answers = []
@@ -116,6 +116,42 @@ def test_what_one_label_can_move_in_the_sums() -> None:
     stated = query.sensitivity(n_classes=steps + 1)
     assert 0.99 * stated.l1 <= worst <= stated.l1 == 4 * PARTS
     assert stated.l2 == 2 * PARTS
+
+
+@pytest.mark.parametrize("order", [[0, 1, 2, 3, 4], [3, 0, 4, 2, 1], [0, 1, 2, 3, 4, 9]])
+def test_classes_that_are_numbers_are_scored_as_their_numbers(order: list[int]) -> None:
+    """In any order of the list, and beyond the bounds: the code of a class is its place there, and no number."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 5, 4000)
+    guess = np.clip(y + rng.normal(size=4000), 0, 4)
+    exact = evaluate(guess, None, y, bounds=(0, 4), labels_are_public=True)
+    found = evaluate(guess, None, SensitiveLabels(y, classes=order), bounds=(0, 4), epsilon=1.0, rng=1)
+    # Noise of rate 1 / 4 over 4,000 rows of range 4: the chance of 20 of its scales is below 1e-8 a figure.
+    scale = 4 / 4000 * 4
+    assert found.mae.value == pytest.approx(exact.mae.value, abs=20 * scale)
+    assert found.rmse.value**2 == pytest.approx(exact.rmse.value**2, abs=20 * scale * 4)
+
+
+def test_a_score_beyond_the_grid_is_refused() -> None:
+    """It would move the sums further than is stated: of 50 classes numbered 0 .. 49, on a grid of one step, 1,225 times as far."""
+    guess = np.zeros(3)
+    for scores, steps in [(np.arange(50), 1), (np.array([-1, 1]), 1), (np.arange(3), 2)]:
+        query = NumberErrors(guess=guess, bins=np.zeros(3, int), n_bins=1, scores=scores, steps=steps)
+        with pytest.raises(LabelDPError, match="a place on the grid for each class"):
+            query.sensitivity(n_classes=2 if steps == 2 else len(scores))
+
+
+def test_noise_beyond_what_is_possible_leaves_a_figure() -> None:
+    """Errors of 0 under noise: a sum is below 0 by more than its half-width in one run of 40. Then both ends are 0, and no root fails."""
+    y = np.linspace(0, 1, 1000)
+    cut = 0
+    for seed in range(200):
+        found = evaluate(y, None, y, bounds=(0, 1), epsilon=1.0, rng=seed)
+        for figure in (found.rmse, found.mae):
+            assert 0 <= figure.interval[0] <= figure.interval[1] <= 1
+            assert 0 <= figure.population[0] <= figure.value <= figure.population[1]
+        cut += found.rmse.interval == (0.0, 0.0)
+    assert cut > 0
 
 
 def test_a_model_and_its_own_release() -> None:

@@ -22,7 +22,7 @@ from scipy.stats import binom
 
 import labeldp
 from labeldp.accounting import Ledger
-from labeldp.errors import LabelDPError
+from labeldp.errors import LabelDPError, PrivacyError
 from labeldp.guarantee import Guarantee, Trust, Unit, did_not_see
 from labeldp.random import NoiseKey
 from labeldp.release import LabelCounts, LabelSums, Query, SensitiveLabels, Sensitivity, measure
@@ -142,6 +142,33 @@ def test_noise_of_a_stage_is_dominated_by_its_promise(epsilon: float, delta: flo
     assert five.epsilon(delta) <= epsilon
     for other in (1e-3, 1e-12):
         assert five.epsilon(other) <= part.times(5).epsilon(other)
+
+
+class Mean(Query):
+    """A query that does not keep to whole numbers: noise of rate n epsilon is nearly always 0."""
+
+    def __init__(self, reach: float, kind: str = "float64") -> None:
+        self.reach, self.kind = reach, kind
+
+    def sensitivity(self, *, n_classes: int) -> Sensitivity:
+        return Sensitivity(self.reach, self.reach)
+
+    def exact(self, codes: npt.NDArray[Any], *, n_classes: int) -> Any:
+        return np.array([codes.mean()]).astype(self.kind)
+
+
+def test_a_query_whose_answer_is_no_whole_number_gives_nothing_away(tmp_path: Path) -> None:
+    labels = SensitiveLabels([0, 1] * 50, n_classes=2, name="answers")
+    ledger = Ledger(tmp_path / "ledger.db")
+    for reach in (0.01, math.nan, -1.0):
+        with pytest.raises(LabelDPError, match="sensitivities of 0, or of 1 or more"):
+            measure(labels, Mean(reach), epsilon=1.0, ledger=ledger)
+    assert not ledger.entries()
+    for kind in ("float64", "float32", "object", "bool"):
+        with pytest.raises(PrivacyError, match=r"Mean.exact returned .*, and exact noise is for integers"):
+            measure(labels, Mean(1.0, kind), epsilon=1.0, ledger=ledger)
+    whole = measure(labels, Mean(1.0, "uint64"), epsilon=1.0)
+    assert whole.value.dtype == np.int64
 
 
 def test_a_promise_of_another_kind_is_refused() -> None:

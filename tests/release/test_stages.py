@@ -24,6 +24,15 @@ def budget():
     return Budget(owner="example", labels=labels())
 
 
+@pytest.mark.parametrize("spent", [0.0, 0.4])
+def test_whom_a_prior_trusts_the_whole_trusts(spent):
+    """Also one that costs nothing: it may be told by somebody who counts."""
+    told = Guarantee.pure(spent, trust=Trust.PEERS)
+    whole = budget().split(1.0, prior=SimpleNamespace(promise=lambda *_, **__: told)).promise
+    assert whole.trust == Trust.PEERS
+    assert whole.epsilon() <= 1.0
+
+
 def test_every_stage_believes_then_releases_then_learns_from_what_came_before():
     seen = []
 

@@ -199,6 +199,10 @@ def plan_persons(
         fix = "What it costs is promised about labels: use a public prior, a model, or none."
         raise invalid(OWNER, "prior", "not see labels where persons are given", got=got, fix=fix)
     total = mechanism.guarantee.epsilon() if epsilon is None else epsilon
+    spent = 0.0 if prior is None else prior.cost(total, n_examples=rows.count, n_classes=rows.n_classes)
+    if spent > 0:  # it was spent on each label: a person with many of them has lost as many times that
+        fix = "Use a model of other labels, a public prior, or none."
+        raise invalid(OWNER, "prior", "cost nothing where persons are given", got=Described(f"{spent:g}"), fix=fix)
     mechanism = mechanism if mechanism.guarantee.epsilon() == total else mechanism.with_epsilon(total)
     check_person_mechanism(mechanism)
     information = information_of(mechanism, n_classes=rows.n_classes)

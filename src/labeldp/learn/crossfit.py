@@ -88,6 +88,9 @@ FLAT = 1e-9
 CLOSE = 1e-8
 #: Base rates are as likely as any to this many nats a row, or after so many steps: far below what a hundred million rows can tell.
 CLOSEST, MOST_STEPS = 1e-10, 2_000
+#: A leap is at most this many steps long. Where answers say nearly nothing, the second step is the first to the last bit, and a leap without
+#: end would be as good; whatever a leap of this length cannot reach is within `CLOSEST` already, or is reached by the next ones.
+LONGEST = 1e6
 
 
 def fit_crossfit(
@@ -208,7 +211,7 @@ def base_rates(likelihood: Floats, *, weights: Floats | None = None) -> Floats:
         one = rates * growth
         two = one * grow(one)
         first, change = one - rates, two - 2.0 * one + rates
-        length = float(np.linalg.norm(first) / max(np.linalg.norm(change), np.finfo(float).tiny))
+        length = min(float(np.linalg.norm(first) / max(np.linalg.norm(change), np.finfo(float).tiny)), LONGEST)
         least, rates, begin = judge(two), two, rates
         while length > 1.0:
             leap = np.maximum(begin + 2.0 * length * first + length**2 * change, 1e-3 * two)

@@ -352,19 +352,23 @@ def invert_rows(transition: npt.NDArray[np.floating[Any]]) -> tuple[Float64s, Fl
 class NumberErrors(Query):
     """Sums over rows for a report: of labels by decile, of their squares, of squared and of absolute errors.
 
-    Labels are codes 0 .. steps on a grid; `guess` are public predictions in [0, 1], `bins` the public decile of each row. All
-    terms are in [0, 1], times `PARTS` and rounded, so that a replaced label moves each of the four sums by `PARTS` at most:
-    4 PARTS in the 1-norm, and 2 PARTS in the 2-norm.
+    A label of code k is `scores[k]` of `steps` steps up a grid; `guess` are public predictions in [0, 1], `bins` the public decile of
+    each row. All terms are in [0, 1], times `PARTS` and rounded, so that a replaced label moves each of the four sums by `PARTS` at
+    most: 4 PARTS in the 1-norm, and 2 PARTS in the 2-norm. Scores beyond the grid would move them further, and are refused.
     """
 
     guess: Float64s
     bins: Int64s
     n_bins: int
+    scores: Int64s
     steps: int
     assumptions: tuple[str, ...] = ("the predictions did not see these labels",)
 
     def sensitivity(self, *, n_classes: int) -> Sensitivity:
         """Four terms in [0, 1]."""
+        if len(self.scores) != n_classes or not 0 <= self.scores.min() <= self.scores.max() <= self.steps:
+            got = Described(f"{len(self.scores)} for {n_classes} classes, up to {self.scores.max()} of {self.steps}")
+            raise invalid(OWNER, "scores", "be a place on the grid for each class", got=got)
         return Sensitivity(4.0 * PARTS, 2.0 * PARTS)
 
     def check_size(self, n_examples: int) -> None:
@@ -377,7 +381,7 @@ class NumberErrors(Query):
     def exact(self, codes: npt.NDArray[Any], *, n_classes: int) -> Int64s:
         """Sum in integers: the deciles, then the three others."""
         self.check_size(len(codes))
-        scaled = codes.astype(np.float64) / self.steps
+        scaled = self.scores[codes].astype(np.float64) / self.steps
         away = np.abs(scaled - self.guess)
         terms = [np.rint(PARTS * term).astype(np.int64) for term in (scaled, scaled**2, away**2, away)]
         deciles = np.zeros(self.n_bins, np.int64)
@@ -407,7 +411,7 @@ def _from_protected(
     bins = find_bins(guess)
     n_bins = int(bins.max()) + 1
     scaled = np.clip((guess - low) / width, 0.0, 1.0)
-    query = NumberErrors(guess=scaled, bins=bins, n_bins=n_bins, steps=int(boxed.scores[-1]))
+    query = NumberErrors(guess=scaled, bins=bins, n_bins=n_bins, scores=boxed.scores, steps=boxed.steps)
     measured = measure(mine, query, epsilon=target, rng=rng, ledger=ledger, persons=counted.persons)
     sums, noise = measured.value / PARTS, LAPLACE * measured.spread / PARTS
     sizes = np.bincount(bins, minlength=n_bins)
@@ -465,11 +469,18 @@ def _sampling(share: float, n: int) -> float:
 
 
 def _bound(value: float, noise: float, sampling: float, *, most: float = math.inf) -> Metric:
-    """Return a figure with both intervals; one that cannot be negative, where `most` is its largest value, is cut."""
+    """Return a figure with both intervals; one that cannot be negative, where `most` is its largest value, is cut.
+
+    Noise may take a whole interval past an end of what is possible: then it is that end.
+    """
     least = 0.0 if math.isfinite(most) else -math.inf
+
+    def cut(one: float) -> float:
+        return float(min(max(one, least), most))
+
     wide = math.hypot(noise, sampling)
-    ends = [(max(least, value - half), min(most, value + half)) for half in (noise, wide)]
-    return Metric(value=float(min(max(value, least), most)), interval=ends[0], population=ends[1])
+    ends = [(cut(value - half), cut(value + half)) for half in (noise, wide)]
+    return Metric(value=cut(value), interval=ends[0], population=ends[1])
 
 
 # ------------------------------------------------------------------------------------------------ building

@@ -234,9 +234,9 @@ class Budget:
         answer = self.about_unit(answer)
         if spent > 0:
             return Split(spent, left, self.state(before.named("prior").then(answer.named("response"))), mechanism)
-        # A prior that costs nothing leaves its assumptions behind, and no part of the promise.
-        assumptions = (*before.assumptions, *answer.assumptions)
-        return Split(spent, left, self.state(replace(answer, assumptions=assumptions)), mechanism)
+        # A prior that costs nothing leaves its assumptions and whom it trusts behind, and no part of the promise.
+        assumptions, trust = (*before.assumptions, *answer.assumptions), before.trust | answer.trust
+        return Split(spent, left, self.state(replace(answer, assumptions=assumptions, trust=trust)), mechanism)
 
     def about_unit(self, promise: Guarantee) -> Guarantee:
         """Return what a part may spend in the unit of this budget: where persons are given, on all labels of a person.

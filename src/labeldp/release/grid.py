@@ -35,12 +35,17 @@ MOST_STEPS = 1 << 16
 
 
 class GridLabels(NamedTuple):
-    """Numbers in a box: code k stands for low + step scores[k], and no other number occurs. All of it but the codes is public."""
+    """Numbers in a box: code k stands for low + step scores[k], and no other number occurs. All of it but the codes is public.
+
+    Scores are 0 .. `steps`. They are the codes themselves where numbers were boxed here, and not where classes that are numbers came
+    in: their codes say the place in a list in any order, and its largest score need not be `steps`.
+    """
 
     labels: SensitiveLabels
     scores: npt.NDArray[np.int64]
     low: float
     step: float
+    steps: int
 
 
 def box_on_grid(
@@ -81,7 +86,7 @@ def box_on_grid(
         labels = SensitiveLabels(codes, n_classes=steps + 1, name=boxed.name, row_ids=boxed.row_ids)
         labels, outside = labels.with_beside(*boxed.beside, *beside), boxed.outside or "clip"
     labels.bounds, labels.outside = bounds, outside
-    return GridLabels(labels, scores, low, width / steps)
+    return GridLabels(labels, scores, low, width / steps, steps)
 
 
 def _count_booleans(y: Any) -> Any:

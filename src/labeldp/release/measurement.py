@@ -150,10 +150,11 @@ def measure(
         )
         boxed = boxed if rows is None else boxed.take(rows)
         unit, text = Unit.PERSON, f"{text} of {len(boxed):,} of {len(owners):,} rows of {owners.n_persons:,} persons"
+    check_reach(query, reach)
     noise = choose_noise(reach, target, failure, within=within)
     guarantee = budget.state(replace(noise.guarantee, unit=unit, trust=query.trust), *query.assumptions)
     entry = budget.charge(guarantee, mechanism=f"{text}, {noise.text}")
-    exact = query.exact(codes_of(boxed), n_classes=boxed.n_classes)
+    exact = as_whole(query, query.exact(codes_of(boxed), n_classes=boxed.n_classes))
     key = key.through(lambda: describe_public([query, noise.text, noise.rate, noise.variance, rows, exact.shape]))
     noisy = exact + noise.draw(key, exact.size).reshape(exact.shape)
     value = query.present(noisy, n_examples=len(boxed), n_classes=boxed.n_classes)
@@ -166,6 +167,25 @@ def measure(
         ledger_entry=entry,
         rows=rows,
     )
+
+
+def check_reach(query: Query, reach: Sensitivity) -> None:
+    """Refuse a sensitivity that no statistic of whole numbers has: they move by 0 or by 1 at least."""
+    if not all(one == 0 or one >= 1 for one in reach):
+        fix = "Answers are whole numbers: ask for a sum, and divide what `measure` returns."
+        got = Described(f"{reach.l1:g} and {reach.l2:g} of {query.name}")
+        raise invalid("measure", "query", "state sensitivities of 0, or of 1 or more", got=got, fix=fix)
+
+
+def as_whole(query: Query, exact: Any) -> Int64s:
+    """Return what a query found as integers; noise of integers would leave the digits behind the point as they are."""
+    found = np.asarray(exact)
+    if found.dtype.kind not in "iu":
+        raise PrivacyError(
+            f"measure: {query.name}.exact returned {found.dtype}, and exact noise is for integers. Nothing was released, and the "
+            "ledger keeps the charge. Round to a public grid there, and state the sensitivity of the rounded sum."
+        )
+    return found.astype(np.int64)
 
 
 def _limit_persons(
