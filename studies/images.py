@@ -167,7 +167,7 @@ class ImageStudy(Study[Case]):
             *_stage_gains(rows),
             *_against_paper(self.data, rows),
             (
-                f"Features were learned without labels in {self.known['feature_cpu_seconds']:.0f} CPU seconds, once for all seeds; the "
+                f"Features were computed without labels in {self.known['feature_cpu_seconds']:.0f} CPU seconds, once for all seeds; the "
                 "seconds of a fit stand in its note. Seeds move the noise of the labels, the split, the network and its batches."
             ),
             (
