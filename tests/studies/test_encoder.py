@@ -30,7 +30,7 @@ def study(tmp_path, monkeypatch):
         asked.append(len(batch))
         return batch.mean(axis=(1, 2))
 
-    monkeypatch.setattr(encoder, "load_encoder", lambda _pixels: mean_colour)
+    monkeypatch.setattr(encoder, "load_encoder", lambda _pixels, _size=0: mean_colour)
     monkeypatch.delenv("LABELDP_ENCODER_CACHE", raising=False)
     found = encoder.Encoder(kept=Kept(tmp_path / "partial.jsonl"))
     found.asked = asked
@@ -67,7 +67,7 @@ def test_a_page_of_a_part_needs_neither_pictures_nor_encoder(study, monkeypatch)
 def test_the_cases_of_one_epsilon(study, monkeypatch):
     monkeypatch.setattr("studies.images.FINAL", {"hidden": 32, "epochs": 3})
     names = [case.name for case in encoder.list_cases()]
-    assert len(names) == len(set(names)) == 26
+    assert len(names) == len(set(names)) == 34
     linear = encoder.Case(setting=encoder.LINEAR, epsilon=4.0)
     network = encoder.Case(setting="auto, no one", epsilon=4.0)
     for case in (linear, network):
@@ -84,7 +84,7 @@ def test_mirror_images_are_views_of_one_example(study, monkeypatch):
     def left_half(batch):
         return batch[:, :, :16].mean(axis=(1, 2))
 
-    monkeypatch.setattr(encoder, "load_encoder", lambda _pixels: left_half)
+    monkeypatch.setattr(encoder, "load_encoder", lambda _pixels, _size=0: left_half)
     pictures = encoder.load("cifar10", directory=None).X_train.reshape(-1, 32, 32, 3)
     both = np.stack([left_half(pictures), pictures[:, :, 16:].mean(axis=(1, 2))], axis=1)
     flat = both.reshape(-1, 3)
@@ -97,14 +97,33 @@ def test_mirror_images_are_views_of_one_example(study, monkeypatch):
     assert (found.setting, found.trust, found.paper) == (encoder.MIRRORS, "no one", None)
 
 
-def test_what_mirror_images_add_is_said_where_both_were_measured():
+def test_a_larger_encoder_is_asked_in_place_of_the_other(study, monkeypatch):
+    monkeypatch.setattr("studies.images.FINAL", {"hidden": 32, "epochs": 3})
+    sizes = []
+
+    def of_size(_pixels, size=0):
+        sizes.append(size)
+        return lambda batch: batch.mean(axis=(1, 2)) ** (1 + size)
+
+    monkeypatch.setattr(encoder, "load_encoder", of_size)
+    (found,) = study.run_case(encoder.Case(setting=encoder.LARGER, epsilon=4.0), seed=0)
+    assert sizes == [0, 2]  # the first is asked for the seconds of the features
+    assert found.value > 20.0  # chance is 10%, with a spread of 2 for 200 pictures
+    assert not np.allclose(study.larger_views.X, study.views.X)
+    assert (study.larger_views.y == study.views.y).all()
+
+
+def test_what_mirror_images_and_a_larger_encoder_add_is_said_where_both_were_measured():
     def row(setting, epsilon, value):
         return StudyRow(table="cifar10", setting=setting, epsilon=epsilon, trust="no one", values=(value,))
 
     plain, mirrors = row("auto, no one", 1.0, 80.0), row(encoder.MIRRORS, 1.0, 81.5)
-    assert encoder.describe_mirrors([plain, row("auto, no one", 2.0, 85.0)]) == []
-    (words,) = encoder.describe_mirrors([plain, mirrors, row("auto, no one", 2.0, 85.0)])
+    assert encoder.describe_additions([plain, row("auto, no one", 2.0, 85.0), row(encoder.LARGER, 2.0, 85.0)]) == []
+    (words,) = encoder.describe_additions([plain, mirrors, row("auto, no one", 2.0, 85.0)])
     assert "+1.50 at 1." in words
+    free = [row(encoder.MIRRORS_FREE, np.inf, 90.0), row(encoder.LARGER_FREE, np.inf, 89.0)]
+    (words,) = encoder.describe_additions([mirrors, row(encoder.LARGER, 1.0, 82.0), *free])
+    assert words.endswith("points: +0.50 at 1, -1.00 without privacy.")
 
 
 def test_a_missing_package_names_what_to_install(monkeypatch):
