@@ -17,7 +17,7 @@ from labeldp.plots import Bars, Lines, Series, plot_file
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from studies.encoder import LARGER, MIRRORS  # noqa: E402 - studies are not installed
+from studies.encoder import MIRRORS  # noqa: E402 - studies are not installed
 from studies.networks import SAME_QUESTIONS  # noqa: E402 - studies are not installed
 from studies.paper_figures import TABLE_1  # noqa: E402 - studies are not installed
 
@@ -111,7 +111,6 @@ def draw_pixels() -> str:
         "features of patches, no one": read_images("cifar10").get("auto, no one", []),
         "a public encoder, no one": [row for row in encoder if row["setting"] == "auto, no one"],
         "the same and mirror images, no one": [row for row in encoder if row["setting"] == MIRRORS],
-        "a larger encoder and mirror images, no one": [row for row in encoder if row["setting"] == LARGER],
         "a public encoder, a curator": [row for row in encoder if row["setting"] == "auto, curator"],
         "a network on pixels, no one": [row for row in ends if row not in later],
         "pixels, after alike images, no one": later,

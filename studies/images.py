@@ -116,13 +116,13 @@ class ImageStudy(Study[Case]):
     def run_case(self, case: Case, seed: int) -> Sequence[Measurement]:
         """Fit once and score on the test images; the promise is read off the fitted model, not off the case."""
         _ = self.feature_seconds  # features come first, and have a line of their own
-        twin = find_twin(case, n_examples=len(self.images.y))
+        images = self.find_images(case)  # made by the first case that needs them, and no part of its fit
+        twin = find_twin(case, n_examples=len(images.y))
         if twin is not None:  # the same plan and the same seed: the same model
             found = self.kept.get(
                 f"{twin.name}, seed {seed}", lambda: [asdict(one) for one in self.run_case(twin, seed)]
             )
             return [replace(Measurement(**one), setting=case.setting) for one in found]
-        images = self.find_images(case)  # made by the first case that needs them, and no part of its fit
         start = time.process_time()
         model = self.fit(case, seed)
         seconds = time.process_time() - start
