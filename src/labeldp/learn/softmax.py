@@ -33,7 +33,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -194,6 +194,13 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         self, X: Any, checked: Any, *, classes: Sequence[Any], weights: Floats | None, l2: float
     ) -> SoftmaxRegression:
         """`fit_likelihood` of features and likelihoods that were checked, with a penalty that is settled."""
+        (fitted,) = self.fit_path(X, checked, classes=classes, weights=weights, strengths=[l2])
+        return fitted
+
+    def fit_path(
+        self, X: Any, checked: Any, *, classes: Sequence[Any], weights: Floats | None, strengths: Sequence[float]
+    ) -> Iterator[SoftmaxRegression]:
+        """Fit with one penalty after the other, and return this model after each; what no penalty changes is made once."""
         X, columns = self._measure_columns(X, weights)
 
         def take_logarithms(positions: Any) -> Floats:
@@ -201,15 +208,16 @@ class SoftmaxRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
                 return np.ascontiguousarray(np.log(make_rows(checked, positions)).T, dtype=X.dtype)
 
         logarithms = take_logarithms if isinstance(checked, LazyRows) else take_logarithms(slice(None))
-        objective = SoftmaxObjective(
-            curved=partial(sum_forward, X, logarithms=logarithms, weights=weights),
-            linear=np.zeros((len(classes), X.shape[1] + 1)),
-            total=float(X.shape[0]) if weights is None else float(weights.sum(dtype=np.float64)),
-            l2=l2,
-            intercept=self.fit_intercept,
-            columns=columns,
-        )
-        return self._minimise(X, np.asarray(classes), objective)
+        for l2 in strengths:
+            objective = SoftmaxObjective(
+                curved=partial(sum_forward, X, logarithms=logarithms, weights=weights),
+                linear=np.zeros((len(classes), X.shape[1] + 1)),
+                total=float(X.shape[0]) if weights is None else float(weights.sum(dtype=np.float64)),
+                l2=l2,
+                intercept=self.fit_intercept,
+                columns=columns,
+            )
+            yield self._minimise(X, np.asarray(classes), objective)
 
     def check_fit(self, X: Any, *, n_classes: int, n_rows: int | None = None) -> None:
         """Refuse what a fit on these rows would refuse, whatever their labels are (`labeldp.learn.rehearsal`); nothing is fitted."""
@@ -358,7 +366,8 @@ def choose_l2(
 ) -> tuple[float, Floats]:
     """Return the penalty under which answers that are held out are explained best, and the held-out logits (n, K) of it.
 
-    Rows are held out by a weight of zero (`hold_out`), so that features may be of any kind. Each model starts from the next stronger one.
+    Rows are left out of a fit (`hold_out`), or where they are read in batches have no weight in it. Each model starts from the next
+    stronger one.
     """
     parts = hold_out(len(likelihood))
     counts = np.ones(len(likelihood)) if weights is None else np.asarray(weights, dtype=np.float64)
@@ -369,12 +378,17 @@ def choose_l2(
     for held in parts:
         if not counts[~held].any():
             return first, logits[first]
-        model, kept = clone(trial), np.where(held, 0.0, counts).astype(X.dtype)
-        for l2 in reversed(strengths):
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", ConvergenceWarning)  # only what is kept has to be finished
-                model.fit_chosen(X, likelihood, classes=classes, weights=kept, l2=l2)
-            logits[l2][held] = model.find_logits(X)[held]
+        in_batches = isinstance(X, RowBatches)
+        rows, answers, others = (X, likelihood, X) if in_batches else (X[~held], likelihood[~held], X[held])
+        kept = np.where(held, 0.0, counts) if in_batches else counts[~held]
+        path = clone(trial).fit_path(
+            rows, answers, classes=classes, weights=kept.astype(X.dtype), strengths=strengths[::-1]
+        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # only what is kept has to be finished
+            for model in path:
+                found = model.find_logits(others)
+                logits[model.l2_][held] = found[held] if in_batches else found
     seen = np.where(np.any(parts, axis=0), counts, 0.0)
     explained = {l2: explain(logits[l2], likelihood, seen) for l2 in strengths}
     best = max(strengths, key=lambda l2: float(explained[l2].sum()))
