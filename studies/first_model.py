@@ -57,7 +57,7 @@ TREATMENTS = (
     Treatment(setting="two stages, plain", stages=2, paper=(95.82, 83.26)),
     Treatment(setting="two stages, forward", stages=2, correction="forward"),
     Treatment(setting="cluster prior, plain", clusters=True),
-    Treatment(setting="cluster prior, forward", clusters=True, correction="forward"),
+    Treatment(setting="cluster prior, auto", clusters=True, correction="auto"),
 )
 
 
