@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from labeldp.cli.given import refuse_idle
 from labeldp.cli.screen import AsJson, answer, facts_table, styled
-from labeldp.cli.tables import LabelRules, NumberRules, Reading
+from labeldp.cli.tables import NumberRules, Outside, Reading, Tidying, options_of, refuse_other_kind
 from labeldp.errors import Described, invalid
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def look(
     show_raw: Annotated[
         bool, typer.Option("--show-raw", help="Print raw label counts also where the output is kept (a file, a pipe).")
     ] = False,
-    rules: LabelRules = LabelRules(),
+    rules: Tidying = Tidying(),
     numbers: NumberRules = NumberRules(),
     reading: Reading = Reading(),
     as_json: AsJson = False,
@@ -57,6 +58,10 @@ def look(
 
       labeldp look export.txt --sep '|' --encoding cp1252
     """
+    if label is None:
+        fix = "It is about the labels, which are shown with --label alone."
+        refuse_idle("look", ["--show-raw", *options_of(Tidying, NumberRules)], where="without --label", fix=fix)
+    refuse_other_kind("look", numeric=numbers.given)
     if label is not None and not show_raw and not (sys.stdout is not None and sys.stdout.isatty()):
         fix = "Raw labels would be kept there. If that is meant: --show-raw. Without --label no label is shown."
         got = Described("a file or a pipe")
@@ -79,6 +84,7 @@ def look(
         facts["label"] = _describe_label(source, label)
         if known is not None or facts["label"]["quantity"]:
             facts["label"] = _describe_numbers(source, facts["label"], known)
+            facts["label"]["outside"] = None if known is None else numbers.outside.value
     answer(facts, as_json=as_json, show=lambda console: _show(console, facts, label))
 
 
@@ -151,9 +157,10 @@ def _show_numbers(console: Console, found: dict[str, Any]) -> None:
         told = f"a quantity: release it with {way}, of numbers that you knew before you saw these"
         console.print(styled(("numbers: ", "yellow"), told), soft_wrap=True)
     else:
-        told = (
-            f"{found['below']:,} below the bounds, {found['above']:,} above: they would be brought to the nearest one"
-        )
+        way = "they would be brought to the nearest one"
+        if found["outside"] == Outside.refuse.value:
+            way = "the table is refused with one of them"
+        told = f"{found['below']:,} below the bounds, {found['above']:,} above: {way}"
         console.print(styled(("outside: ", "yellow"), told), soft_wrap=True)
     if found["missing"]:
         told = f"{found['missing']:,} rows: --missing drop leaves them out"

@@ -274,10 +274,13 @@ def open_table(
     if text.is_text(parts[0].name):
         with _explain_damage(parts[0], None):
             form = text.find_format(parts[0], asked)
+        if form.lines_of_json:
+            _refuse_idle(text.OF_LINES, asked, place)
         schema = _text_schema(form)
         _check_schema(place, schema, None)
         source = TableSource(path=place, schema=schema, rows=None, parts=parts, form=form)
         return source.settle() if form.small else source
+    _refuse_idle(text.OF_TEXT, asked, place)
     heads = [_read_head(part) for part in parts]
     schema = heads[0][0]
     for part, (other, _) in zip(parts, heads, strict=True):
@@ -287,6 +290,15 @@ def open_table(
     rows = sum(count for _, count in heads)
     _check_schema(place, schema, rows)
     return TableSource(path=place, schema=schema, rows=rows, parts=parts)
+
+
+def _refuse_idle(options: Sequence[str], asked: Asked, place: Place) -> None:
+    """Refuse what is said about how text is written where a format says that itself."""
+    said = {"missing_values": asked.missing or None, "types": asked.types or None}
+    given = next((name for name in options if said.get(name, getattr(asked, name, None)) is not None), None)
+    if given is not None:
+        fix = "It says how text is written; this format says itself what its columns and values are."
+        raise invalid("open_table", given, f"be left out for {place.name}", got=Described("one"), fix=fix)
 
 
 def column(path: str | os.PathLike[str] | TableSource, name: str) -> Any:
