@@ -222,16 +222,15 @@ class _Lines:
         total: float | None,
         done: float,
         write: Callable[[str], None],
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._words, self._total, self._write, self._clock = words, total, write, clock
-        self._start = self._last = clock()
+        self._words, self._total, self._write = words, total, write
+        self._start = self._last = time.monotonic()
         self._tenth = math.floor(10 * done / total) if total else 0
 
     def tell(self, done: float, total: float | None = None, words: str | None = None) -> None:
         """Say a line if one is due."""
         self._total, self._words = total or self._total, words or self._words
-        now = self._clock()
+        now = time.monotonic()
         waited = now - self._last
         if waited < LINE_SECONDS:
             return

@@ -70,7 +70,7 @@ def look(
 
     source = reading.open(table)
     if label is not None:
-        source = rules.apply(source, label)
+        source = rules.apply(source, label, tell=False)  # it is shown below
     columns, rows = _count_missing(source)
     facts: dict[str, Any] = {
         "table": str(table),
@@ -106,7 +106,7 @@ def _count_missing(source: Any) -> tuple[list[dict[str, Any]], int]:
 
 def _describe_label(source: Any, label: str) -> dict[str, Any]:
     """Return the raw labels as a release would read them, and what is odd about them."""
-    from labeldp.data.label_column import choose_spelling, find_alike, is_quantity, label_profile
+    from labeldp.data.label_column import choose_spelling, find_alike, find_unmatched, is_quantity, label_profile
 
     profile = label_profile(source, label)
     alike = find_alike(profile.counts) if profile.complete else []
@@ -122,6 +122,7 @@ def _describe_label(source: Any, label: str) -> dict[str, Any]:
         "rare": [value for value, count in profile.counts.items() if count < RARE][:MOST_SHOWN],
         "alone": [[value, profile.first[value]] for value, count in profile.counts.items() if count == 1][:MOST_SHOWN],
         "changes": [] if source.rewritten is None else source.rewritten.words,
+        "unmatched": find_unmatched(source),
     }
 
 
@@ -206,6 +207,9 @@ def _show_label(console: Console, found: dict[str, Any]) -> None:
         )
     for change in found["changes"]:
         console.print(styled(("done: ", "green"), change))
+    for spelling in found["unmatched"]:
+        told = f"{spelling!r}: the spelling to be changed stands on the right, --merge CLASS=SPELLING"
+        console.print(styled(("no label is spelt ", "yellow"), told), soft_wrap=True)
     for group in found["alike"]:
         said = ", ".join(repr(value) for value in group["spellings"])
         console.print(styled(("look like one class: ", "yellow"), said, "; ", _suggest(group)), soft_wrap=True)

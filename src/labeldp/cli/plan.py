@@ -318,7 +318,7 @@ class Training:
     """What one answer is worth to a learner, under equally likely classes: nats of information, and clean labels.
 
     `response` is randomized response, `informative` is InformativeResponse without a prior; `most_information` is what no
-    private answer exceeds, whatever the prior.
+    private answer exceeds, whatever the prior, and no more than the label itself has: ln K.
     """
 
     response_information: float
@@ -359,7 +359,7 @@ def _compute_training(epsilon: float, n_classes: int) -> Training | None:
     return Training(
         response_information=plain.information,
         informative_information=sets.information,
-        most_information=most_information(epsilon),
+        most_information=min(most_information(epsilon), math.log(n_classes)),
         response_clean_labels=plain.clean_labels,
         informative_clean_labels=sets.clean_labels,
     )

@@ -144,13 +144,19 @@ class Tidying:
         ),
     ] = None
 
-    def apply(self, source: Any, label: str) -> Any:
-        """Return the table with its labels tidied."""
+    def apply(self, source: Any, label: str, *, tell: bool = True) -> Any:
+        """Return the table with its labels tidied; a person at the terminal is told of spellings that no label has.
+
+        Whether a label occurs is private, so nothing is said, and nothing refused, where it would be kept.
+        """
         merge: dict[str, list[str]] = {}
         for text in self.merge or ():
             kept, spelling = _split_pair(text, "--merge")
             merge.setdefault(kept, []).append(spelling)
-        return source.rewrite(label, strip=self.strip, merge=merge)
+        tidy = source.rewrite(label, strip=self.strip, merge=merge)
+        if tell and merge and can_ask():
+            _tell_unmatched(tidy)
+        return tidy
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -417,6 +423,18 @@ def ask_about_labels(
     shown = ", ".join(str(value) for value in sorted(profile.counts)[:20]) if profile.complete else "too many to show"
     note(f"{len(profile.counts):,} ({shown}); which there are becomes public", kind="classes")
     return LabelChoice(source=source, classes=listed, missing=missing)
+
+
+def _tell_unmatched(source: Any) -> None:
+    """Tell the owner which spellings were named in vain."""
+    from labeldp.data.label_column import find_unmatched
+
+    for spelling in find_unmatched(source):
+        note(
+            f"no label is spelt {spelling!r}. --merge CLASS=SPELLING: what is read as another stands on the right. That is said "
+            "to this terminal alone, since which labels occur is private.",
+            kind="merge",
+        )
 
 
 def expand(command: Callable[..., None]) -> Callable[..., None]:

@@ -195,7 +195,7 @@ class Rewrite:
         if len(set(olds)) < len(olds) or chained:
             fix = "Name each spelling once, and the class that stays on the left: --merge yes=YES --merge yes=Yes."
             raise invalid("rewrite", "merge", "lead each spelling to one class", got=Described("another"), fix=fix)
-        self._values(value_type(kind))
+        self.values_of(value_type(kind))
 
     def apply(self, batch: Any) -> Any:
         """Return a batch with the column changed."""
@@ -206,11 +206,11 @@ class Rewrite:
             absent = pc.is_in(values, value_set=pa.array(NULLS, values.type))
             values = pc.if_else(absent, pa.scalar(None, values.type), values)
         if self.pairs:
-            olds, news = self._values(values.type)
+            olds, news = self.values_of(values.type)
             values = pc.coalesce(news.take(pc.index_in(values, value_set=olds)), values)
         return batch.set_column(place, self.column, values)
 
-    def _values(self, kind: Any) -> tuple[Any, Any]:
+    def values_of(self, kind: Any) -> tuple[Any, Any]:
         """Return spellings and classes in the type of the column."""
         try:
             olds, news = (pa.array([str(pair[side]) for pair in self.pairs], pa.string()).cast(kind) for side in (0, 1))

@@ -158,7 +158,8 @@ def privatize_table(
         the table is refused. How many there are is not said anywhere: it is a count of labels.
     strip, merge : bool, and mapping of a class to its other spellings, optional
         Take spaces around labels away; read other spellings as a class: ``merge={"yes": ["YES", "Yes"]}``. Both are done to
-        each label by itself, before anything else sees it, and are written into the manifest.
+        each label by itself, before anything else sees it, and are written into the manifest. A spelling that no label has is
+        not told of: which labels occur is private (`labeldp look` shows its owner).
     prior_columns, cluster_column, n_clusters, model, learner
         Other spellings of a prior, at most one of them and `prior`: PublicPrior(prior_columns), a column of probabilities
         per class; ClusterPrior(groups=cluster_column), a public column of groups (whole numbers or text);
