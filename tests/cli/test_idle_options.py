@@ -11,6 +11,7 @@ from tests.cli.conftest import COMMAND
 
 import labeldp
 from labeldp.cli.given import given_options
+from labeldp.engines import privatize_table
 from labeldp.errors import LabelDPError
 
 #: The part of a line that stands in front of each option, by what makes the option idle.
@@ -191,6 +192,20 @@ def test_options_are_those_of_the_line_that_is_at_work(run, folder):
     """The line of a command that has ended is forgotten."""
     run("plan --classes 2 --epsilon 1")
     assert given_options() == ()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"outside": "refuse"}, "`outside` must be left out for labels that are classes"),
+        ({"insecure": True}, "`insecure` must be left out"),
+        ({"insecure": True, "engine": "dask", "workers": 1}, "about a client or a scheduler"),
+    ],
+)
+def test_privatize_table_refuses_what_would_do_nothing(folder, options, words):
+    with pytest.raises(LabelDPError, match=words):
+        privatize_table("people.parquet", label="income", to="out", epsilon=1.0, **options)
+    assert not (folder / "out").exists()
 
 
 def test_one_table_of_two_may_be_text(run, folder):

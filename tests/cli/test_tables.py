@@ -182,6 +182,32 @@ def test_a_question_mark_is_a_class_or_missing_as_the_owner_says(run, run_json, 
 # -------------------------------------------------------------------------------------------------------------- look
 
 
+def test_look_says_what_numbers_in_words_are_read_as(run_json, folder):
+    """A weight of "12 kg" is a category to a model, and nobody had said so."""
+    n = 40
+    columns = {
+        "weight": [f"{row} kg" for row in range(n)],
+        "price": [f"€ {row}.50" for row in range(n)],
+        "paid": [f"{row},234" for row in range(1, n + 1)],
+        "plain": [str(row) for row in range(n)],
+        "town": ["Bern", "Basel"] * (n // 2),
+        "street": [f"Weg {row}" for row in range(n)],
+        "code": [f"{row}-{row}" for row in range(n)],
+        "gaps": [None if row % 2 else f"{row} m²" for row in range(n)],
+        "none": pa.array([None] * n, pa.string()),
+    }
+    pq.write_table(pa.table(columns), folder / "words.parquet")
+    facts = run_json("look words.parquet")
+    found = {hint["column"]: hint["hint"] for hint in facts["hints"]}
+    assert set(found) == {"weight", "price", "paid", "plain", "gaps"}
+    assert "numbers with a unit" in found["weight"]
+    assert "numbers with a unit" in found["gaps"]
+    assert "groups of thousands" in found["paid"]
+    assert "plain numbers kept as text" in found["plain"]
+    assert all("read as text" in hint for hint in found.values())
+    assert "12" not in found["paid"].replace("1234", "").replace("1,234", "")  # no value is quoted: it may be the label
+
+
 def test_look_is_not_kept_without_consent(run, run_json, survey):
     said = run("look survey.csv -l ill", code=2).stderr
     assert "--show-raw" in said

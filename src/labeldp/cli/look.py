@@ -22,6 +22,19 @@ if TYPE_CHECKING:
 
 #: Classes shown one by one, columns too, and how few rows make a class rare.
 MOST_SHOWN, MOST_COLUMNS, RARE = 50, 200, 10
+#: Text that is nearly always a number written in a way that makes it none: what each way is called, its pattern, and the remedy.
+NUMBER = r"[+-]?(\d+|\d{1,3}([,.'\x{2019}\x{A0}\x{202F} ]\d{3})+)([.,]\d+)?"
+WAYS = (
+    ("plain numbers kept as text", r"[+-]?\d+(\.\d+)?", "make it a column of numbers"),
+    ("numbers with a decimal comma or groups of thousands", NUMBER, "write 1,234.5 as 1234.5"),
+    (
+        "numbers with a unit or a currency",
+        rf"(\p{{Sc}}|[A-Z]{{2,3}} )?\s*{NUMBER}\s*(\p{{Sc}}|[\p{{L}}%\x{{B0}}][\p{{L}}\d%/\x{{B0}}\x{{B2}}\x{{B3}}.]{{0,7}})?",
+        "leave the unit to the name of the column: weight_kg with 12",
+    ),
+)
+#: The share of a column's values that have to be written so.
+NEARLY_ALL = 0.9
 #: Of numbers.
 QUANTILES = (0.0, 0.01, 0.25, 0.5, 0.75, 0.99, 1.0)
 
@@ -71,13 +84,14 @@ def look(
     source = reading.open(table)
     if label is not None:
         source = rules.apply(source, label, tell=False)  # it is shown below
-    columns, rows = _count_missing(source)
+    columns, rows, hints = _count_missing(source)
     facts: dict[str, Any] = {
         "table": str(table),
         "private": label is None,
         "read_as": None if source.form is None else source.form.words,
         "rows": rows,
         "columns": columns,
+        "hints": hints,
     }
     if label is not None:
         known = choose_bounds("look", numbers.read_bounds(), numbers.read_counts()) if numbers.given else None
@@ -88,20 +102,49 @@ def look(
     answer(facts, as_json=as_json, show=lambda console: _show(console, facts, label))
 
 
-def _count_missing(source: Any) -> tuple[list[dict[str, Any]], int]:
-    """Return each column with its type and its number of missing values, and the number of rows."""
+def _count_missing(source: Any) -> tuple[list[dict[str, Any]], int, list[dict[str, str]]]:
+    """Return each column with its type and its number of missing values, the number of rows, and hints about columns."""
     import pyarrow.compute as pc
 
     from labeldp.data.tables import value_type
 
     missing = dict.fromkeys(source.names, 0)
+    written = {
+        one.name: [0] * len(WAYS) for one in source.schema if str(value_type(one.type)) in {"string", "large_string"}
+    }
     rows = 0
     for batch in source.batches():
         rows += batch.num_rows
         for name in source.names:
             missing[name] += pc.sum(pc.is_null(batch.column(name), nan_is_null=True)).as_py() or 0
+        for name in list(written):
+            written[name] = [a + b for a, b in zip(written[name], _count_ways(batch.column(name)), strict=True)]
+            if not any(written[name]):  # a column of words: the rest of it is not looked at
+                del written[name]
     types = {one.name: str(value_type(one.type)) for one in source.schema}  # of the values, where they are coded
-    return [{"name": name, "type": types[name], "missing": missing[name]} for name in source.names], rows
+    columns = [{"name": name, "type": types[name], "missing": missing[name]} for name in source.names]
+    hints = [_say_hint(name, counts, rows - missing[name]) for name, counts in written.items()]
+    return columns, rows, [hint for hint in hints if hint is not None]
+
+
+def _count_ways(values: Any) -> list[int]:
+    """Return how many values are numbers in each of `WAYS`; one that is so in several ways counts in all of them."""
+    import pyarrow.compute as pc
+
+    from labeldp.data.tables import decode_dictionary
+
+    tidy = pc.utf8_trim_whitespace(decode_dictionary(values))
+    return [int(pc.sum(pc.match_substring_regex(tidy, f"^(?:{one})$")).as_py() or 0) for _, one, _ in WAYS]
+
+
+def _say_hint(name: str, counts: list[int], known: int) -> dict[str, str] | None:
+    """Say what a column of text will be read as, if nearly all of it are numbers; no value is quoted: it may be the label."""
+    way = next((way for way, count in zip(WAYS, counts, strict=True) if count >= NEARLY_ALL * known), None)
+    if way is None or not known:
+        return None
+    what, _, remedy = way
+    hint = f"{what}: read as text, where each value is a category of its own and none is more than another. As numbers: {remedy}"
+    return {"column": name, "hint": hint}
 
 
 def _describe_label(source: Any, label: str) -> dict[str, Any]:
@@ -185,6 +228,8 @@ def _show(console: Console, facts: dict[str, Any], label: str | None) -> None:
         mark = " (the label)" if one["name"] == label else ""
         columns.add_row(f"{one['name']}{mark}", one["type"], f"{one['missing']:,}" if one["missing"] else "")
     console.print(columns)
+    for hint in facts["hints"][:MOST_COLUMNS]:
+        console.print(styled((f"{hint['column']}: ", "yellow"), hint["hint"]), soft_wrap=True)
     if len(facts["columns"]) > MOST_COLUMNS:
         console.print(f"and {len(facts['columns']) - MOST_COLUMNS:,} more columns")
     if label is not None:

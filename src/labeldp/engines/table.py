@@ -253,6 +253,9 @@ def privatize_table(
     if numeric is not None:
         of_classes = {"classes": classes, "strip": strip or None, "merge": merge, "purpose": purpose}
         _check_numeric(belief, groups=groups, of_classes=of_classes)
+    elif outside != OUTSIDE[0]:
+        fix = "It is about numbers outside of bounds= or counts=: give one of the two."
+        raise invalid(OWNER, "outside", "be left out for labels that are classes", got=outside, fix=fix)
     table = table.rewrite(label, strip=strip, merge=merge)
     if belief is not None or groups is not None:
         table = table.settle()  # what a prior reads must not turn out to be of another type when it has been paid for
