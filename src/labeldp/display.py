@@ -203,7 +203,8 @@ def open_bar(
         task,
     )
     with Progress(*columns, console=place, transient=True) as bar:
-        line = bar.add_task(words, total=total, completed=done)
+        line = bar.add_task(words, total=total)
+        bar.update(line, completed=done)
 
         def tell(done: float, total: float | None = None, words: str | None = None) -> None:
             news: dict[str, Any] = {name: one for name, one in {"total": total, "description": words}.items() if one}

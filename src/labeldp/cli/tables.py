@@ -112,7 +112,7 @@ class Reading:
         idle = set(idle_options(Path(path).name))
         everywhere = idle.intersection(*(idle_options(Path(other).name) for other in beside))
         fix = "It says how text is written; this format says itself what its columns and values are."
-        refuse_idle("labeldp", _spell_options(everywhere), where=f"for {Path(path).name}", fix=fix)
+        refuse_idle("labeldp", _spell_options(everywhere), where=f"for {Path(path).name or path}", fix=fix)
         open_so = functools.partial(
             open_table, path, **{name: value for name, value in said.items() if name not in idle}
         )

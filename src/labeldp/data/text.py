@@ -132,7 +132,7 @@ def find_format(part: Place, asked: Asked) -> TextFormat:
         found = _look_at_objects([_json_rows(head, asked, whole=whole)], asked)
         if not whole and not set(asked.types) <= set(found.names):  # a column may be first seen further on
             found = _look_at_objects(_json_lines(part, replace(found, packing=packing, member=member)), asked)
-        check_typed(asked, found.names)
+        check_typed(asked, found.columns)
     else:
         if ending == ".tsv" and asked.sep is None:
             asked = replace(asked, sep="\t")
