@@ -100,7 +100,7 @@ class Reading:
         from labeldp.data.text import idle_options
 
         types = dict(_split_pair(text, "--type") for text in self.kind or ())
-        said = {
+        said: dict[str, Any] = {
             "sep": {"tab": "\t", "\\t": "\t"}.get(str(self.sep), self.sep),
             "decimal": self.decimal,
             "quote": self.quote,
