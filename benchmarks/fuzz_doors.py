@@ -143,7 +143,7 @@ class Commands(Kind):
         "train-ratings people.csv --user id --item region --rating age -e 1 --to new.skops",
         "predict-ratings ratings.skops people.csv --to new.parquet",
         "explore --prior 0.5,0.5 --rows 100 --to new.html --no-browser",
-        "audit release --ledger spent.sqlite --draws 1000",
+        "audit release --ledger spent.sqlite",
     )
     #: Words that would start a server, a cluster or many processes: what they do is not this script's business.
     AVOIDED = frozenset({"--engine", "--scheduler", "--workers", "--jobs", "demo", "dask", "pate"})

@@ -15,10 +15,9 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn
-from rich.progress import Progress as Bar
 
 import studies
+from labeldp.display import open_bar
 from labeldp.errors import Described, LabelDPError, invalid
 
 app = typer.Typer(add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False)
@@ -138,12 +137,9 @@ def _run_study(name: str | None, *, only: str | None, measured: bool, as_json: b
 
 @contextmanager
 def _show_progress(what: str) -> Iterator[studies.Progress]:
-    """Show a bar on stderr while the body runs; nothing is shown where stderr is not a terminal."""
-    columns = (BarColumn(20), TaskProgressColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
-    console = Console(stderr=True)
-    with Bar(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task(escape(what), total=1.0)
-        yield lambda share, doing: bar.update(task, completed=share, description=escape(doing))
+    """Show on stderr how far the body is."""
+    with open_bar(what, total=1.0) as told:
+        yield lambda share, doing: told(share, words=doing)
 
 
 if __name__ == "__main__":

@@ -5,17 +5,23 @@ from __future__ import annotations
 import contextlib
 import importlib
 import inspect
+import io
 import re
 import sqlite3
+import sys
+import threading
 import warnings
 from html import unescape
 from html.parser import HTMLParser
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from sklearn.base import BaseEstimator
 
 import labeldp
+from labeldp import display
 from labeldp.audit import Audit, canary_audit, channel_audit
 from labeldp.audit.inference import accuracy_audit, label_inference
 from labeldp.audit.results import Check
@@ -249,3 +255,96 @@ def test_an_unknown_heading_would_be_seen():
 
     with pytest.warns(UserWarning, match="Unknown section"):
         Odd()._repr_html_()
+
+
+# ------------------------------------------------------------------------------------------------- how far work is
+
+
+class Stream(io.StringIO):
+    """Standard error as a test wants it."""
+
+    def __init__(self, *, terminal: bool) -> None:
+        super().__init__()
+        self.terminal = terminal
+
+    def isatty(self) -> bool:
+        return self.terminal
+
+
+@pytest.mark.parametrize(
+    ("terminal", "kind", "shown"),
+    [(True, "xterm", True), (True, "dumb", False), (True, "unknown", False), (False, "xterm", False)],
+)
+def test_bars_need_a_terminal_that_overwrites_its_lines(monkeypatch, terminal, kind, shown):
+    """A pipe has none whatever colours are forced: a log of control characters is nobody's wish."""
+    monkeypatch.setenv("TERM", kind)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setattr(sys, "stderr", Stream(terminal=terminal))
+    assert display.can_show_bars() is shown
+
+
+def test_no_other_place_decides_it():
+    """`isatty` is asked for bars in display alone; elsewhere for other things (a width, a question), each named here."""
+    root = Path(display.__file__).parent
+    others = {"display.py", "cli/screen.py", "cli/tables.py", "cli/look.py"}
+    asking = {str(one.relative_to(root)) for one in root.rglob("*.py") if "isatty()" in one.read_text(encoding="utf-8")}
+    assert asking == others
+    drawing = {
+        str(one.relative_to(root)) for one in root.rglob("*.py") if "rich.progress" in one.read_text(encoding="utf-8")
+    }
+    assert drawing == {"display.py"}
+
+
+def test_a_log_has_a_line_for_a_tenth_and_not_more_than_one_in_half_a_minute(monkeypatch):
+    """400 steps of a second each: a tenth is due after 40 s. A step that stands still speaks after ten minutes."""
+    now = [0.0]
+    monkeypatch.setattr(display.time, "monotonic", lambda: now[0])
+    error = Stream(terminal=False)
+    monkeypatch.setattr(sys, "stderr", error)
+    with display.open_bar("training", total=400) as told:
+        for step in range(1, 401):
+            now[0] += 1.0
+            told(step, words=f"training: step {step}")
+    lines = error.getvalue().splitlines()
+    assert lines[:2] == ["training: step 40: 10 %, after 40 s", "training: step 80: 20 %, after 1 min 20 s"]
+    assert len(lines) == 10
+    assert error.getvalue().replace("\n", "").isprintable()
+    with display.open_bar("reading", total=1000) as told:
+        for _ in range(601):
+            now[0] += 1.0
+            told(1)
+    assert error.getvalue().splitlines()[10:] == ["reading: 0 %, after 10 min 0 s"]
+    with display.open_bar("counting") as told:
+        now[0] += 31.0
+        told(5000)
+    assert error.getvalue().splitlines()[11:] == ["counting: 5,000 done, after 31 s"]
+
+
+def test_short_work_leaves_a_log_alone(monkeypatch):
+    monkeypatch.setattr(display.time, "monotonic", lambda: 0.0)
+    error = Stream(terminal=False)
+    monkeypatch.setattr(sys, "stderr", error)
+    with display.open_bar("training", total=3) as told:
+        told(3)
+    assert error.getvalue() == ""
+
+
+def test_work_of_no_known_length_says_that_it_goes_on(monkeypatch):
+    error = Stream(terminal=False)
+    monkeypatch.setattr(sys, "stderr", error)
+    monkeypatch.setattr(display, "LINE_SECONDS", 0.001)
+    said = threading.Event()
+    console = SimpleNamespace(print=lambda line, **_: (error.write(line + "\n"), said.set()))
+    with display.open_spinner("reporting", console=console):
+        assert said.wait(60)  # how busy the machine is decides when, not whether
+    assert error.getvalue().startswith("reporting: still at work after ")
+
+
+def test_a_terminal_has_a_bar(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    error = Stream(terminal=True)
+    monkeypatch.setattr(sys, "stderr", error)
+    with display.open_bar("training", total=2) as told:
+        told(1, words="half")
+    assert "half" in error.getvalue()
+    assert "\x1b[" in error.getvalue()

@@ -1,4 +1,4 @@
-"""How values are shown to people: one rounding of shares, and the card that a value shows in a notebook.
+"""How values are shown to people: one rounding of shares, the card that a value shows in a notebook, and how far work is.
 
 >>> percent(0.46212), percent(0.46212, up=True)
 ('46.2%', '46.3%')
@@ -8,6 +8,10 @@
 
 There is one rule for shares on every screen, page and card: an estimate is rounded to the nearest tenth of a percent, a bound
 on a risk is rounded up (`up=True`), so that it is never understated.
+
+How far work is stands on standard error: as a bar where that is a terminal (or a notebook), and as plain lines, few of them and none for
+short work, where it is kept (a file, a pipe, the log of a job). `can_show_bars` is the one place that decides it; `open_bar`
+and `open_spinner` are the only ones that ask.
 
 Design notes. A card is one `<div>` with its styles inside it: it neither needs nor changes a style sheet, has no script, and asks
 no network for anything. It takes the colours of the notebook around it (no ground of its own, lines in a mix of the ink), so it
@@ -19,8 +23,17 @@ readers know, and which reads well as plain text where a viewer takes styles awa
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from html import escape
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 #: Rows of a card's table, items of a list and characters of a text, beyond which the rest is counted or cut.
 MOST_LINES = 12
@@ -137,3 +150,133 @@ def _table(columns: Sequence[str], rows: Sequence[Sequence[str]], numeric: Seque
 def _cut(text: str) -> str:
     """Return a text of at most `MOST_LETTERS` letters: what others wrote does not fill the screen."""
     return text if len(text) <= MOST_LETTERS else f"{text[:MOST_LETTERS]} ... ({len(text):,} letters)"
+
+
+# ------------------------------------------------------------------------------------------------- how far work is
+
+#: Seconds before work says its first line where no bar can be shown, and between two lines; so short work says none.
+LINE_SECONDS = 30.0
+#: Seconds after which a line is due though no further tenth of the work is done.
+MOST_SECONDS = 600.0
+
+
+def can_show_bars() -> bool:
+    """Whether standard error overwrites its own lines, as a bar does: a terminal that is not "dumb", or a notebook."""
+    from rich.console import Console
+
+    if Console(stderr=True).is_jupyter:
+        return True
+    seen = sys.stderr is not None and sys.stderr.isatty()
+    return seen and os.environ.get("TERM", "").lower() not in ("dumb", "unknown")
+
+
+@contextmanager
+def open_bar(
+    words: str, *, total: float | None = None, done: float = 0.0, console: Console | None = None
+) -> Iterator[Callable[..., None]]:
+    """Show on standard error how far work is while the body runs: a bar, or lines where there can be none.
+
+    What is given is called as `told(done, total=None, words=None)`: what is done of how much, both in any unit, and new words if
+    what is done has changed. `done` is what was done before. `console` is where all of it goes; a plain one on standard error if left out.
+    """
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        TaskProgressColumn,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    place = Console(stderr=True, markup=False, highlight=False) if console is None else console
+    if not can_show_bars():
+        yield _Lines(words, total=total, done=done, write=lambda line: place.print(line, soft_wrap=True)).tell
+        return
+    task = TextColumn("{task.description}", markup=False)
+    columns = (
+        BarColumn(20),
+        TaskProgressColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        TextColumn("left"),
+        task,
+    )
+    with Progress(*columns, console=place, transient=True) as bar:
+        line = bar.add_task(words, total=total)
+        bar.update(line, completed=done)
+
+        def tell(done: float, total: float | None = None, words: str | None = None) -> None:
+            news: dict[str, Any] = {name: one for name, one in {"total": total, "description": words}.items() if one}
+            bar.update(line, completed=done, **news)
+
+        yield tell
+
+
+class _Lines:
+    """Says how far work is in lines: at most one in `LINE_SECONDS`, when another tenth is done or enough time has passed."""
+
+    def __init__(
+        self,
+        words: str,
+        *,
+        total: float | None,
+        done: float,
+        write: Callable[[str], None],
+    ) -> None:
+        self._words, self._total, self._write = words, total, write
+        self._start = self._last = time.monotonic()
+        self._tenth = math.floor(10 * done / total) if total else 0
+
+    def tell(self, done: float, total: float | None = None, words: str | None = None) -> None:
+        """Say a line if one is due."""
+        self._total, self._words = total or self._total, words or self._words
+        now = time.monotonic()
+        waited = now - self._last
+        if waited < LINE_SECONDS:
+            return
+        share = min(done / self._total, 1.0) if self._total else None
+        if share is not None and math.floor(10 * share) <= self._tenth and waited < MOST_SECONDS:
+            return
+        self._last, self._tenth = now, self._tenth if share is None else math.floor(10 * share)
+        far = f"{done:,.0f} done" if share is None else f"{math.floor(100 * share)} %"
+        self._write(f"{self._words}: {far}, after {_say_seconds(now - self._start)}")
+
+
+@contextmanager
+def open_spinner(words: str, *, console: Console) -> Iterator[None]:
+    """Show on standard error that work goes on, where its length is not known: a sign that turns, or lines ever further apart."""
+    if can_show_bars():
+        with console.status(words):
+            yield
+        return
+    done = threading.Event()
+
+    def say() -> None:
+        waited, pause = 0.0, LINE_SECONDS
+        while not done.wait(pause):
+            waited += pause
+            console.print(f"{words}: still at work after {_say_seconds(waited)}", soft_wrap=True)
+            pause = min(waited, MOST_SECONDS)
+
+    speaker = threading.Thread(target=say, daemon=True, name="labeldp-spinner")
+    speaker.start()
+    try:
+        yield
+    finally:
+        done.set()
+        speaker.join()
+
+
+def _say_seconds(seconds: float) -> str:
+    """Return a time as people say it.
+
+    >>> _say_seconds(42), _say_seconds(90), _say_seconds(7260)
+    ('42 s', '1 min 30 s', '2 h 1 min')
+    """
+    whole = int(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"

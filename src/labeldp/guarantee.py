@@ -416,8 +416,8 @@ class Guarantee:
             loss=read_loss(data["loss"]),
             unit=data["unit"],
             trust=_read_trust(data["trust"]),
-            assumptions=tuple(str(text) for text in data.get("assumptions", ())),
-            name=str(data.get("name", "")),
+            assumptions=tuple(data.get("assumptions", ())),
+            name=data.get("name", ""),
             parts=tuple((part["name"], cls.from_json(part["guarantee"])) for part in data.get("parts", ())),
             label_loss=read_loss(data["label_loss"]) if "label_loss" in data else None,
         )
@@ -544,13 +544,26 @@ def _read_trust(names: Any) -> Trust:
 
 def _check_json_fields(data: Any) -> None:
     """Refuse what is not a guarantee's JSON: a promise is never guessed."""
-    fields = {"loss", "unit", "trust", "assumptions", "name", "parts", "label_loss"}
-    got = set(data) if isinstance(data, dict) else set()
-    if not {"loss", "unit", "trust"} <= got or not got <= fields:
-        must = f"be an object with the fields {', '.join(sorted(fields))}"
-        raise invalid(
-            "Guarantee.from_json", "data", must, got=Described(", ".join(sorted(map(str, got)))) if got else data
-        )
+    must_have = ("loss", "unit", "trust")
+    may_have = ("assumptions", "name", "parts", "label_loss")
+    got = list(data) if isinstance(data, dict) else []
+    if not set(must_have) <= set(got) or not set(got) <= {*must_have, *may_have}:
+        must = f"be an object with {', '.join(must_have)}, and perhaps {', '.join(may_have)}"
+        fix = "It reads what `Guarantee.to_json` has written"
+        fix += "; text is parsed first: json.loads(text)." if isinstance(data, (str, bytes)) else "."
+        seen = Described(f"an object with {', '.join(map(str, got[:8]))}") if got else data
+        raise invalid("Guarantee.from_json", "data", must, got=seen, fix=fix)
+    for name in ("trust", "assumptions"):
+        found = data.get(name, [])
+        if not isinstance(found, (list, tuple)) or not all(isinstance(one, str) for one in found):
+            raise invalid("Guarantee.from_json", name, "be a list of texts", got=found)
+    if not isinstance(data.get("name", ""), str):
+        raise invalid("Guarantee.from_json", "name", "be a text", got=data["name"])
+    parts = data.get("parts", [])
+    if not isinstance(parts, (list, tuple)) or not all(
+        isinstance(part, dict) and set(part) == {"name", "guarantee"} for part in parts
+    ):
+        raise invalid("Guarantee.from_json", "parts", "be a list of objects with name and guarantee", got=parts)
 
 
 def format_up(value: float) -> str:

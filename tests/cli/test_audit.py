@@ -48,6 +48,22 @@ def facts_of(result):
     return json.loads(result.stdout)
 
 
+def test_raw_labels_are_tidied_as_they_were_for_the_release(folder, run):
+    """Before: they were foreign, with no way to say otherwise; rows without a label too."""
+    words = ["yes", " YES", "no", "no ", ""]
+    rows = "".join(f"{row};{words[row % 5]}\n" for row in range(200))
+    (folder / "survey.csv").write_text("x;ill\n" + rows)
+    tidy = "--strip --merge yes=YES --missing drop"
+    run(f"privatize survey.csv -l ill -e 1 --classes no,yes --to kept {tidy}")
+    facts = facts_of(run(f"audit kept --labels survey.csv -l ill --sep ; {tidy} --json"))
+    assert facts["passed"] is True
+    assert facts["lower_bound"] is not None
+    refused = " ".join(run("audit kept --labels survey.csv -l ill --missing drop", code=2).stderr.split())
+    assert "another one in row 1 (rows count from 0)" in refused
+    assert "Before it was released: spaces around values taken away; 'YES' read as 'yes'" in refused
+    assert "--missing drop" in run("audit kept --labels survey.csv -l ill --strip --merge yes=YES", code=2).stderr
+
+
 def test_release_passes(released, run):
     facts = facts_of(run("audit release --ledger spent.sqlite --json"))
     assert facts["passed"] is True

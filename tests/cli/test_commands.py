@@ -62,6 +62,23 @@ def test_plan_says_what_the_channels_say(run_json):
         assert line["advantage"] == pytest.approx((E - 1) / (E + 1), rel=1e-12)
 
 
+@pytest.mark.parametrize("classes", [2, 10])
+def test_plan_gives_no_answer_more_information_than_the_label_has(run_json, classes):
+    """Before: 4.9 nats for two classes at epsilon 8, where the label itself has 0.69."""
+    for line in run_json(f"plan --classes {classes} -e 1 -e 8 -e 30")["plan"]:
+        told = line["training"]
+        assert told["most_information"] <= math.log(classes)
+        for name in ("response_information", "informative_information"):
+            # A sum of K^2 rounded terms, each below ln K: at epsilon 30 the label is as good as told.
+            assert told[name] <= told["most_information"] + 1e-12
+    assert told["most_information"] == math.log(classes)
+
+
+def test_plan_of_numbers_takes_the_rows_of_a_table(run, run_json, folder):
+    assert run_json("plan people.parquet -l age --bounds 0,100 -e 1")["rows"] == 600
+    assert "600 rows" in run("plan people.parquet -l age --bounds 0,100 -e 1").stdout
+
+
 @pytest.mark.parametrize("epsilon", [0.3, 1.0, 2.5])
 @pytest.mark.parametrize("accuracy", [0.3, 0.6, 0.95])
 def test_plan_with_a_prior_is_what_rr_with_prior_expects(epsilon, accuracy):

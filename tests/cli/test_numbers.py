@@ -134,7 +134,7 @@ BAD = {
     "privatize claims.parquet -l amount -e 1 --to out --bounds 0,9 --classes 1,2": "left out for labels that are numbers",
     "train claims.parquet -l amount -e 1 --to out --bounds 0,9 --estimator logistic": "be a regressor.*ridge, forest, boosting",
     "train claims.parquet -l amount -e 1 --to out --bounds 0,9 --search": "left out for labels that are numbers",
-    "plan --bounds 0,1 --classes 3": "left out where classes are spoken of",
+    "plan --bounds 0,1 --classes 3": "`--classes` must be left out for labels that are numbers",
     "train people.parquet -l income -e 1 --to out --estimator ridge": "be one that has a name here",
 }
 

@@ -123,6 +123,36 @@ def test_a_person_is_asked_and_may_stop(survey, type_at_terminal):
     assert "2 (no, yes)" in said
 
 
+def test_a_spelling_that_no_label_has_is_told_to_the_owner_alone(run, run_json, survey, monkeypatch):
+    """Before: `--merge YES=yes.` did nothing in silence. Whether a label occurs is private: no log and no file may tell."""
+    line = f"{PRIVATIZE} --strip --merge yes=YES --merge no=No --classes no,yes"
+    assert "No" not in run(line).stderr
+    other = line.replace("no=No", "no=Nein").replace("out", "other")
+    monkeypatch.setattr("labeldp.cli.tables.can_ask", lambda: True)
+    said = " ".join(run(other).stderr.split())
+    assert "no label is spelt 'Nein'" in said
+    assert "'YES'" not in said
+    for file in [*(survey / "out").rglob("*.json"), *(survey / "other").rglob("*.json")]:
+        assert "spelt" not in file.read_text()
+    assert run_json("inspect out")["label_notes"][1:] == ["'YES' read as 'yes'", "'No' read as 'no'"]
+    looked = run_json("look survey.csv -l ill --show-raw --strip --merge yes=YES --merge no=No")
+    assert looked["label"]["unmatched"] == ["No"]
+    shown = " ".join(run("look survey.csv -l ill --show-raw --strip --merge no=No").stdout.split())
+    assert "no label is spelt 'No'" in shown
+
+
+def test_an_unmatched_spelling_beyond_the_rows_that_were_looked_at(tmp_path):
+    """The column is text because of its last row, which no piece of the file shows at first."""
+    from labeldp.data import open_table
+    from labeldp.data.label_column import find_unmatched
+
+    path = tmp_path / "late.csv"
+    path.write_text("x,label\n" + "0.123456789,1\n" * 50_000 + "0.5,Ja\n" + "0.123456789,1\n" * 50_000)
+    source = open_table(path)
+    assert find_unmatched(source.settle().rewrite("label", merge={"ja": ["Ja", "JA"]})) == ["JA"]
+    assert find_unmatched(source.settle().rewrite("label", strip=True)) == []
+
+
 def test_contradicting_merges_are_refused(run, survey):
     assert "lead each spelling to one class" in run(f"{PRIVATIZE} --merge a=b --merge b=c", code=2).stderr
     assert "two words" in run(f"{PRIVATIZE} --merge yes", code=2).stderr
@@ -150,6 +180,32 @@ def test_a_question_mark_is_a_class_or_missing_as_the_owner_says(run, run_json, 
 
 
 # -------------------------------------------------------------------------------------------------------------- look
+
+
+def test_look_says_what_numbers_in_words_are_read_as(run_json, folder):
+    """A weight of "12 kg" is a category to a model, and nobody had said so."""
+    n = 40
+    columns = {
+        "weight": [f"{row} kg" for row in range(n)],
+        "price": [f"€ {row}.50" for row in range(n)],
+        "paid": [f"{row},234" for row in range(1, n + 1)],
+        "plain": [str(row) for row in range(n)],
+        "town": ["Bern", "Basel"] * (n // 2),
+        "street": [f"Weg {row}" for row in range(n)],
+        "code": [f"{row}-{row}" for row in range(n)],
+        "gaps": [None if row % 2 else f"{row} m²" for row in range(n)],
+        "none": pa.array([None] * n, pa.string()),
+    }
+    pq.write_table(pa.table(columns), folder / "words.parquet")
+    facts = run_json("look words.parquet")
+    found = {hint["column"]: hint["hint"] for hint in facts["hints"]}
+    assert set(found) == {"weight", "price", "paid", "plain", "gaps"}
+    assert "numbers with a unit" in found["weight"]
+    assert "numbers with a unit" in found["gaps"]
+    assert "groups of thousands" in found["paid"]
+    assert "plain numbers kept as text" in found["plain"]
+    assert all("read as text" in hint for hint in found.values())
+    assert "12" not in found["paid"].replace("1234", "").replace("1,234", "")  # no value is quoted: it may be the label
 
 
 def test_look_is_not_kept_without_consent(run, run_json, survey):

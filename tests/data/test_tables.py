@@ -232,6 +232,23 @@ def test_types_are_checked(tmp_path):
         open_table(tmp_path / "people.csv", types={"cod": "string"})
 
 
+@pytest.mark.parametrize("name", ["people.csv", "people.jsonl"])
+def test_an_unknown_type_is_answered_with_the_known_ones(tmp_path, name):
+    """Before: lines of JSON took any word, and any column, without a sign."""
+    (tmp_path / name).write_text("code\n1\n" if name.endswith("csv") else '{"code": 1}\n')
+    with pytest.raises(LabelDPError, match=r"got 'number'. Known are string, bool, int8 to int64,.* %d/%m/%Y"):
+        open_table(tmp_path / name, types={"code": "number"})
+    with pytest.raises(LabelDPError, match="Did you mean `code`"):
+        open_table(tmp_path / name, types={"cod": "string"})
+
+
+def test_a_type_may_be_for_a_column_that_lines_of_json_show_late(tmp_path):
+    early = '{"code": 1, "pad": "' + "x" * 1000 + '"}\n'
+    (tmp_path / "late.jsonl").write_text(early * 5_000 + '{"code": 1, "pad": "", "zip": 8001}\n')
+    source = open_table(tmp_path / "late.jsonl", types={"zip": "string"})
+    assert column(source, "zip").to_pylist()[-1] == "8001"
+
+
 def test_empty_text_and_na_are_missing_in_csv(tmp_path):
     (tmp_path / "people.csv").write_text('ill,row\nyes,1\n,2\nNA,3\n"",4\n')
     assert column(tmp_path / "people.csv", "ill").to_pylist() == ["yes", None, None, None]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -10,12 +11,21 @@ import polars as pl
 import pytest
 import scipy.sparse
 from sklearn.compose import ColumnTransformer
+from sklearn.cross_decomposition import PLSRegression
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
-from sklearn.feature_selection import SelectKBest
+from sklearn.feature_selection import (
+    SelectFromModel,
+    SelectKBest,
+    SelectPercentile,
+    SequentialFeatureSelector,
+    VarianceThreshold,
+    f_classif,
+    mutual_info_classif,
+)
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier, NeighborhoodComponentsAnalysis
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import FeatureUnion, make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.svm import LinearSVC
 
@@ -116,8 +126,34 @@ def test_a_transformer_that_needs_labels_is_refused(problem):
     declared = make_pipeline(NeighborhoodComponentsAnalysis(), SoftmaxRegression())
     with pytest.raises(LabelDPError, match=r"transform without labels.*Leave out `neighborhoodcomponentsanalysis`"):
         LabelPrivateClassifier(declared).fit(problem.X, problem.y)
+    own = SelectKBest(lambda X, y: tuple(f_classif(X, y)), k=2)
     with pytest.raises(ValueError, match="requires y to be passed"):  # one that does not say so finds out itself
-        LabelPrivateClassifier(make_pipeline(SelectKBest(k=2), SoftmaxRegression())).fit(problem.X, problem.y)
+        LabelPrivateClassifier(make_pipeline(own, SoftmaxRegression())).fit(problem.X, problem.y)
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        SelectKBest(k=2),
+        SelectPercentile(partial(mutual_info_classif, random_state=0)),
+        SelectFromModel(LogisticRegression()),
+        SequentialFeatureSelector(LogisticRegression()),
+        PLSRegression(1),
+        ColumnTransformer([("chosen", SelectKBest(k=1), [0, 1])]),
+        FeatureUnion([("chosen", SelectKBest(k=1))]),
+        make_pipeline(StandardScaler(), SelectKBest(k=1)),
+    ],
+)
+def test_a_choice_of_columns_by_labels_is_refused_with_what_to_use(problem, step):
+    """Before: "estimator requires y to be passed, but the target y is None", from deep inside of scikit-learn."""
+    with pytest.raises(LabelDPError, match=r"Leave out `.*no guarantee covers it.*VarianceThreshold and PCA"):
+        LabelPrivateClassifier(make_pipeline(step, SoftmaxRegression())).fit(problem.X, problem.y)
+
+
+@pytest.mark.parametrize("step", [SelectKBest(lambda X, _: X.var(axis=0), k=2), VarianceThreshold()])
+def test_a_choice_of_columns_without_labels_is_taken(problem, step):
+    model = LabelPrivateClassifier(make_pipeline(step, SoftmaxRegression()), stages=1, random_state=0)
+    assert len(model.fit(problem.X, problem.y).classes_) == len(set(problem.y))
 
 
 def test_a_classifier_without_probabilities_is_refused(problem):

@@ -227,6 +227,9 @@ def test_modules_that_do_not_fit_are_refused(blobs):
         NetClassifier(torch.nn.Linear(5, 4)).fit(X, y)
     with pytest.raises(LabelDPError, match="what the module takes"):
         NetClassifier(torch.nn.Linear(6, 3)).fit(X, y)
+    grey = np.zeros((4, 6, 7), np.float32)  # before: "got examples of shape (7,)", of an X that has no such shape
+    with pytest.raises(LabelDPError, match=r"\(n, 6, 7\): 6 views of rows .*X\[:, np.newaxis\], \(n, 1, 6, 7\)"):
+        NetClassifier(torch.nn.Sequential(torch.nn.Conv2d(1, 3, 2), torch.nn.Flatten())).fit(grey, [0, 1, 2, 0])
     with pytest.raises(LabelDPError, match="Did you mean `resnet18`"):
         NetClassifier("resnet-18").fit(X, y)
     with pytest.raises(LabelDPError, match="on a CPU use 'fast-cnn', or say `epochs`"):

@@ -312,3 +312,12 @@ def test_one_text_is_no_list_of_classes() -> None:
         LabelDPError, match=r"`classes` must be a list of classes, got one text.*classes=\[\"no\", \"yes\"\]"
     ):
         SensitiveLabels(["no", "yes"], classes="no,yes")
+
+
+def test_amounts_that_are_taken_for_classes_are_answered_with_bounds():
+    """Before: a regression through the classifier was told to merge the classes of its amounts."""
+    with pytest.raises(LabelDPError, match=r"row 0 alone has.*LabelPrivateRegressor"):
+        SensitiveLabels([10.5, 7.25, 7.25])
+    with pytest.raises(LabelDPError, match="alone has") as told:
+        SensitiveLabels([10, 7, 7])
+    assert "Regressor" not in str(told.value)

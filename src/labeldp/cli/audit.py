@@ -7,12 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from labeldp.cli.screen import AsJson, answer, progress, read_ledger, styled
+from labeldp.cli.given import refuse_idle
+from labeldp.cli.screen import AsJson, Missing, MissingLabels, answer, progress, read_ledger, styled
+from labeldp.cli.tables import Reading, Tidying, options_of
 from labeldp.errors import Described, LabelDPError, invalid, nearest
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+#: How raw labels are read.
+OF_LABELS = ("--missing", *options_of(Tidying, Reading))
 #: The exit code of an audit that found something.
 FAILED = 1
 
@@ -24,6 +28,9 @@ def audit(
         Path | None, typer.Option("--labels", help="The owner's table of raw labels: the release is attacked too.")
     ] = None,
     label: Annotated[str | None, typer.Option("--label", "-l", help="Its label column.", metavar="COLUMN")] = None,
+    rules: Tidying = Tidying(),
+    missing: MissingLabels = Missing.error,
+    reading: Reading = Reading(),
     ledger: Annotated[Path | None, typer.Option("--ledger", help="The ledger that should be charged.")] = None,
     draws: Annotated[int, typer.Option("--draws", help="Labels drawn through a mechanism.")] = 1_000_000,
     confidence: Annotated[float, typer.Option("--confidence", help="Of every bound.")] = 0.95,
@@ -35,6 +42,7 @@ def audit(
 
     A release is read: checksums, matrix, noise, ledger, stray files, columns that look like the raw labels. With
     --labels, which only its owner has, it is attacked as well; what is then found depends on the raw labels, so keep it.
+    Labels that were tidied for the release are tidied alike here.
 
     MODULE:FUNCTION names a Python function without arguments that returns labeldp.audit.Randomizer (labels in, outputs
     out) or labeldp.audit.Pipeline (labels in, scores of a trained model out), with what it claims. It is code and is run.
@@ -47,13 +55,16 @@ def audit(
 
       labeldp audit release --labels people.parquet --label income
 
+      labeldp audit release --labels survey.csv --label ill --strip --merge yes=YES --missing drop
+
       labeldp audit my_pipeline:multi_stage --confidence 0.99 --json
     """
     from labeldp import audit as audits
 
     subject = _find_subject(target)
+    _refuse_idle(subject, labels)
     book = read_ledger(ledger, owner="audit")
-    codes = _read_codes(target, labels, label)
+    codes = _read_codes(target, labels, label, rules=rules, missing=missing, reading=reading)
     with progress(f"audit of {target}") as told:
         found = audits.audit(
             subject,
@@ -69,6 +80,28 @@ def audit(
     answer(facts, as_json=as_json, show=lambda console: _show(console, facts))
     if not found.passed:
         raise typer.Exit(FAILED)
+
+
+def _refuse_idle(subject: Any, labels: Path | None) -> None:
+    """Refuse what does nothing for the kind of audit."""
+    from labeldp.audit import Randomizer
+
+    if isinstance(subject, Path):
+        fix = "A release is read, or attacked with --labels: what runs is a MODULE:FUNCTION."
+        refuse_idle("audit", ["--draws", "--jobs"], where="for a release", fix=fix)
+        if labels is None:
+            fix = "It is about an attack, and that needs the raw labels: --labels TABLE --label COLUMN."
+            own = ("--confidence", "--seed", *OF_LABELS)
+            refuse_idle("audit", own, where="without --labels", fix=fix)
+        return
+    fix = "What runs is charged nowhere; a ledger goes with a release."
+    refuse_idle("audit", ["--ledger"], where="for MODULE:FUNCTION", fix=fix)
+    fix = "Raw labels go with a release; a pipeline or a mechanism brings its own."
+    own = ("--labels", "--label", *OF_LABELS)
+    refuse_idle("audit", own, where="for MODULE:FUNCTION", fix=fix)
+    if not isinstance(subject, Randomizer):
+        fix = "A pipeline trains as often as it has canaries and references: set those in it."
+        refuse_idle("audit", ["--draws"], where="for a pipeline", fix=fix)
 
 
 def _find_subject(target: str) -> Any:
@@ -109,8 +142,10 @@ def _call_target(target: str) -> Any:
     return made
 
 
-def _read_codes(target: str, table: Path | None, label: str | None) -> Any:
-    """Return the raw labels as codes of the release's classes."""
+def _read_codes(
+    target: str, table: Path | None, label: str | None, *, rules: Tidying, missing: Missing, reading: Reading
+) -> Any:
+    """Return the raw labels as codes of the release's classes, tidied as its owner says they were."""
     if (table is None) != (label is None):
         raise invalid("audit", "--labels", "come with --label", got=Described("one of the two"))
     if table is None or label is None:
@@ -118,17 +153,26 @@ def _read_codes(target: str, table: Path | None, label: str | None) -> Any:
     if not Path(target).is_dir():
         raise invalid("audit", "--labels", "go with a release", got=target, fix="A pipeline brings its own labels.")
     import numpy as np
+    import pyarrow.compute as pc
 
     from labeldp.data import column
     from labeldp.release import load_release
-    from labeldp.release.labels import as_plain, look_up
+    from labeldp.release.labels import as_plain, find_unknown, look_up
     from labeldp.release.numbers import Asked, read_numbers
 
     try:
         released = load_release(target)
     except LabelDPError:  # the audit says what is wrong with the release
         return None
-    plain, classes = as_plain(column(table, label)), released.classes
+    source = rules.apply(reading.open(table), label)
+    values, classes = column(source, label), released.classes
+    absent = pc.is_null(values, nan_is_null=True)
+    if missing is Missing.drop:
+        values = values.filter(pc.invert(absent))
+    elif pc.any(absent).as_py():
+        fix = "Were rows without a label left out of the release? --missing drop."
+        raise invalid("audit", "--label", "have no missing values", got=Described("some"), fix=fix)
+    plain = as_plain(values)
     if released.channel.outputs_are_numbers:  # the level that is nearest to each number is what an attacker guesses
         levels = np.asarray(classes)
         ends = (float(levels[0]), float(levels[-1]))
@@ -137,8 +181,10 @@ def _read_codes(target: str, table: Path | None, label: str | None) -> Any:
         return codes
     codes = look_up(plain, classes)
     if codes is None:
-        fix = "Pass the table that was released."
-        raise invalid("audit", "--label", "hold classes of the release only", got=Described("others too"), fix=fix)
+        done = f" Before it was released: {'; '.join(released.label_notes)}." if released.label_notes else ""
+        fix = f"Pass the table that was released, tidied as it was then (--strip, --merge CLASS=SPELLING).{done}"
+        got = Described(f"another one in row {find_unknown(plain, classes):,} (rows count from 0)")
+        raise invalid("audit", "--label", "hold classes of the release only", got=got, fix=fix)
     return codes
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from labeldp.cli.given import refuse_idle
 from labeldp.cli.predict import features_of, labels_of, predicts_numbers, require_features
 from labeldp.cli.screen import (
     AsJson,
@@ -33,13 +34,15 @@ from labeldp.cli.screen import (
     styled,
     warn_seeded,
 )
-from labeldp.cli.tables import Consent, LabelRules, Reading
-from labeldp.errors import Described, LabelDPError, PrivacyError, invalid, nearest
+from labeldp.cli.tables import Consent, Reading, Tidying, options_of
+from labeldp.errors import Described, PrivacyError, invalid, nearest
 from labeldp.report.words import promise_facts, promise_rows
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+#: What belongs to a report that is paid for.
+PAYING = ("--budget", "--person", "--seed", "--label-set")
 #: A confusion matrix of more classes does not fit a screen; --json has it.
 WIDEST = 6
 
@@ -87,7 +90,7 @@ def evaluate(
     label_set: LabelSet = None,
     person: Person = None,
     seed: Seed = None,
-    rules: LabelRules = LabelRules(),
+    rules: Tidying = Tidying(),
     consent: Consent = Consent(),
     reading: Reading = Reading(),
     as_json: AsJson = False,
@@ -119,11 +122,7 @@ def evaluate(
       labeldp evaluate model.skops --release held-out
     """
     _check_source(public_labels, epsilon, release)
-    if epsilon is None and budget is not None:
-        raise LabelDPError("evaluate: only --epsilon spends. Leave --budget out.")
-    if epsilon is None and person is not None:
-        fix = "Public labels are scored row by row, and released ones have the unit of their release."
-        raise invalid("evaluate", "--person", "be given with --epsilon only", got=person, fix=fix)
+    _refuse_idle(public_labels, release, table=table, ledger=ledger)
     consent.check_epsilon(epsilon)
     if plot is not None:
         from labeldp.release.saving import check_new
@@ -131,8 +130,7 @@ def evaluate(
         check_new(plot, owner="evaluate")
     with spinner("scoring"):
         if release is not None:
-            given = {"--label": label, "--ledger": ledger, "--positive": positive}
-            found = _from_release(model, table, release, given=given, reading=reading)
+            found = _from_release(model, table, release, reading=reading)
         else:
             place, column = _require_table(table, label)
             fitted = _load_model(model)
@@ -174,6 +172,23 @@ def _check_source(public_labels: bool, epsilon: float | None, release: Path | No
         fix = "The labels are public, or their protection has a price, or they were released already."
         got = Described("neither" if not any(asked) else "both" if sum(asked) == 2 else "all of them")
         raise invalid("evaluate", "labels", "have --public-labels or --epsilon or --release", got=got, fix=fix)
+
+
+def _refuse_idle(public_labels: bool, release: Path | None, *, table: Path | None, ledger: Path | None) -> None:
+    """Refuse what does nothing for labels that are public, or that were released already."""
+    if release is not None:
+        fix = "Released labels have their own column and order of classes, and cost nothing."
+        own = ("--label", "--ledger", "--positive", *options_of(Tidying), *PAYING)
+        refuse_idle("evaluate", own, where="with --release", fix=fix)
+    elif public_labels:
+        fix = "Public labels are scored exactly, row by row: only --epsilon spends and draws noise."
+        refuse_idle("evaluate", [one for one in PAYING if one != "--label-set"], where="with --public-labels", fix=fix)
+        if ledger is None:
+            fix = "It is the name that these labels have in a ledger: add --ledger FILE."
+            refuse_idle("evaluate", ["--label-set"], where="without --ledger", fix=fix)
+    if table is None:
+        fix = "It is about a table, and none is given: released features are read as they were written."
+        refuse_idle("evaluate", options_of(Reading), where="without a table", fix=fix)
 
 
 def _require_table(table: Path | None, label: str | None) -> tuple[Path, str]:
@@ -261,16 +276,12 @@ def _read_persons(source: Any, person: str, label: str) -> Any:
     return Persons.of(read_columns(source, [person])[person], owner="evaluate")
 
 
-def _from_release(model: Path, table: Path | None, directory: Path, *, given: dict[str, Any], reading: Reading) -> Any:
+def _from_release(model: Path, table: Path | None, directory: Path, *, reading: Reading) -> Any:
     """Return the report from released labels, with the features of the table or those beside the labels."""
     from labeldp.engines import open_released_table
     from labeldp.learn.tables import read_columns
     from labeldp.release import load_release
 
-    for name, value in given.items():
-        if value is not None:
-            fix = "Released labels have their own column and order of classes, and cost nothing."
-            raise invalid("evaluate", name, "be left out with --release", got=str(value), fix=fix)
     require_path(directory, "--release", owner="evaluate", directory=True)
     fitted = _load_model(model)
     if table is None:

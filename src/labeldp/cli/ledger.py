@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from labeldp.cli.given import refuse_idle
 from labeldp.cli.screen import AsJson, answer, require_path, styled
 from labeldp.report.words import at_delta, cost, cost_text
 
@@ -65,6 +66,7 @@ def ledger(
     from labeldp.accounting import Ledger
 
     if set_budget is None:
+        refuse_idle("ledger", ["--delta"], where="without --set-budget", fix="It says how a new budget is read.")
         require_path(file, "file", owner="ledger")
     book = Ledger(file)
     if set_budget is not None:

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from labeldp.cli.given import refuse_idle
 from labeldp.cli.screen import AsJson, answer, facts_table, styled
-from labeldp.cli.tables import LabelRules, NumberRules, Reading
+from labeldp.cli.tables import NumberRules, Outside, Reading, Tidying, options_of, refuse_other_kind
 from labeldp.errors import Described, invalid
 
 if TYPE_CHECKING:
@@ -21,6 +22,19 @@ if TYPE_CHECKING:
 
 #: Classes shown one by one, columns too, and how few rows make a class rare.
 MOST_SHOWN, MOST_COLUMNS, RARE = 50, 200, 10
+#: Text that is nearly always a number written in a way that makes it none: what each way is called, its pattern, and the remedy.
+NUMBER = r"[+-]?(\d+|\d{1,3}([,.'\x{2019}\x{A0}\x{202F} ]\d{3})+)([.,]\d+)?"
+WAYS = (
+    ("plain numbers kept as text", r"[+-]?\d+(\.\d+)?", "make it a column of numbers"),
+    ("numbers with a decimal comma or groups of thousands", NUMBER, "write 1,234.5 as 1234.5"),
+    (
+        "numbers with a unit or a currency",
+        rf"(\p{{Sc}}|[A-Z]{{2,3}} )?\s*{NUMBER}\s*(\p{{Sc}}|[\p{{L}}%\x{{B0}}][\p{{L}}\d%/\x{{B0}}\x{{B2}}\x{{B3}}.]{{0,7}})?",
+        "leave the unit to the name of the column: weight_kg with 12",
+    ),
+)
+#: The share of a column's values that have to be written so.
+NEARLY_ALL = 0.9
 #: Of numbers.
 QUANTILES = (0.0, 0.01, 0.25, 0.5, 0.75, 0.99, 1.0)
 
@@ -36,7 +50,7 @@ def look(
     show_raw: Annotated[
         bool, typer.Option("--show-raw", help="Print raw label counts also where the output is kept (a file, a pipe).")
     ] = False,
-    rules: LabelRules = LabelRules(),
+    rules: Tidying = Tidying(),
     numbers: NumberRules = NumberRules(),
     reading: Reading = Reading(),
     as_json: AsJson = False,
@@ -57,6 +71,10 @@ def look(
 
       labeldp look export.txt --sep '|' --encoding cp1252
     """
+    if label is None:
+        fix = "It is about the labels, which are shown with --label alone."
+        refuse_idle("look", ["--show-raw", *options_of(Tidying, NumberRules)], where="without --label", fix=fix)
+    refuse_other_kind("look", numeric=numbers.given)
     if label is not None and not show_raw and not (sys.stdout is not None and sys.stdout.isatty()):
         fix = "Raw labels would be kept there. If that is meant: --show-raw. Without --label no label is shown."
         got = Described("a file or a pipe")
@@ -65,42 +83,73 @@ def look(
 
     source = reading.open(table)
     if label is not None:
-        source = rules.apply(source, label)
-    columns, rows = _count_missing(source)
+        source = rules.apply(source, label, tell=False)  # it is shown below
+    columns, rows, hints = _count_missing(source)
     facts: dict[str, Any] = {
         "table": str(table),
         "private": label is None,
         "read_as": None if source.form is None else source.form.words,
         "rows": rows,
         "columns": columns,
+        "hints": hints,
     }
     if label is not None:
         known = choose_bounds("look", numbers.read_bounds(), numbers.read_counts()) if numbers.given else None
         facts["label"] = _describe_label(source, label)
         if known is not None or facts["label"]["quantity"]:
             facts["label"] = _describe_numbers(source, facts["label"], known)
+            facts["label"]["outside"] = None if known is None else numbers.outside.value
     answer(facts, as_json=as_json, show=lambda console: _show(console, facts, label))
 
 
-def _count_missing(source: Any) -> tuple[list[dict[str, Any]], int]:
-    """Return each column with its type and its number of missing values, and the number of rows."""
+def _count_missing(source: Any) -> tuple[list[dict[str, Any]], int, list[dict[str, str]]]:
+    """Return each column with its type and its number of missing values, the number of rows, and hints about columns."""
     import pyarrow.compute as pc
 
     from labeldp.data.tables import value_type
 
     missing = dict.fromkeys(source.names, 0)
+    written = {
+        one.name: [0] * len(WAYS) for one in source.schema if str(value_type(one.type)) in {"string", "large_string"}
+    }
     rows = 0
     for batch in source.batches():
         rows += batch.num_rows
         for name in source.names:
             missing[name] += pc.sum(pc.is_null(batch.column(name), nan_is_null=True)).as_py() or 0
+        for name in list(written):
+            written[name] = [a + b for a, b in zip(written[name], _count_ways(batch.column(name)), strict=True)]
+            if not any(written[name]):  # a column of words: the rest of it is not looked at
+                del written[name]
     types = {one.name: str(value_type(one.type)) for one in source.schema}  # of the values, where they are coded
-    return [{"name": name, "type": types[name], "missing": missing[name]} for name in source.names], rows
+    columns = [{"name": name, "type": types[name], "missing": missing[name]} for name in source.names]
+    hints = [_say_hint(name, counts, rows - missing[name]) for name, counts in written.items()]
+    return columns, rows, [hint for hint in hints if hint is not None]
+
+
+def _count_ways(values: Any) -> list[int]:
+    """Return how many values are numbers in each of `WAYS`; one that is so in several ways counts in all of them."""
+    import pyarrow.compute as pc
+
+    from labeldp.data.tables import decode_dictionary
+
+    tidy = pc.utf8_trim_whitespace(decode_dictionary(values))
+    return [int(pc.sum(pc.match_substring_regex(tidy, f"^(?:{one})$")).as_py() or 0) for _, one, _ in WAYS]
+
+
+def _say_hint(name: str, counts: list[int], known: int) -> dict[str, str] | None:
+    """Say what a column of text will be read as, if nearly all of it are numbers; no value is quoted: it may be the label."""
+    way = next((way for way, count in zip(WAYS, counts, strict=True) if count >= NEARLY_ALL * known), None)
+    if way is None or not known:
+        return None
+    what, _, remedy = way
+    hint = f"{what}: read as text, where each value is a category of its own and none is more than another. As numbers: {remedy}"
+    return {"column": name, "hint": hint}
 
 
 def _describe_label(source: Any, label: str) -> dict[str, Any]:
     """Return the raw labels as a release would read them, and what is odd about them."""
-    from labeldp.data.label_column import choose_spelling, find_alike, is_quantity, label_profile
+    from labeldp.data.label_column import choose_spelling, find_alike, find_unmatched, is_quantity, label_profile
 
     profile = label_profile(source, label)
     alike = find_alike(profile.counts) if profile.complete else []
@@ -116,6 +165,7 @@ def _describe_label(source: Any, label: str) -> dict[str, Any]:
         "rare": [value for value, count in profile.counts.items() if count < RARE][:MOST_SHOWN],
         "alone": [[value, profile.first[value]] for value, count in profile.counts.items() if count == 1][:MOST_SHOWN],
         "changes": [] if source.rewritten is None else source.rewritten.words,
+        "unmatched": find_unmatched(source),
     }
 
 
@@ -151,9 +201,10 @@ def _show_numbers(console: Console, found: dict[str, Any]) -> None:
         told = f"a quantity: release it with {way}, of numbers that you knew before you saw these"
         console.print(styled(("numbers: ", "yellow"), told), soft_wrap=True)
     else:
-        told = (
-            f"{found['below']:,} below the bounds, {found['above']:,} above: they would be brought to the nearest one"
-        )
+        way = "they would be brought to the nearest one"
+        if found["outside"] == Outside.refuse.value:
+            way = "the table is refused with one of them"
+        told = f"{found['below']:,} below the bounds, {found['above']:,} above: {way}"
         console.print(styled(("outside: ", "yellow"), told), soft_wrap=True)
     if found["missing"]:
         told = f"{found['missing']:,} rows: --missing drop leaves them out"
@@ -177,6 +228,8 @@ def _show(console: Console, facts: dict[str, Any], label: str | None) -> None:
         mark = " (the label)" if one["name"] == label else ""
         columns.add_row(f"{one['name']}{mark}", one["type"], f"{one['missing']:,}" if one["missing"] else "")
     console.print(columns)
+    for hint in facts["hints"][:MOST_COLUMNS]:
+        console.print(styled((f"{hint['column']}: ", "yellow"), hint["hint"]), soft_wrap=True)
     if len(facts["columns"]) > MOST_COLUMNS:
         console.print(f"and {len(facts['columns']) - MOST_COLUMNS:,} more columns")
     if label is not None:
@@ -199,6 +252,9 @@ def _show_label(console: Console, found: dict[str, Any]) -> None:
         )
     for change in found["changes"]:
         console.print(styled(("done: ", "green"), change))
+    for spelling in found["unmatched"]:
+        told = f"{spelling!r}: the spelling to be changed stands on the right, --merge CLASS=SPELLING"
+        console.print(styled(("no label is spelt ", "yellow"), told), soft_wrap=True)
     for group in found["alike"]:
         said = ", ".join(repr(value) for value in group["spellings"])
         console.print(styled(("look like one class: ", "yellow"), said, "; ", _suggest(group)), soft_wrap=True)

@@ -7,6 +7,7 @@ seen public rows alone, and on request the noisy answers.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from labeldp.cli.given import refuse_idle
 from labeldp.cli.screen import (
     AsJson,
     Budget,
@@ -28,17 +30,18 @@ from labeldp.cli.screen import (
     answer,
     entry_facts,
     entry_text,
-    errors,
     facts_table,
     name_label_set,
     open_ledger,
     open_whole_table,
+    spinner,
     split_names,
     styled,
     warn_seeded,
 )
-from labeldp.cli.tables import Consent, LabelRules, Reading
+from labeldp.cli.tables import Consent, LabelRules, Reading, options_of
 from labeldp.cli.train import Estimator
+from labeldp.display import can_show_bars
 from labeldp.errors import Described, invalid, nearest
 from labeldp.report.words import promise_facts, promise_rows
 
@@ -61,6 +64,10 @@ class Aggregation(str, Enum):
 
 FOR_ONE = (Aggregation.confident_gnmax, Aggregation.gnmax)
 FOR_MANY = (Aggregation.stable_top_k, Aggregation.pate, Aggregation.pate_tau)
+
+
+#: What only votes that are tested first have.
+TESTED = ("--most-answers", "--threshold")
 
 
 class ProtectedUnit(str, Enum):
@@ -165,12 +172,12 @@ def pate(
     from labeldp.release.saving import check_new
 
     consent.check_epsilon(epsilon)
-    _check_options(label, aggregation, most_answers=most_answers, threshold=threshold, tau=tau, classes=classes)
+    _check_options(label, aggregation)
     for target in (to, *([] if answers is None else [answers])):
         check_new(target, owner="pate")
     if answers is not None:
         choose_writer(answers, owner="pate")
-    source, asked = reading.open(table), reading.open(public)
+    source, asked = reading.open(table, beside=[public]), reading.open(public, beside=[table])
     source.require(*label)
     listed = None
     if len(label) == 1:
@@ -199,7 +206,7 @@ def pate(
         "random_state": seed,
         "ledger": book,
         "label_set": data.name,
-        "verbose": int(errors().is_terminal),
+        "verbose": int(can_show_bars()),
     }
     chosen = {
         "aggregation": aggregation and aggregation.value,
@@ -210,7 +217,8 @@ def pate(
     settings |= {name: value for name, value in chosen.items() if value is not None}
     if seed is not None:
         warn_seeded()
-    model = _fit(data, settings, estimator=estimator.value)
+    with nullcontext() if settings["verbose"] else spinner("teaching"):  # teachers tell one by one, or nothing
+        model = _fit(data, settings, estimator=estimator.value)
     used = {"source": str(table), "label": ",".join(label), "rows": data.rows, "features": data.columns}
     used |= {"labels": list(label)} if len(label) > 1 else {}
     save_model(model, to, facts=used)
@@ -220,8 +228,8 @@ def pate(
     answer(facts, as_json=as_json, show=lambda console: _show(console, model[-1], facts))
 
 
-def _check_options(labels: list[str], aggregation: Aggregation | None, **options: Any) -> None:
-    """Refuse options of the other kind of vote, before a file is read."""
+def _check_options(labels: list[str], aggregation: Aggregation | None) -> None:
+    """Refuse options of another kind of vote, before a file is read."""
     if len(set(labels)) < len(labels):
         raise invalid("pate", "--label", "name each column once", got=", ".join(labels))
     many = len(labels) > 1
@@ -229,11 +237,15 @@ def _check_options(labels: list[str], aggregation: Aggregation | None, **options
     if aggregation is not None and aggregation not in known:
         fix = f"For {'several labels' if many else 'one label'}: {', '.join(choice.value for choice in known)}."
         raise invalid("pate", "--aggregation", "fit the number of labels", got=aggregation.value, fix=fix)
-    others = ("most_answers", "threshold", "classes") if many else ("tau",)
-    for name in others:
-        if options[name] is not None:
-            fix = f"It is for {'one label' if many else 'several labels'}."
-            raise invalid("pate", f"--{name.replace('_', '-')}", "be left out", got=str(options[name]), fix=fix)
+    if many:
+        own = (*TESTED, "--classes", "--missing", *options_of(LabelRules))
+        refuse_idle("pate", own, where="for several labels", fix="It is for one label.")
+    elif aggregation is Aggregation.gnmax:
+        fix = "It belongs to --aggregation confident-gnmax, which asks first whether teachers agree."
+        refuse_idle("pate", TESTED, where="with --aggregation gnmax", fix=fix)
+    if aggregation is not Aggregation.pate_tau:
+        fix = "It is for several labels, and belongs to --aggregation pate-tau."
+        refuse_idle("pate", ["--tau"], where=f"with --aggregation {(aggregation or known[0]).value}", fix=fix)
 
 
 def _fit(data: VoteData, settings: dict[str, Any], *, estimator: str) -> Any:

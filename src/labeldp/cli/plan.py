@@ -27,8 +27,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from labeldp.cli.given import refuse_idle
 from labeldp.cli.screen import AsJson, answer, note, styled
-from labeldp.cli.tables import NumberRules, Reading
+from labeldp.cli.tables import NumberRange, Reading, options_of
 from labeldp.errors import Described, invalid
 from labeldp.report.words import in_words, percent
 
@@ -63,7 +64,7 @@ def plan(
     cluster_size: Annotated[
         int | None, typer.Option("--cluster-size", help="Examples per cluster: warns where clusters are too small.")
     ] = None,
-    numbers: NumberRules = NumberRules(),
+    numbers: NumberRange = NumberRange(),
     reading: Reading = Reading(),
     as_json: AsJson = False,
 ) -> None:
@@ -90,11 +91,18 @@ def plan(
 
       labeldp plan people.parquet --label income --read-classes
     """
+    if table is None:
+        fix = "It is about a table, and none is given."
+        refuse_idle("plan", ["--label", *options_of(Reading)], where="without a table", fix=fix)
+    if read_classes:
+        fix = "--read-classes counts them in the label column; give one of the two."
+        refuse_idle("plan", ["--classes"], where="with --read-classes", fix=fix)
     if numbers.given:
-        if classes is not None or read_classes or prior_accuracy or cluster_size is not None:
-            fix = "Numbers have bounds, classes have a number."
-            raise invalid("plan", "--bounds", "be left out where classes are spoken of", got=Described("both"), fix=fix)
-        _plan_numbers(numbers, epsilon or EPSILONS, as_json=as_json)
+        of_classes = ("--classes", "--read-classes", "--prior-accuracy", "--cluster-size")
+        fix = "Numbers have bounds, classes have a number: leave one of the two out."
+        refuse_idle("plan", of_classes, where="for labels that are numbers", fix=fix)
+        rows = None if table is None else _count_rows(_open(table, label, reading), label)
+        _plan_numbers(numbers, epsilon or EPSILONS, rows=rows, as_json=as_json)
         return
     size, rows = _read_shape(table, classes=classes, label=label, read_classes=read_classes, reading=reading)
     sharpness = prior_accuracy or [a for a in PRIOR_ACCURACIES if a * size > 1]
@@ -120,8 +128,8 @@ def plan(
 KNOWN = 0.01
 
 
-def _plan_numbers(numbers: NumberRules, epsilons: Sequence[float], *, as_json: bool) -> None:
-    """Show what an epsilon buys for numbers: from the channels alone, and no data."""
+def _plan_numbers(numbers: NumberRange, epsilons: Sequence[float], *, rows: int | None, as_json: bool) -> None:
+    """Show what an epsilon buys for numbers: from the channels alone, and no data but how many rows there are."""
     from labeldp.mechanisms import UnbiasedResponse
     from labeldp.mechanisms.numbers import LEVELS, choose_bounds
     from labeldp.release.numbers import say_bounds, say_number
@@ -145,7 +153,8 @@ def _plan_numbers(numbers: NumberRules, epsilons: Sequence[float], *, as_json: b
     def show(console: Console) -> None:
         from rich.table import Table
 
-        title = f"What an epsilon buys: numbers in [{say_bounds(bounds)}]"
+        shape = f"numbers in [{say_bounds(bounds)}]" + ("" if rows is None else f", {rows:,} rows")
+        title = f"What an epsilon buys: {shape}"
         table = Table(title=title, title_justify="left", header_style="bold", padding=(0, 1))
         table.add_column("epsilon", justify="right", style="cyan")
         for name in ("an answer is off by", "best guess off by, before", "after", "rows for a mean to 1% of the range"):
@@ -157,7 +166,7 @@ def _plan_numbers(numbers: NumberRules, epsilons: Sequence[float], *, as_json: b
         told = "Levels are taken to be equally likely. Off by: in the root mean square; of guesses, on average."
         console.print(styled((told, "dim")))
 
-    answer({"bounds": list(bounds), "plan": lines}, as_json=as_json, show=show)
+    answer({"bounds": list(bounds), "rows": rows, "plan": lines}, as_json=as_json, show=show)
 
 
 def _bound_clusters(lines: list[Worth], cluster_size: int, n_classes: int) -> list[AssociationBound]:
@@ -190,11 +199,7 @@ def _read_shape(
     """Return the number of classes and of rows; labels are looked at only when their owner says so."""
     if read_classes and (table is None or label is None):
         raise invalid("plan", "--read-classes", "come with a table and --label", got=Described("one missing"))
-    source = None
-    if table is not None:
-        source = reading.open(table, settle=read_classes)
-        if label is not None:
-            source.require(label)
+    source = None if table is None else _open(table, label, reading, settle=read_classes)
     if read_classes and source is not None and label is not None:
         from labeldp.data import check_label, label_profile
 
@@ -205,6 +210,14 @@ def _read_shape(
         fix = "Reading it off the labels would be a look at the labels; their owner may ask for it with --read-classes."
         raise invalid("plan", "--classes", "say how many classes there are", got=Described("nothing"), fix=fix)
     return classes, None if source is None else _count_rows(source, label)
+
+
+def _open(table: Path, label: str | None, reading: Reading, *, settle: bool = False) -> Any:
+    """Return the table, which has the label column if one is named."""
+    source = reading.open(table, settle=settle)
+    if label is not None:
+        source.require(label)
+    return source
 
 
 def _count_rows(source: Any, label: str | None) -> int:
@@ -305,7 +318,7 @@ class Training:
     """What one answer is worth to a learner, under equally likely classes: nats of information, and clean labels.
 
     `response` is randomized response, `informative` is InformativeResponse without a prior; `most_information` is what no
-    private answer exceeds, whatever the prior.
+    private answer exceeds, whatever the prior, and no more than the label itself has: ln K.
     """
 
     response_information: float
@@ -346,7 +359,7 @@ def _compute_training(epsilon: float, n_classes: int) -> Training | None:
     return Training(
         response_information=plain.information,
         informative_information=sets.information,
-        most_information=most_information(epsilon),
+        most_information=min(most_information(epsilon), math.log(n_classes)),
         response_clean_labels=plain.clean_labels,
         informative_clean_labels=sets.clean_labels,
     )

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand
 
+from labeldp.cli.given import refuse_idle
 from labeldp.cli.screen import (
     ENGINE,
     AsJson,
@@ -60,7 +61,7 @@ from labeldp.cli.screen import (
     styled,
     warn_seeded,
 )
-from labeldp.cli.tables import Consent, LabelRules, NumberRules, Reading, ask_about_labels
+from labeldp.cli.tables import Consent, LabelRules, NumberRules, Reading, ask_about_labels, refuse_other_kind
 from labeldp.errors import Described, LabelDPError, invalid, nearest
 from labeldp.report.words import promise_facts, promise_rows
 
@@ -97,6 +98,8 @@ class EngineChoice(str, Enum):
     dask = "dask"
 
 
+#: What only a cluster has.
+DASK_OPTIONS = ("--scheduler", "--workers", "--insecure-scheduler")
 #: What `--discard` means without a place.
 HERE = "."
 
@@ -109,7 +112,21 @@ class PrivatizeCommand(TyperCommand):
         at = args.index("--discard") if "--discard" in args else None
         if at is not None and (at + 1 == len(args) or args[at + 1].startswith("-")):
             args = [*args[: at + 1], HERE, *args[at + 1 :]]
+        if not ctx.resilient_parsing:
+            _refuse_beside_discard(args)
         return super().parse_args(ctx, args)
+
+
+def _refuse_beside_discard(args: list[str]) -> None:
+    """Refuse a line that throws work away and seems to ask for a release too: none would be made.
+
+    --discard is looked at first, so whatever else stands on its line would be ignored.
+    """
+    alone = 2 if "--discard" in args else 1
+    asks = "--discard" in args or any(word.startswith("--discard=") for word in args)
+    if asks and len(args) > alone and not {"--help", "-h"} & set(args):
+        fix = "It throws unfinished work away and releases nothing: give it a line of its own."
+        exit_with(invalid("privatize", "--discard", "stand alone", got=Described("other words too"), fix=fix))
 
 
 def _discard(place: str | None) -> None:
@@ -308,15 +325,18 @@ def privatize(
         fix = "The mechanism settles what is released: give one of the two."
         raise invalid(OWNER, "--for", "be left out with --mechanism", got=purpose.value, fix=fix)
     consent.check_epsilon(epsilon)
+    _refuse_engine_options(engine, scheduler)
+    ways = numbers.ways()
+    chosen = make_mechanism(mechanism, epsilon=epsilon, options=mechanism_option or (), **ways)
+    numeric = numbers.given or _is_numeric(chosen)
+    refuse_other_kind("privatize", numeric=numeric, of_classes=("--for", "--groups"))
     source = reading.open(table, settle=False)
     source = rules.apply(source, label)
     listed = rules.classes(classes, source.schema.field(label).type)
-    choice = ask_about_labels(source, label, classes=listed, missing=missing.value, numbers=numbers.given)
+    choice = ask_about_labels(source, label, classes=listed, missing=missing.value, numbers=numeric)
     source = choice.source
     name = name_label_set(label_set, source.path, label)
     fitted = _load_prior(model, label_set=name)
-    ways = numbers.ways()
-    chosen = make_mechanism(mechanism, epsilon=epsilon, options=mechanism_option or (), **ways)
     if seed is not None:
         warn_seeded()
     with progress("privatizing") as told:
@@ -352,6 +372,25 @@ def privatize(
         )
     facts = _facts(done, label=label)
     answer(facts, as_json=as_json, show=lambda console: _show(console, done))
+
+
+def _refuse_engine_options(engine: EngineChoice, scheduler: str | None) -> None:
+    """Refuse the options of a cluster where there is none, or one that nobody else reaches."""
+    if engine is not EngineChoice.dask:
+        fix = "It is about a Dask cluster: add --engine dask, or leave it out."
+        refuse_idle("privatize", DASK_OPTIONS, where="on one machine", fix=fix)
+    elif scheduler is None:
+        fix = "Workers inside this process cannot be reached by others: it is about --scheduler ADDRESS."
+        refuse_idle("privatize", ["--insecure-scheduler"], where="without --scheduler", fix=fix)
+
+
+def _is_numeric(mechanism: Any) -> bool:
+    """Whether a mechanism is for labels that are numbers, and has their bounds itself."""
+    if mechanism is None:
+        return False
+    from labeldp.mechanisms import NumericMechanism
+
+    return isinstance(mechanism, NumericMechanism)
 
 
 def make_mechanism(

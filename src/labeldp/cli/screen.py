@@ -39,14 +39,16 @@ import traceback
 import unicodedata
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
+from labeldp.cli.given import refuse_idle
 from labeldp.cli.interrupts import end_listening, exit_code
+from labeldp.display import open_bar, open_spinner
 from labeldp.errors import (
     BudgetError,
     Described,
@@ -61,7 +63,6 @@ from labeldp.report.words import percent
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType
-    from rich.progress import Progress, TaskID
     from rich.segment import Segment
     from rich.text import Text
 
@@ -407,38 +408,22 @@ def warn_budget(recorded: float, asked: float) -> None:
 
 @contextmanager
 def progress(what: str) -> Iterator[Callable[[int, int | None], None]]:
-    """Show a bar on stderr for work that tells (rows done, rows in all or None where that is not known)."""
-    with _open_bar(what, total=None) as (bar, task):
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+    """Show on stderr how far work is that tells (rows done, rows in all or None where that is not known)."""
+    with open_bar(show_plain(what), console=errors()) as told:
+        yield told
 
 
 @contextmanager
 def shares(what: str) -> Iterator[Callable[[float, str], None]]:
-    """Show a bar on stderr for work that tells (share done, what it is doing)."""
-    with _open_bar(what, total=1.0) as (bar, task):
-        yield lambda share, doing: bar.update(task, completed=share, description=show_plain(doing))
-
-
-@contextmanager
-def _open_bar(what: str, *, total: float | None) -> Iterator[tuple[Progress, TaskID]]:
-    """Open a progress bar on stderr while the body runs; nothing is shown where stderr is not a terminal."""
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
-
-    columns = (BarColumn(20), TaskProgressColumn(), TimeElapsedColumn(), TextColumn("{task.description}", markup=False))
-    console = errors()
-    bar = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
-    with bar if console.is_terminal else nullcontext():  # rich before 14 ends a disabled bar with an empty line
-        yield bar, bar.add_task(show_plain(what), total=total)
+    """Show on stderr how far work is that tells (share done, what it is doing)."""
+    with open_bar(show_plain(what), total=1.0, console=errors()) as told:
+        yield lambda share, doing: told(share, words=show_plain(doing))
 
 
 @contextmanager
 def spinner(what: str) -> Iterator[None]:
     """Show on stderr that work goes on, where its length is not known."""
-    console = errors()
-    if not console.is_terminal:
-        yield
-        return
-    with console.status(styled(what)):
+    with open_spinner(show_plain(what), console=errors()):
         yield
 
 
@@ -572,6 +557,9 @@ def open_ledger(path: Path | None, budget: float | None, *, delta: float = 0.0) 
     new ledger. A budget that is recorded already stands: the user is told so. A budget without a ledger would be forgotten, so
     it is refused.
     """
+    if budget is None:
+        fix = "It is the delta at which a new budget is read."
+        refuse_idle("labeldp", ["--budget-delta"], where="without --budget", fix=fix)
     if path is None:
         if budget is not None:
             raise LabelDPError("--budget needs a ledger to be kept in. Add --ledger FILE.")

@@ -1,12 +1,12 @@
 """Tables of commands, in and out: how text is read, how labels are tidied, what must be confirmed, and where rows go.
 
 Options that several commands share come in groups. A command takes a group as one argument, `reading: Reading = Reading()`, and `expand` turns it into the options that its fields
-declare: typer knows functions of single options alone.
+declare: typer knows functions of single options alone. It also tells `labeldp.cli.given` which line is at work.
 
 >>> import inspect
 >>> def count(table: str, *, reading: Reading = Reading()) -> None: ...
 >>> list(inspect.signature(expand(count)).parameters)
-['table', 'sep', 'decimal', 'quote', 'encoding', 'columns', 'header', 'kind', 'na']
+['table', 'sep', 'decimal', 'quote', 'encoding', 'columns', 'header', 'kind', 'na', 'context']
 
 *What is shown.* A text table that is not plain (commas, points, UTF-8) is said to be read as it is read, in one line on stderr.
 *What is asked.* Where a person sits at a terminal, questions replace refusals: about labels that look like one class in several
@@ -30,6 +30,7 @@ from typing import Annotated, Any
 
 import typer
 
+from labeldp.cli.given import reading_line, refuse_idle
 from labeldp.cli.screen import errors, note, parse_classes, styled
 from labeldp.errors import Described, LabelDPError, invalid
 
@@ -80,28 +81,42 @@ class Reading:
         ),
     ] = None
 
-    def open(self, path: Any, *, settle: bool = True, as_text: Iterable[str] = (), again: bool = False) -> Any:
+    def open(
+        self,
+        path: Any,
+        *,
+        settle: bool = True,
+        as_text: Iterable[str] = (),
+        again: bool = False,
+        beside: Iterable[Any] = (),
+    ) -> Any:
         """Return a table, and say how its text is read unless that is plain, or was said before (`again`).
 
         With `settle`, its types hold for every row; without, whoever reads it sees to that. Columns of `as_text`, where there
-        are such, are read as text, as a model knows them: a postal code may look like a number here.
+        are such, are read as text, as a model knows them: a postal code may look like a number here. Options that say nothing
+        about this table are refused, unless they are about another one of this line (`beside`).
         """
         from labeldp.data import open_table
+        from labeldp.data.text import idle_options
 
         types = dict(_split_pair(text, "--type") for text in self.kind or ())
-        sep = {"tab": "\t", "\\t": "\t"}.get(str(self.sep), self.sep)
+        said: dict[str, Any] = {
+            "sep": {"tab": "\t", "\\t": "\t"}.get(str(self.sep), self.sep),
+            "decimal": self.decimal,
+            "quote": self.quote,
+            "encoding": self.encoding,
+            "columns": None if self.columns is None else [name.strip() for name in self.columns.split(",")],
+            "header": True if self.header else None,
+            "missing_values": self.na or (),
+        }
+        idle = set(idle_options(Path(path).name))
+        everywhere = idle.intersection(*(idle_options(Path(other).name) for other in beside))
+        fix = "It says how text is written; this format says itself what its columns and values are."
+        refuse_idle("labeldp", _spell_options(everywhere), where=f"for {Path(path).name or path}", fix=fix)
         open_so = functools.partial(
-            open_table,
-            path,
-            sep=sep,
-            decimal=self.decimal,
-            quote=self.quote,
-            encoding=self.encoding,
-            columns=None if self.columns is None else [name.strip() for name in self.columns.split(",")],
-            header=True if self.header else None,
-            missing_values=self.na or (),
+            open_table, path, **{name: value for name, value in said.items() if name not in idle}
         )
-        source = open_so(types=types)
+        source = open_so(types={} if "types" in idle else types)
         if source.form is not None:
             others = [name for name in as_text if name in source.names and source.form.kinds[name] != "text"]
             if others:
@@ -113,8 +128,8 @@ class Reading:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LabelRules:
-    """How labels are tidied before anything else sees them, and which classes there are."""
+class Tidying:
+    """How labels are tidied before anything else sees them."""
 
     strip: Annotated[bool, typer.Option("--strip", help="Take spaces around labels away.", rich_help_panel=LABELS)] = (
         False
@@ -128,6 +143,26 @@ class LabelRules:
             rich_help_panel=LABELS,
         ),
     ] = None
+
+    def apply(self, source: Any, label: str, *, tell: bool = True) -> Any:
+        """Return the table with its labels tidied; a person at the terminal is told of spellings that no label has.
+
+        Whether a label occurs is private, so nothing is said, and nothing refused, where it would be kept.
+        """
+        merge: dict[str, list[str]] = {}
+        for text in self.merge or ():
+            kept, spelling = _split_pair(text, "--merge")
+            merge.setdefault(kept, []).append(spelling)
+        tidy = source.rewrite(label, strip=self.strip, merge=merge)
+        if tell and merge and can_ask():
+            _tell_unmatched(tidy)
+        return tidy
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelRules(Tidying):
+    """How labels are tidied, and which classes there are."""
+
     one_class: Annotated[
         list[str] | None,
         typer.Option(
@@ -146,14 +181,6 @@ class LabelRules:
             rich_help_panel=LABELS,
         ),
     ] = None
-
-    def apply(self, source: Any, label: str) -> Any:
-        """Return the table with its labels tidied."""
-        merge: dict[str, list[str]] = {}
-        for text in self.merge or ():
-            kept, spelling = _split_pair(text, "--merge")
-            merge.setdefault(kept, []).append(spelling)
-        return source.rewrite(label, strip=self.strip, merge=merge)
 
     def classes(self, text: str | None, kind: Any) -> list[Any] | None:
         """Return the public list of classes, from `--classes` or in one of the other two ways; None if there is none."""
@@ -181,8 +208,8 @@ class Outside(str, Enum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class NumberRules:
-    """Labels that are numbers: public bounds, or counts, and what is done outside of them."""
+class NumberRange:
+    """Labels that are numbers: their public bounds, or counts."""
 
     bounds: Annotated[
         str | None,
@@ -199,14 +226,6 @@ class NumberRules:
             "--counts", help="The label is a count: 0..4, its public range.", metavar="0..C", rich_help_panel=NUMBERS
         ),
     ] = None
-    outside: Annotated[
-        Outside,
-        typer.Option(
-            "--outside",
-            help="Numbers beyond the bounds: brought to the nearest one, or the table is refused.",
-            rich_help_panel=NUMBERS,
-        ),
-    ] = Outside.clip
 
     @property
     def given(self) -> bool:
@@ -235,6 +254,20 @@ class NumberRules:
         except ValueError:
             fix = "For example --counts 0..4."
             raise invalid("labeldp", "--counts", "be two whole numbers", got=self.counts, fix=fix) from None
+
+
+@dataclass(frozen=True, kw_only=True)
+class NumberRules(NumberRange):
+    """Labels that are numbers: their public range, and what is done outside of it."""
+
+    outside: Annotated[
+        Outside,
+        typer.Option(
+            "--outside",
+            help="Numbers beyond the bounds: brought to the nearest one, or the table is refused.",
+            rich_help_panel=NUMBERS,
+        ),
+    ] = Outside.clip
 
     def ways(self) -> dict[str, Any]:
         """Return what `privatize_table` and `read_labelled` take."""
@@ -270,6 +303,32 @@ class Consent:
             raise LabelDPError("stopped before anything was spent.")
         fix = f"At {epsilon:g} almost every released label is the true one. Meant so? --accept-large-epsilon."
         raise invalid("--epsilon", "epsilon", f"be at most {LARGE_EPSILON:g}", got=epsilon, fix=fix)
+
+
+#: What `expand` knows.
+GROUPS = (Reading, Tidying, LabelRules, NumberRange, NumberRules, Consent)
+
+
+def options_of(*groups: Any) -> tuple[str, ...]:
+    """Return the names of the options of some groups.
+
+    >>> options_of(Tidying, NumberRange)
+    ('--strip', '--merge', '--bounds', '--counts')
+    """
+    hints = [typing.get_type_hints(group, include_extras=True) for group in groups]
+    # typer takes the first name for a default until it sees the annotation.
+    return tuple(typing.get_args(hint)[1].default for each in hints for hint in each.values())
+
+
+def refuse_other_kind(owner: str, *, numeric: bool, of_classes: Iterable[str] = ()) -> None:
+    """Refuse the options of the other kind of label: of classes (and of `of_classes`) where it is a number, or of numbers."""
+    if numeric:
+        names = ("--classes", *options_of(LabelRules), *of_classes)
+        fix = "Numbers have bounds, classes have a list: leave one of the two out."
+        refuse_idle(owner, names, where="for labels that are numbers", fix=fix)
+    else:
+        fix = "It is about numbers outside of --bounds or --counts: add one of the two."
+        refuse_idle(owner, ["--outside"], where="for labels that are classes", fix=fix)
 
 
 #: The name of standard output, as a target.
@@ -366,13 +425,25 @@ def ask_about_labels(
     return LabelChoice(source=source, classes=listed, missing=missing)
 
 
+def _tell_unmatched(source: Any) -> None:
+    """Tell the owner which spellings were named in vain."""
+    from labeldp.data.label_column import find_unmatched
+
+    for spelling in find_unmatched(source):
+        note(
+            f"no label is spelt {spelling!r}. --merge CLASS=SPELLING: what is read as another stands on the right. That is said "
+            "to this terminal alone, since which labels occur is private.",
+            kind="merge",
+        )
+
+
 def expand(command: Callable[..., None]) -> Callable[..., None]:
-    """Return a command whose groups of options are single options, as typer wants them."""
+    """Return a command whose groups of options are single options, as typer wants them, and which says what was given."""
     hints = typing.get_type_hints(command, include_extras=True)
     parameters: list[inspect.Parameter] = []
     groups: dict[str, tuple[Any, list[str]]] = {}
     for name, parameter in inspect.signature(command).parameters.items():
-        if hints.get(name) not in (Reading, LabelRules, NumberRules, Consent):
+        if hints.get(name) not in GROUPS:
             parameters.append(parameter.replace(annotation=hints[name]))
             continue
         kind = hints[name]
@@ -383,20 +454,26 @@ def expand(command: Callable[..., None]) -> Callable[..., None]:
             inspect.Parameter(one.name, inspect.Parameter.KEYWORD_ONLY, default=one.default, annotation=inner[one.name])
             for one in fields
         ]
-    if not groups:
-        return command
+    parameters.append(inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context))
 
     @functools.wraps(command)
-    def run(*arguments: Any, **options: Any) -> None:
+    def run(*arguments: Any, context: typer.Context | None = None, **options: Any) -> None:
         made = {
             name: kind(**{one: options.pop(one) for one in fields if one in options})
             for name, (kind, fields) in groups.items()
         }
-        command(*arguments, **options, **made)
+        with reading_line(context):
+            command(*arguments, **options, **made)
 
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {one.name: one.annotation for one in parameters}
     return run
+
+
+def _spell_options(names: Iterable[str]) -> list[str]:
+    """Return the options that stand for parameters of `open_table`."""
+    other = {"missing_values": "--na", "types": "--type"}
+    return [other.get(name, f"--{name}") for name in names]
 
 
 def _split_pair(text: str, option: str) -> tuple[str, str]:

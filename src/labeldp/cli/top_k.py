@@ -321,9 +321,9 @@ def read_counts(
         )
     if public and (candidates is not None or user is not None):
         raise LabelDPError("top-k: --public-items is for a table of counts alone; --candidates names another list.")
-    opened = reading.open(source)
+    opened = reading.open(source, beside=[] if candidates is None else [candidates])
     opened.require(item, *(name for name in (count, user) if name is not None))
-    listed = None if candidates is None else _read_candidates(candidates, item, reading)
+    listed = None if candidates is None else _read_candidates(candidates, item, reading, source=source)
     table = read_columns(opened, list(dict.fromkeys(name for name in (item, count, user) if name is not None)))
     names = _read_names(source, item, table[item])
     if user is not None:
@@ -362,10 +362,10 @@ def _count_by_name(source: Path, item: str, names: Any, counts: Any) -> dict[Any
     return found
 
 
-def _read_candidates(path: Path, item: str, reading: Reading) -> list[Any]:
+def _read_candidates(path: Path, item: str, reading: Reading, *, source: Path) -> list[Any]:
     """Return the public list of items: the column of that name."""
     from labeldp.learn.tables import read_columns
 
-    listed = reading.open(path)
+    listed = reading.open(path, beside=[source])
     listed.require(item)
     return list(_read_names(path, item, read_columns(listed, [item])[item]).to_pylist())

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand
 
+from labeldp.cli.given import given_options, refuse_idle
 from labeldp.cli.screen import (
     AsJson,
     Budget,
@@ -37,7 +38,15 @@ from labeldp.cli.screen import (
     styled,
     warn_seeded,
 )
-from labeldp.cli.tables import Consent, LabelChoice, LabelRules, NumberRules, Reading, ask_about_labels
+from labeldp.cli.tables import (
+    Consent,
+    LabelChoice,
+    LabelRules,
+    NumberRules,
+    Reading,
+    ask_about_labels,
+    refuse_other_kind,
+)
 from labeldp.errors import Described, LabelDPError, invalid, nearest
 from labeldp.report.words import promise_facts, promise_rows
 
@@ -87,6 +96,9 @@ class PriorChoice(str, Enum):
 
 #: What stands for a bare --search: the grid that the estimator has.
 OWN_GRID = "auto"
+#: What may be said about a model from a release, and what of it only classifiers have.
+OF_A_RELEASE = {"--to", "--estimator", "--correction", "--search", "--drop", "--json"}
+FOR_CLASSES = ("--search", "--trust", "--clusters", "--prior", "--correction")
 #: Folds of a search: a candidate is trained three times, and the winner once more on all rows.
 FOLDS = 3
 
@@ -223,17 +235,18 @@ def train(
     from labeldp.release.saving import check_new
 
     check_new(to, owner="train")
-    consent.check_epsilon(epsilon)
-    if seed is not None:
-        warn_seeded()
     _require_source(source)
     released = source.is_dir() and (source / "release.json").exists()
     numeric = _holds_numbers(source) if released else numbers.given
+    if released:
+        _refuse_owner_options()
     if numeric:
-        asked = {"--search": search, "--trust": trust, "--clusters": clusters, "--classes": classes}
-        asked |= {"--prior": prior if prior is not PriorChoice.none else None}
-        asked |= {"--correction": correction if correction is not Correction.auto else None}
-        _refuse_for_numbers(**asked)
+        fix = "Labels are numbers: ridge chooses its penalty itself, on what was released."
+        refuse_idle("train", FOR_CLASSES, where="for labels that are numbers", fix=fix)
+    refuse_other_kind("train", numeric=numeric)
+    consent.check_epsilon(epsilon)
+    if seed is not None:
+        warn_seeded()
     default = Estimator.ridge if numeric else Estimator.softmax
     shape = {"estimator": (estimator or default).value}
     shape |= {} if numeric else {"correction": correction.value}
@@ -247,15 +260,6 @@ def train(
     grid = None if not search else _read_grid(estimator or default, search)
     with _show_work(grid) as told:
         if choice is None:
-            _refuse_owner_options(
-                label=label,
-                epsilon=epsilon,
-                ledger=ledger,
-                save_release=save_release,
-                person=person,
-                bounds=numbers.bounds,
-                counts=numbers.counts,
-            )
             model, used = _from_release(source, shape, drop=split_names(drop), search=told)
         else:
             owner = _Owner(
@@ -329,14 +333,6 @@ def _holds_numbers(directory: Path) -> bool:
     from labeldp.release.manifest import read_manifest
 
     return bool(read_manifest(directory).content["channel"].get("kind") == "numbers")
-
-
-def _refuse_for_numbers(**options: Any) -> None:
-    """Refuse what only classifiers have."""
-    for name, value in options.items():
-        if value is not None:
-            fix = "Labels are numbers: ridge chooses its penalty itself, on what was released."
-            raise invalid("train", name, "be left out for labels that are numbers", got=Described("given"), fix=fix)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -540,12 +536,10 @@ def _require(option: str, value: Any, source: Path) -> Any:
     return value
 
 
-def _refuse_owner_options(**options: Any) -> None:
-    """A release is public already: options that would protect it again are a misunderstanding."""
-    for name, value in options.items():
-        if value is not None:
-            fix = "The source is a release: its labels are randomized already and its promise stands."
-            raise invalid("train", f"--{name.replace('_', '-')}", "be left out", got=str(value), fix=fix)
+def _refuse_owner_options() -> None:
+    """A release is public already: options that would read, protect or charge it again are a misunderstanding."""
+    fix = "The source is a release: its labels are randomized already, its promise stands, and it says how it is read."
+    refuse_idle("train", set(given_options()) - OF_A_RELEASE, where="for a release", fix=fix)
 
 
 def _show(console: Console, model: Any, facts: dict[str, Any]) -> None:

@@ -46,7 +46,7 @@ import pyarrow.compute as pc
 
 from labeldp.arrays import Int64s
 from labeldp.data.tables import TableSource, decode_dictionary, value_type
-from labeldp.errors import Described, LabelDPError, invalid
+from labeldp.errors import ColumnTypeError, Described, LabelDPError, invalid
 from labeldp.validate import check_choice, check_not_alone
 
 #: Counting stops past this many values: more are not classes, and a table of ids must not fill the memory.
@@ -132,6 +132,26 @@ def label_profile(
         first=first,
         complete=len(counts) <= MOST_COUNTED,
     )
+
+
+def find_unmatched(source: TableSource) -> list[Any]:
+    """Return the spellings that are to be read as another class, and that no label of the table has.
+
+    Whether a label occurs is private: this is for the owner's eyes alone, and never for a file.
+    """
+    change = source.rewritten
+    if change is None or not change.pairs:
+        return []
+    before = replace(change, pairs=()) if change.strip else None
+    wanted, _ = change.values_of(value_type(source.schema.field(change.column).type))
+    try:
+        for batch in replace(source, rewritten=before).batches(columns=[change.column], batch_rows=PROFILE_ROWS):
+            wanted = wanted.filter(pc.invert(pc.is_in(wanted, value_set=decode_dictionary(batch.column(0)))))
+            if not len(wanted):
+                break
+    except ColumnTypeError:  # in a row that was not looked at
+        return find_unmatched(source.settle())
+    return list(wanted.to_pylist())
 
 
 def join_profiles(first: LabelProfile, second: LabelProfile) -> LabelProfile:

@@ -43,7 +43,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 
-from labeldp.errors import Described, invalid
+from labeldp.errors import Described, invalid, nearest
 
 OWNER = "open_table"
 #: The first piece of a file, and the most that it may grow to where one line is longer.
@@ -541,19 +541,23 @@ def choose_kinds(
     parsed: set[str] = set()
     for name, look in looks.items():
         spelt = asked.types.get(name)
-        kinds[name] = _choose_kind(name, look, decimal, asked, separator) if spelt is None else _spell(name, spelt)
+        kinds[name] = _choose_kind(name, look, decimal, asked, separator) if spelt is None else spell_type(name, spelt)
         kind = kinds[name]
         direct = kind in ("int", "text", "missing") or kind == f"number {decimal or '.'}" or spelt is not None
         direct = direct or (kind in ("bool", "date", "time", "stamp", "zoned") and not look.untidy)
         plus = look.untidy and kind not in ("text", "missing") and spelt is None
         if "%" in kind or not direct or (look.marked and kind not in ("text", "missing")) or plus:
             parsed.add(name)
-    absent = [name for name in asked.types if name not in looks]
-    if absent:
-        from labeldp.errors import nearest
-
-        raise invalid(OWNER, "types", "name columns", got=absent[0], fix=nearest(absent[0], looks))
+    check_typed(asked, looks)
     return kinds, frozenset(parsed)
+
+
+def check_typed(asked: Asked, names: Iterable[str]) -> None:
+    """Refuse a type for a column that is not there."""
+    known = list(names)
+    absent = [name for name in asked.types if name not in known]
+    if absent:
+        raise invalid(OWNER, "types", "name columns", got=absent[0], fix=nearest(absent[0], known))
 
 
 def _choose_kind(name: str, look: Look, decimal: str | None, asked: Asked, separator: str) -> str:
@@ -579,7 +583,11 @@ def _choose_kind(name: str, look: Look, decimal: str | None, asked: Asked, separ
     return found or "text"
 
 
-def _spell(name: str, spelt: str) -> str:
+#: The types that are worth knowing, as Arrow spells them; it knows a few more.
+TYPES = ("string", "bool", "int8 to int64", "uint8 to uint64", "float32", "double", "date32", "timestamp[s]")
+
+
+def spell_type(name: str, spelt: str) -> str:
     """Return the kind that a user spells: an Arrow type, or a way of writing dates."""
     if "%" in spelt:
         if set(re.findall("%.", spelt)) - set(_PARTS):
@@ -589,7 +597,7 @@ def _spell(name: str, spelt: str) -> str:
     try:
         pa.type_for_alias(spelt)
     except ValueError:
-        fix = "Examples: string, int64, double, bool; or how dates are written: %d/%m/%Y."
+        fix = f"Known are {', '.join(TYPES)}; or how dates are written: %d/%m/%Y."
         raise invalid(OWNER, "types", f"spell Arrow's name of a type for {name}", got=spelt, fix=fix) from None
     return "text" if spelt in ("string", "str", "utf8") else spelt
 

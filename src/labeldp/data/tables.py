@@ -195,7 +195,7 @@ class Rewrite:
         if len(set(olds)) < len(olds) or chained:
             fix = "Name each spelling once, and the class that stays on the left: --merge yes=YES --merge yes=Yes."
             raise invalid("rewrite", "merge", "lead each spelling to one class", got=Described("another"), fix=fix)
-        self._values(value_type(kind))
+        self.values_of(value_type(kind))
 
     def apply(self, batch: Any) -> Any:
         """Return a batch with the column changed."""
@@ -206,11 +206,11 @@ class Rewrite:
             absent = pc.is_in(values, value_set=pa.array(NULLS, values.type))
             values = pc.if_else(absent, pa.scalar(None, values.type), values)
         if self.pairs:
-            olds, news = self._values(values.type)
+            olds, news = self.values_of(values.type)
             values = pc.coalesce(news.take(pc.index_in(values, value_set=olds)), values)
         return batch.set_column(place, self.column, values)
 
-    def _values(self, kind: Any) -> tuple[Any, Any]:
+    def values_of(self, kind: Any) -> tuple[Any, Any]:
         """Return spellings and classes in the type of the column."""
         try:
             olds, news = (pa.array([str(pair[side]) for pair in self.pairs], pa.string()).cast(kind) for side in (0, 1))
@@ -274,10 +274,13 @@ def open_table(
     if text.is_text(parts[0].name):
         with _explain_damage(parts[0], None):
             form = text.find_format(parts[0], asked)
+        if form.lines_of_json:
+            _refuse_idle(text.OF_LINES, asked, place)
         schema = _text_schema(form)
         _check_schema(place, schema, None)
         source = TableSource(path=place, schema=schema, rows=None, parts=parts, form=form)
         return source.settle() if form.small else source
+    _refuse_idle(text.OF_TEXT, asked, place)
     heads = [_read_head(part) for part in parts]
     schema = heads[0][0]
     for part, (other, _) in zip(parts, heads, strict=True):
@@ -287,6 +290,15 @@ def open_table(
     rows = sum(count for _, count in heads)
     _check_schema(place, schema, rows)
     return TableSource(path=place, schema=schema, rows=rows, parts=parts)
+
+
+def _refuse_idle(options: Sequence[str], asked: Asked, place: Place) -> None:
+    """Refuse what is said about how text is written where a format says that itself."""
+    said = {"missing_values": asked.missing or None, "types": asked.types or None}
+    given = next((name for name in options if said.get(name, getattr(asked, name, None)) is not None), None)
+    if given is not None:
+        fix = "It says how text is written; this format says itself what its columns and values are."
+        raise invalid("open_table", given, f"be left out for {place.name}", got=Described("one"), fix=fix)
 
 
 def column(path: str | os.PathLike[str] | TableSource, name: str) -> Any:

@@ -61,12 +61,14 @@ from labeldp.data.sniffing import (
     Look,
     TextFormat,
     arrow_type,
+    check_typed,
     choose_kinds,
     find_decimal,
     look_at,
     name_groups,
     parse_column,
     sniff_text,
+    spell_type,
 )
 from labeldp.errors import ColumnTypeError, Described, LabelDPError, invalid
 from labeldp.untrusted import parse_json
@@ -92,6 +94,24 @@ def is_text(name: str) -> bool:
     return bool(_endings(name)[0]) or name.lower().endswith(".zip")
 
 
+#: What `Asked` says about text that is no JSON alone, by the names of `open_table`; and all of it.
+OF_LINES = ("sep", "decimal", "quote", "columns", "header", "missing_values")
+OF_TEXT = (*OF_LINES, "encoding", "types")
+
+
+def idle_options(name: str) -> tuple[str, ...]:
+    """Return which options of `open_table` say nothing about a file of this name.
+
+    >>> idle_options("people.csv"), idle_options("people.jsonl.gz")
+    ((), ('sep', 'decimal', 'quote', 'columns', 'header', 'missing_values'))
+    >>> idle_options("people.parquet") == OF_TEXT
+    True
+    """
+    if not is_text(name):
+        return OF_TEXT
+    return OF_LINES if _endings(name)[0] in JSON_LINES else ()
+
+
 def _endings(name: str) -> tuple[str, str]:
     """Return the ending that says what a file is, and what it is packed with; both may be empty."""
     lower = name.lower()
@@ -110,6 +130,9 @@ def find_format(part: Place, asked: Asked) -> TextFormat:
     head, whole = _read_head(part, TextFormat(packing=packing, member=member))
     if ending in JSON_LINES:
         found = _look_at_objects([_json_rows(head, asked, whole=whole)], asked)
+        if not whole and not set(asked.types) <= set(found.names):  # a column may be first seen further on
+            found = _look_at_objects(_json_lines(part, replace(found, packing=packing, member=member)), asked)
+        check_typed(asked, found.columns)
     else:
         if ending == ".tsv" and asked.sep is None:
             asked = replace(asked, sep="\t")
@@ -460,9 +483,7 @@ def _look_at_objects(pieces: Any, asked: Asked) -> TextFormat:
     if not seen:
         raise invalid(OWNER, "path", "have rows", got=Described("an empty file"), fix="Write it again.")
     kinds = {name: _json_kind(name, types, looks.get(name)) for name, types in seen.items()}
-    for name, spelt in asked.types.items():
-        if name in kinds:
-            kinds[name] = "text" if spelt in ("string", "str", "utf8") else spelt
+    kinds |= {name: spell_type(name, spelt) for name, spelt in asked.types.items() if name in kinds}
     return TextFormat(
         lines_of_json=True,
         encoding=asked.encoding or "utf-8",

@@ -95,7 +95,12 @@ def open_engine(
     check_choice(OWNER, "engine", engine, ENGINES)
     given = [
         name
-        for name, value in (("client", client), ("scheduler", scheduler), ("workers", workers))
+        for name, value in (
+            ("client", client),
+            ("scheduler", scheduler),
+            ("workers", workers),
+            ("insecure", insecure or None),
+        )
         if value is not None
     ]
     if engine == "local":
@@ -103,6 +108,10 @@ def open_engine(
             raise invalid(OWNER, given[0], "be left out", got=Described("one"), fix="It is for engine='dask'.")
         yield Here()
         return
+    if insecure and client is None and scheduler is None:
+        fix = "Workers inside this process cannot be reached by others: it is about a client or a scheduler."
+        raise invalid(OWNER, "insecure", "be left out", got=True, fix=fix)
+    given = [name for name in given if name != "insecure"]
     if len(given) > 1:
         got = Described(" and ".join(given))
         raise invalid(OWNER, "client, scheduler and workers", "be given one at a time", got=got)

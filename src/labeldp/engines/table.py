@@ -158,7 +158,8 @@ def privatize_table(
         the table is refused. How many there are is not said anywhere: it is a count of labels.
     strip, merge : bool, and mapping of a class to its other spellings, optional
         Take spaces around labels away; read other spellings as a class: ``merge={"yes": ["YES", "Yes"]}``. Both are done to
-        each label by itself, before anything else sees it, and are written into the manifest.
+        each label by itself, before anything else sees it, and are written into the manifest. A spelling that no label has is
+        not told of: which labels occur is private (`labeldp look` shows its owner).
     prior_columns, cluster_column, n_clusters, model, learner
         Other spellings of a prior, at most one of them and `prior`: PublicPrior(prior_columns), a column of probabilities
         per class; ClusterPrior(groups=cluster_column), a public column of groups (whole numbers or text);
@@ -249,9 +250,8 @@ def privatize_table(
     _check_mechanism(mechanism, epsilon=epsilon, purpose=purpose)
     check_choice(OWNER, "outside", outside, OUTSIDE)
     numeric = choose_numeric(mechanism, epsilon=epsilon, bounds=bounds, counts=counts)
-    if numeric is not None:
-        of_classes = {"classes": classes, "strip": strip or None, "merge": merge, "purpose": purpose}
-        _check_numeric(belief, groups=groups, of_classes=of_classes)
+    of_classes = {"classes": classes, "strip": strip or None, "merge": merge, "purpose": purpose}
+    _check_kind(numeric, belief, groups=groups, of_classes=of_classes, outside=outside)
     table = table.rewrite(label, strip=strip, merge=merge)
     if belief is not None or groups is not None:
         table = table.settle()  # what a prior reads must not turn out to be of another type when it has been paid for
@@ -463,8 +463,15 @@ def choose_numeric(mechanism: Any, *, epsilon: float | None, bounds: Any, counts
     return mechanism if epsilon is None else mechanism.with_epsilon(epsilon)
 
 
-def _check_numeric(prior: Prior | None, *, groups: Any, of_classes: Mapping[str, Any]) -> None:
-    """Refuse what only labels with classes have."""
+def _check_kind(
+    numeric: NumericMechanism | None, prior: Prior | None, *, groups: Any, of_classes: Mapping[str, Any], outside: str
+) -> None:
+    """Refuse what only labels of the other kind have: classes, or numbers."""
+    if numeric is None:
+        if outside != OUTSIDE[0]:
+            fix = "It is about numbers outside of bounds= or counts=: give one of the two."
+            raise invalid(OWNER, "outside", "be left out for labels that are classes", got=outside, fix=fix)
+        return
     given = next((name for name, value in of_classes.items() if value is not None), None)
     if given is not None:
         fix = "Numbers have bounds, classes have a list: leave one of the two out."

@@ -51,6 +51,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from labeldp import display
 from labeldp.arrays import Array, Float32s
 from labeldp.errors import Described, LabelDPError, invalid
 from labeldp.features.transforms import scale_rows
@@ -642,9 +643,5 @@ def open_bar(progress: Any, total: int) -> Iterator[Told]:
     elif not progress:
         yield lambda _done, _total: None
     else:
-        from rich.console import Console
-        from rich.progress import Progress
-
-        with Progress(console=Console(stderr=True), transient=True) as bar:
-            line = bar.add_task("embedding", total=total)
-            yield lambda done, _total: bar.update(line, completed=done)
+        with display.open_bar("embedding", total=total) as told:
+            yield told

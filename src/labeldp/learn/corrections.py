@@ -44,6 +44,19 @@ import numpy.typing as npt
 import pyarrow as pa
 import scipy.sparse
 from sklearn.base import BaseEstimator
+from sklearn.cross_decomposition import CCA, PLSSVD, PLSCanonical, PLSRegression
+from sklearn.feature_selection import (
+    SelectFromModel,
+    SelectKBest,
+    SelectPercentile,
+    SequentialFeatureSelector,
+    chi2,
+    f_classif,
+    f_regression,
+    mutual_info_classif,
+    mutual_info_regression,
+    r_regression,
+)
 from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing, get_tags, indexable
 from sklearn.utils.validation import _num_samples, check_array, has_fit_parameter, validate_data
@@ -287,6 +300,10 @@ def needs_codes(estimator: Any) -> bool:
     return "xgboost" in (type(estimator).__module__.split(".")[0], getattr(estimator, "library", None))
 
 
+#: Scores of columns that compare them with labels.
+LABEL_SCORES = (chi2, f_classif, f_regression, mutual_info_classif, mutual_info_regression, r_regression)
+
+
 def public_seed(estimator: BaseEstimator) -> int:
     """Return the seed of what is drawn in training: the estimator's own, if it is a number, and else 0.
 
@@ -304,10 +321,39 @@ def split_pipeline(
         return None, estimator
     steps = estimator.steps
     for name, step in steps[:-1]:
-        if isinstance(step, BaseEstimator) and get_tags(step).target_tags.required:
-            fix = f"Leave out `{name}` ({type(step).__name__}): transformers see features alone."
-            raise invalid(owner, "estimator", "transform without labels", got=name, fix=fix)
+        _refuse_supervised(owner, name, step)
     return (Pipeline(steps[:-1]) if len(steps) > 1 else None), steps[-1][1]
+
+
+def _refuse_supervised(owner: str, name: str, step: Any) -> None:
+    """Refuse a transformer that learns from labels, alone or inside of steps that only carry others."""
+    for carried in ("steps", "transformers", "transformer_list"):
+        if isinstance(step, BaseEstimator) and isinstance(getattr(step, carried, None), list):
+            for inner in getattr(step, carried):
+                _refuse_supervised(owner, f"{name}: {inner[0]}", inner[1])
+            return
+    if isinstance(step, BaseEstimator) and _reads_labels(step):
+        fix = (
+            f"Leave out `{name}` ({type(step).__name__}): what it learned from raw labels would be released with the model, and no "
+            "guarantee covers it. Transformers see features alone: VarianceThreshold and PCA choose without labels, and so may "
+            "the last step (a penalty, a forest)."
+        )
+        raise invalid(owner, "estimator", "transform without labels", got=name, fix=fix)
+
+
+def _reads_labels(step: BaseEstimator) -> bool:
+    """Whether a transformer cannot be fitted without labels. The tags of scikit-learn say so of most, and not of some."""
+    if get_tags(step).target_tags.required:
+        return True
+    if isinstance(step, PLSRegression | PLSCanonical | CCA | PLSSVD):
+        return True
+    if isinstance(step, SelectFromModel) and step.prefit:  # its model learned before
+        return False
+    if isinstance(step, SelectFromModel | SequentialFeatureSelector):
+        return bool(get_tags(step.estimator).target_tags.required)
+    if isinstance(step, SelectKBest | SelectPercentile):  # a score of one's own may do without labels
+        return getattr(step.score_func, "func", step.score_func) in LABEL_SCORES
+    return False
 
 
 def as_indexable(owner: str, X: Any) -> Any:

@@ -450,7 +450,8 @@ class NetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sc
             start = plan.training.find_size(0.0)
             network.fit_whitening(shrink_images(inputs.batch(rows), start) for rows in sample_rows(len(inputs)))
         network = place_network(network, sample_shape=shape, device=plan.device)
-        check_network(network, inputs.batch(torch.arange(min(2, len(inputs))), view=0), n_classes=n_classes)
+        batch = inputs.batch(torch.arange(min(2, len(inputs))), view=0)
+        check_network(network, batch, n_classes=n_classes, n_views=inputs.n_views)
         return network, sizes
 
     def _pretrain(self, network: nn.Module, task: Task, *, count: int, seed: int) -> None:

@@ -171,19 +171,22 @@ def _check_signature(maker: Any) -> None:
         pass
 
 
-def check_network(network: nn.Module, batch: Tensor, *, n_classes: int) -> None:
-    """Refuse a network that does not answer this batch with one logit per example and class, or has nothing to train."""
+def check_network(network: nn.Module, batch: Tensor, *, n_classes: int, n_views: int = 1) -> None:
+    """Refuse a network that does not answer this batch with one logit per example and class, or has nothing to train.
+
+    The batch is of one of `n_views` views of each example.
+    """
     if not any(weight.requires_grad for weight in network.parameters()):
         fix = "Leave `requires_grad` of some of its parameters as it is."
         raise invalid("NetClassifier", "module", "have weights to train", got=type(network).__name__, fix=fix)
-    logits = try_network(network, batch)
+    logits = try_network(network, batch, n_views=n_views)
     if logits.ndim != 2 or logits.shape[1] != n_classes:
         got = Described(f"an output of shape {tuple(logits.shape)}")
         fix = "The last layer has one output per class, and no softmax."
         raise invalid("NetClassifier", "module", f"return (n, {n_classes}) logits", got=got, fix=fix)
 
 
-def try_network(network: nn.Module, batch: Tensor) -> Tensor:
+def try_network(network: nn.Module, batch: Tensor, *, n_views: int = 1) -> Tensor:
     """Return the network's answer to a batch, in evaluation mode and without gradients.
 
     A batch that the network cannot take becomes one of our errors, with the first line of what torch says.
@@ -195,7 +198,12 @@ def try_network(network: nn.Module, batch: Tensor) -> Tensor:
     except (RuntimeError, ValueError, IndexError, TypeError) as error:
         first = str(error).splitlines()[0] if str(error) else type(error).__name__
         got = Described(f"examples of shape {tuple(batch.shape[1:])}")
-        raise invalid("NetClassifier", "X", "be what the module takes", got=got, fix=f"It says: {first}") from error
+        fix = f"It says: {first}"
+        if n_views > 1:
+            shape = f"(n, {n_views}, {batch.shape[1]})"
+            got = Described(f"X of shape {shape}: {n_views} views of rows (n, {batch.shape[1]})")
+            fix = f"Are these grey images? They have a channel: X[:, np.newaxis], (n, 1, {n_views}, {batch.shape[1]}). {fix}"
+        raise invalid("NetClassifier", "X", "be what the module takes", got=got, fix=fix) from error
     if not isinstance(answer, Tensor):
         fix = "Wrap it so that it returns the logits alone."
         raise invalid("NetClassifier", "module", "return a tensor", got=type(answer).__name__, fix=fix)

@@ -36,6 +36,7 @@ import torch
 from torch import Tensor, nn
 
 from labeldp.channel import LazyRows
+from labeldp.display import open_bar
 from labeldp.errors import Described, LabelDPError, invalid
 from labeldp.nn.fast_cnn import Muon
 from labeldp.nn.inputs import Inputs, check_batch
@@ -314,24 +315,18 @@ def open_progress(progress: Any, task: Task, *, words: str, number: int = 0, of:
     elif not progress:
         yield None
     else:
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-        columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn(), TextColumn("left"))
-        with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        with open_bar(words, total=of, done=number) as told:
             # The bar goes by work, since steps on larger images take longer: what is left of it is then what it says.
-            line = bar.add_task(words, total=of, completed=number)
             measure = task.training.measure_work
-            yield lambda done, total, loss: bar.update(
-                line,
-                completed=number + measure(done / total),
-                description=f"{words}: loss {loss:.4f}, step {number * total + done} of {of * total}",
+            yield lambda done, total, loss: told(
+                number + measure(done / total),
+                words=f"{words}: loss {loss:.4f}, step {number * total + done} of {of * total}",
             )
 
 
 def watch_pieces(pieces: Sequence[Any], *, words: str) -> Iterator[Any]:
-    """Give pieces one after the other, with a bar on standard error."""
-    from rich.console import Console
-    from rich.progress import track
-
-    yield from track(pieces, words, console=Console(stderr=True), transient=True)
+    """Give pieces one after the other, and show on standard error how far they are."""
+    with open_bar(words, total=len(pieces)) as told:
+        for number, piece in enumerate(pieces):
+            yield piece
+            told(number + 1)

@@ -35,6 +35,9 @@ from labeldp.mechanisms.numbers import check_bounds
 from labeldp.release.numbers import Asked, read_numbers, say_bounds
 from labeldp.validate import check_class_list, check_classes, check_integer, check_not_alone, code_dtype, hide_labels
 
+#: What to do with labels that look like quantities.
+NUMBERS = "Amounts are no classes: they have public bounds (UnbiasedResponse(bounds=), LabelPrivateRegressor)."
+
 
 class SensitiveLabels:
     """Labels that must not be shown: no values in repr, no iteration, no pickling.
@@ -132,7 +135,12 @@ class SensitiveLabels:
             )
         if self.classes_read_off:
             counts = np.bincount(self._codes, minlength=len(self.classes))
-            check_not_alone("labels", "labels", counts, find_row=lambda code: int(np.argmax(self._codes == code)))
+            try:
+                check_not_alone("labels", "labels", counts, find_row=lambda code: int(np.argmax(self._codes == code)))
+            except LabelDPError as error:
+                if plain.dtype.kind != "f":
+                    raise
+                raise LabelDPError(f"{error} {NUMBERS}") from None
 
     @property
     def n_classes(self) -> int:
