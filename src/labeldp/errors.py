@@ -65,6 +65,10 @@ class PixelScaleWarning(UserWarning):
     """Images come on another scale than those of the fit: bytes 0 to 255 after floats 0 to 1, or the other way round."""
 
 
+class SlowPrecisionWarning(UserWarning):
+    """A network is to be trained in numbers that this processor has no instructions for: it takes longer, not shorter."""
+
+
 class MissingExtraError(LabelDPError, ImportError):
     """An optional package is absent; the message names the extra that brings it."""
 

@@ -65,6 +65,7 @@ NETWORKS = {
     "image_shape": ("small-cnn", {"image_shape": (3, 3)}, "rows", "`image_shape`"),
     "pairs": ("ncf", {}, "rows", "user and item"),
     "pretrain": ("mlp", {"pretrain": 3}, "rows", "`pretrain`"),
+    "precision": ("mlp", {"precision": "float16"}, "rows", "`precision`"),
     "random_state": ("mlp", {"random_state": "x"}, "rows", "`random_state`"),
     "hidden": ("mlp", {"hidden": -1}, "rows", "`hidden`"),
     "small images": ("fast-cnn", {"epochs": 1}, "small images", "10 x 10"),

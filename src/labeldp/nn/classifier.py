@@ -31,7 +31,7 @@ from torch import Tensor, nn
 
 from labeldp.arrays import Array, Float32s, Floats
 from labeldp.channel import LazyRows
-from labeldp.errors import Described, invalid
+from labeldp.errors import Described, LabelDPError, invalid
 from labeldp.items import Items, is_dataset
 from labeldp.nn.checkpoint import Checkpoints, check_place
 from labeldp.nn.fast_cnn import FastCNN, default_width, sample_rows, shrink_images
@@ -58,6 +58,7 @@ from labeldp.nn.models import (
     list_members,
     make_network,
     place_network,
+    try_network,
 )
 from labeldp.nn.presets import FAST, Training, count_networks, resolve_training, settle_training
 from labeldp.nn.pretraining import check_groups, describe_images, describe_pretraining, replace_head
@@ -66,7 +67,9 @@ from labeldp.nn.training import (
     Evidence,
     Run,
     Task,
+    check_precision,
     check_progress,
+    compute_in,
     open_progress,
     seed_torch,
     start_run,
@@ -109,8 +112,11 @@ class NetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sc
         Where the settings that are None below come from. "fast-cnn" has "minutes" (5 of one core; its "cpu" too) and "hours" (60).
         "resnet18" and "inception" are the paper's, for a GPU: "paper", or "cpu" with `epochs` of your own.
     cpu_minutes : float, optional
-        Of "fast-cnn": how many minutes of one core of 64 GFLOP/s a fit may take. They are turned into a number of epochs (200 at
-        most) before it begins, so that a plan is the same on every machine, however busy; `progress` shows what is left of it.
+        Of "fast-cnn": how many minutes of one core of 64 GFLOP/s (110 in bfloat16) a fit may take. They are turned into a number of epochs
+        (200 at most) before it begins, so that a plan is the same on every machine, however busy; `progress` shows what is left of it.
+    precision : {"float32", "bfloat16"}, optional
+        What the layers multiply while they are trained; float32 unless the preset says otherwise. bfloat16 is for processors that have
+        instructions for it, of others a `SlowPrecisionWarning` tells. What is stored, and predictions, are float32 in both.
     epochs, batch_size, lr, weight_decay : optional
         Batches are as equal as can be and no larger than `batch_size`; every example is in one of them.
     optimizer : {"adamw", "sgd", "muon"}, optional
@@ -199,6 +205,7 @@ class NetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sc
         dropout: float = 0.2,
         image_shape: Sequence[int] | None = None,
         cpu_minutes: float | None = None,
+        precision: str | None = None,
         pretrain: int = 0,
         device: str = "cpu",
         warm_start: bool = False,
@@ -222,6 +229,7 @@ class NetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sc
         self.dropout = dropout
         self.image_shape = image_shape
         self.cpu_minutes = cpu_minutes
+        self.precision = precision
         self.pretrain = pretrain
         self.device = device
         self.warm_start = warm_start
@@ -346,6 +354,7 @@ class NetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sc
         if self.checkpoint is not None:
             check_place(self.checkpoint)
         device, training = check_device(self.device), self._resolve_training()
+        check_precision(training.precision, device)
         _check_seed(self.random_state)
         going_on = bool(self.warm_start) and hasattr(self, "module_")
         scale = self._scale if going_on else self._measure_scale(X)
@@ -408,6 +417,7 @@ class NetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sc
             "augment",
             "ema",
             "cpu_minutes",
+            "precision",
         )
         changes = {name: getattr(self, name) for name in names}
         module = self.module if isinstance(self.module, str) else None
@@ -450,8 +460,16 @@ class NetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sc
             start = plan.training.find_size(0.0)
             network.fit_whitening(shrink_images(inputs.batch(rows), start) for rows in sample_rows(len(inputs)))
         network = place_network(network, sample_shape=shape, device=plan.device)
-        batch = inputs.batch(torch.arange(min(2, len(inputs))), view=0)
-        check_network(network, batch, n_classes=n_classes, n_views=inputs.n_views)
+        first = inputs.batch(torch.arange(min(2, len(inputs))), view=0)
+        check_network(network, first, n_classes=n_classes, n_views=inputs.n_views)
+        if plan.training.precision != "float32":
+            try:
+                with compute_in(plan.training.precision, plan.device):
+                    try_network(network, first)
+            except LabelDPError as error:
+                fix = "It says: " + str(error.__cause__ or error).partition("\n")[0]
+                must = "be 'float32' for a module that takes no other"
+                raise invalid("NetClassifier", "precision", must, got=plan.training.precision, fix=fix) from error
         return network, sizes
 
     def _pretrain(self, network: nn.Module, task: Task, *, count: int, seed: int) -> None:

@@ -31,15 +31,16 @@ channels are few it is the faster one, and is used.
 
 *The cost.* `count_operations` counts multiplications and additions of a training step: 2 for each product of the forward pass, as many
 for the gradient of the weights, and as many for that of the input, but for the first convolution, whose input is not
-trained. `plan_epochs` divides a budget at `SPEED` by it: a number of passes that is the same on every machine, however busy. What it
+trained. `plan_epochs` divides a budget at one of `SPEEDS` by it: a number of passes that is the same on every machine, however busy. What it
 really takes is shown by the progress bar.
 
 References: Jordan, "94% on CIFAR-10 in 3.29 Seconds on a Single GPU" (2024), for the network; Jordan et al., "Muon: An optimizer for
 hidden layers in neural networks" (2024); Coates, Ng, "Learning Feature Representations with K-means" (2012), for whitened patches;
 Howard, "Training Imagenet in 3 hours for 25 minutes" (2018), for growing images.
 
-Design notes. `torch.optim.Muon` is no substitute: it takes matrices only, works in bfloat16, which this kind of processor does not
-multiply, leaves the norms of filters to weight decay, and is not in the lowest torch that we support.
+Design notes. `torch.optim.Muon` is no substitute: it takes matrices only, works in bfloat16, which many processors do not multiply,
+leaves the norms of filters to weight decay, and is not in the lowest torch that we support. How the two of
+`SPEEDS` compare is measured by `benchmarks/precision.py`.
 """
 
 from __future__ import annotations
@@ -69,8 +70,8 @@ NEWEST = 0.4
 LEAST_SIDE = 10
 #: Channels from which on the gradient of filters is computed tap by tap.
 MANY_CHANNELS = 64
-#: Operations in a second of one core that `plan_epochs` counts on, everything included.
-SPEED = 64e9
+#: Operations in a second of one core that `plan_epochs` counts on, everything included, by the numbers that it computes with.
+SPEEDS = {"float32": 64e9, "bfloat16": 110e9}
 
 
 class FastCNN(nn.Module):
@@ -81,7 +82,7 @@ class FastCNN(nn.Module):
         self.width, self.widths = width, stage_widths(width)
         size = patch_side(channels)
         first = 2 * channels * size * size
-        self.whiten = nn.Conv2d(channels, first, size, bias=False).requires_grad_(requires_grad=False)
+        self.whiten = Whitening(channels, first, size, bias=False).requires_grad_(requires_grad=False)
         sizes = (first, *self.widths)
         self.stages = nn.Sequential(*(Stage(i, o) for i, o in pairwise(sizes)))
         self.head = nn.Linear(width, n_classes, bias=False)
@@ -125,6 +126,21 @@ class FastCNN(nn.Module):
         ]
 
 
+class Whitening(nn.Conv2d):
+    """The first layer, in float32 under autocast too.
+
+    Where neighbours are alike its filters are large and of both signs, and what they sum to is small: with 8 bits of each, a filter
+    that should not see how bright a patch is does. A network would learn from those, and predict from others.
+    """
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Return (n, out, height, width)."""
+        if images.device.type not in ("cpu", "cuda"):  # where every torch that we support knows autocast
+            return super().forward(images)
+        with torch.autocast(images.device.type, enabled=False):
+            return super().forward(images)
+
+
 class Stage(nn.Module):
     """Two convolutions, the side halved after the first."""
 
@@ -155,7 +171,8 @@ class TapByTap(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor | None]:
         """Return the gradients of images and filters."""
         (gradient,) = gradients
-        images, filters = ctx.saved_tensors
+        # What autocast computed in bfloat16 has its gradients computed so too; they are summed up in float32.
+        images, filters = (saved.to(gradient.dtype) for saved in ctx.saved_tensors)
         needs_images, needs_filters = ctx.needs_input_grad
         turned = filters.flip(2, 3).transpose(0, 1).contiguous(memory_format=torch.channels_last)
         return (
@@ -343,16 +360,17 @@ def plan_epochs(
     width: int,
     sizes: Sequence[tuple[float, float]],
     most: int,
+    precision: str = "float32",
 ) -> int:
-    """Return the passes over the data that take so many minutes of one core at `SPEED`: at least 1, no more than `most`.
+    """Return the passes over the data that take so many minutes of one core: at least 1, no more than `most`.
 
-    `sizes` are pairs of a share of the side and the share of the steps that are taken at it.
+    `precision` says which of `SPEEDS` the core has, and `sizes` are pairs of a share of the side and the share of the steps that are taken at it.
     """
     mean = sum(
         part * count_operations(shrink_shape(sample_shape, share), n_classes=n_classes, width=width)
         for share, part in sizes
     )
-    return max(1, min(most, round(60 * minutes * SPEED / (n_examples * mean))))
+    return max(1, min(most, round(60 * minutes * SPEEDS[precision] / (n_examples * mean))))
 
 
 def shrink_shape(sample_shape: tuple[int, ...], share: float) -> tuple[int, ...]:

@@ -42,13 +42,14 @@ from torch import Tensor
 from torch.nn import functional
 
 from labeldp.errors import Described, invalid, nearest
-from labeldp.nn.fast_cnn import plan_epochs, shrink_images
+from labeldp.nn.fast_cnn import SPEEDS, plan_epochs, shrink_images
 from labeldp.validate import check_choice, check_epsilon, check_integer, check_positive, check_real
 
 OPTIMIZERS = ("adamw", "sgd", "muon")
 #: The network that has presets by time, and its own optimizer.
 FAST = "fast-cnn"
 SCHEDULES = ("linear", "piecewise", "constant")
+PRECISIONS = tuple(SPEEDS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,6 +123,9 @@ class Training:
     cpu_minutes : float
         Minutes of one core that a fit of "fast-cnn" may take; `epochs` is then the most passes that there are. A fit turns it
         into a number of passes before it begins (`labeldp.nn.fast_cnn.plan_epochs`). 0 for `epochs` as they are.
+    precision : {"float32", "bfloat16"}
+        What the layers of the network multiply in a step. Weights, their average, the optimizer and the loss are float32 in both, and
+        so are predictions. bfloat16 has 8 significant bits, and takes about half the time where a processor has instructions for it.
     """
 
     epochs: int
@@ -138,6 +142,7 @@ class Training:
     sizes: tuple[tuple[float, float], ...] = ()
     mirrors: bool = False
     cpu_minutes: float = 0.0
+    precision: str = "float32"
 
     def check(self, owner: str) -> Training:
         """Return these settings if each makes sense; `owner` is who the error names."""
@@ -146,6 +151,7 @@ class Training:
         check_positive(owner, "lr", self.lr)
         check_choice(owner, "optimizer", self.optimizer, OPTIMIZERS)
         check_choice(owner, "schedule", self.schedule, SCHEDULES)
+        check_choice(owner, "precision", self.precision, PRECISIONS)
         for name in ("weight_decay", "mixup", "cpu_minutes"):
             value = check_real(owner, name, getattr(self, name))
             if not 0 <= value < float("inf"):
@@ -231,7 +237,7 @@ def are_shares(sizes: Any) -> bool:
 
 
 #: Settings that are newer than files of labeldp 0.1, and what they are where nobody sets them.
-NEWER: dict[str, Any] = {"sizes": (), "mirrors": False, "cpu_minutes": 0.0}
+NEWER: dict[str, Any] = {"sizes": (), "mirrors": False, "cpu_minutes": 0.0, "precision": "float32"}
 
 #: Half the side, three quarters of it, all of it; of images in colour.
 GROWING = ((0.5, 0.63), (0.75, 0.31), (1.0, 0.06))
@@ -425,6 +431,7 @@ def settle_training(
         width=width,
         sizes=training.sizes or ((1.0, 1.0),),
         most=training.epochs,
+        precision=training.precision,
     )
     return replace(training, epochs=passes, cpu_minutes=0.0)
 

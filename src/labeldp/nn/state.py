@@ -26,7 +26,13 @@ from labeldp.nn.models import Ensemble, list_members, make_network, place_networ
 from labeldp.nn.presets import Augment, Training
 
 #: Settings that networks stored by labeldp 0.1 do not have.
-NEWER_SETTINGS: dict[str, Any] = {"image_shape": None, "cpu_minutes": None, "pretrain": 0, "members": None}
+NEWER_SETTINGS: dict[str, Any] = {
+    "image_shape": None,
+    "cpu_minutes": None,
+    "pretrain": 0,
+    "members": None,
+    "precision": None,
+}
 
 
 def pack_state(state: dict[str, Any]) -> dict[str, Any]:

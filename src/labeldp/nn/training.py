@@ -15,6 +15,11 @@ that is the mixed target, for a likelihood it is the mixed log-likelihood.
 
 References: Zhang, Cisse, Dauphin, Lopez-Paz, "mixup: Beyond Empirical Risk Minimization" (2018).
 
+*bfloat16.* With `precision="bfloat16"` the forward pass runs under torch's autocast: convolutions and products of matrices round what they
+multiply to 8 significant bits and sum in float32; backward follows what forward did. Logits become float32 before the loss, and the
+gradients of weights before the optimizer, which with the weights and their average knows nothing of it: a step much smaller than a
+weight is not lost. The exponent has as many bits as that of float32, so that no loss needs to be scaled.
+
 Design notes. The gradient in the logits is written out and handed to `backward`: half the work of recording the loss, and
 the forward loss costs what cross entropy costs. Everything random (order, mixup, augmentation, dropout) comes from torch's
 own generators, seeded for the run and put back afterwards, so that the run is a function of its seed and a checkpoint is
@@ -26,8 +31,9 @@ from __future__ import annotations
 import copy
 import hashlib
 import math
+import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -37,7 +43,7 @@ from torch import Tensor, nn
 
 from labeldp.channel import LazyRows
 from labeldp.display import open_bar
-from labeldp.errors import Described, LabelDPError, invalid
+from labeldp.errors import Described, LabelDPError, SlowPrecisionWarning, invalid
 from labeldp.nn.fast_cnn import Muon
 from labeldp.nn.inputs import Inputs, check_batch
 from labeldp.nn.losses import Rows, forward_rows, plain_rows, soft_rows, weighted_rows
@@ -210,7 +216,10 @@ def take_step(run: Run, task: Task, rows: Tensor, *, keep: float, part: float, n
     inputs = task.inputs.batch(rows)
     if inputs.ndim == 4:
         inputs = training.show_images(inputs, rows, part=part, epoch=run.epoch)
-    logits = mix_logits(run.module, inputs, keep=keep)
+    with compute_in(training.precision, inputs.device):
+        logits = mix_logits(run.module, inputs, keep=keep)
+    if training.precision != "float32":
+        logits = logits.float()
     loss, gradient = task.evidence.loss(logits.detach(), rows, keep=keep)
     value = float(loss)
     if not math.isfinite(value):
@@ -221,6 +230,45 @@ def take_step(run: Run, task: Task, rows: Tensor, *, keep: float, part: float, n
     if run.average is not None:
         update_average(run.average, run.module, decay=min(training.ema, (1 + number) / (10 + number)))
     return value
+
+
+def compute_in(precision: str, device: torch.device) -> AbstractContextManager[Any]:
+    """Return what the forward pass of a step runs in: for "float32" it does nothing at all."""
+    return nullcontext() if precision == "float32" else torch.autocast(device.type, dtype=torch.bfloat16)
+
+
+def check_precision(precision: str, device: torch.device) -> None:
+    """Refuse numbers that the device does not compute with; warn of a processor that has no instructions for them."""
+    try:
+        with compute_in(precision, device):
+            pass
+    except RuntimeError as error:
+        fix = f"torch says: {str(error).splitlines()[0]}"
+        raise invalid("NetClassifier", "precision", f"be 'float32' on {device}", got=precision, fix=fix) from error
+    if precision == "bfloat16" and device.type == "cpu" and not multiplies_bfloat16():
+        warnings.warn(
+            "NetClassifier: this processor has no instructions for bfloat16, so that precision='bfloat16' takes longer than 'float32', "
+            "and than the minutes that were asked for.",
+            SlowPrecisionWarning,
+            stacklevel=5,  # of `NetClassifier.fit`, who called it
+        )
+
+
+def multiplies_bfloat16() -> bool:
+    """Whether the processor has instructions for bfloat16, as far as torch tells.
+
+    Older versions of torch say how long the vectors of a processor are, and no more: where they are short there are none.
+    """
+    tell: Any = getattr(torch.cpu, "get_capabilities", None)
+    if tell is None:
+        return torch.backends.cpu.get_cpu_capability() not in WITHOUT_BFLOAT16
+    found = tell()
+    return any(found.get(name, False) for name in WITH_BFLOAT16)
+
+
+#: What torch calls instructions for bfloat16, of x86 and of ARM; and kinds of processors of which none has them.
+WITH_BFLOAT16 = ("avx512_bf16", "amx_bf16", "bf16", "sve_bf16")
+WITHOUT_BFLOAT16 = ("NO AVX", "AVX2")
 
 
 def _describe_divergence(value: float, *, epoch: int, step: int) -> LabelDPError:
