@@ -86,14 +86,14 @@ def _count_missing(source: Any) -> tuple[list[dict[str, Any]], int]:
     """Return each column with its type and its number of missing values, and the number of rows."""
     import pyarrow.compute as pc
 
-    from labeldp.data.tables import value_type
+    from labeldp.data.tables import find_missing, value_type
 
     missing = dict.fromkeys(source.names, 0)
     rows = 0
     for batch in source.batches():
         rows += batch.num_rows
         for name in source.names:
-            missing[name] += pc.sum(pc.is_null(batch.column(name), nan_is_null=True)).as_py() or 0
+            missing[name] += pc.sum(find_missing(batch.column(name))).as_py() or 0
     types = {one.name: str(value_type(one.type)) for one in source.schema}  # of the values, where they are coded
     return [{"name": name, "type": types[name], "missing": missing[name]} for name in source.names], rows
 
