@@ -221,11 +221,8 @@ class Rewrite:
         if self.pairs:
             olds, news = self._values(values.type)
             values = pc.coalesce(news.take(pc.index_in(values, value_set=olds)), values)
-        columns = [
-            *batch.columns[:place],
-            values,
-            *batch.columns[place + 1 :],
-        ]  # pyarrow 15: no `set_column` of a batch
+        # `set_column` of a batch came with pyarrow 16.
+        columns = [*batch.columns[:place], values, *batch.columns[place + 1 :]]
         return pa.RecordBatch.from_arrays(columns, schema=batch.schema.set(place, pa.field(self.column, values.type)))
 
     def _values(self, kind: Any) -> tuple[Any, Any]:
