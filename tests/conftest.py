@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import functools
+import io
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -58,6 +62,34 @@ def forks() -> Iterator[Any]:
     server = Forks(REPOSITORY / "src")
     yield server
     server.close()
+
+
+@functools.cache
+def _command() -> Any:
+    """Made once: typer's own runner makes all commands anew for each line, which takes longer than most of them run."""
+    import typer.main
+
+    from labeldp.cli import app
+
+    return typer.main.get_command(app)
+
+
+@pytest.fixture
+def run() -> Callable[..., Any]:
+    """Run a command, a line or its words, and expect an exit code; returns what it wrote on either stream.
+
+    typer's own runner keeps the streams apart from click 8.2 on.
+    """
+
+    def call(line: str | Sequence[str], *, code: int = 0) -> Any:
+        words = line.split() if isinstance(line, str) else list(line)
+        stdout, stderr = io.StringIO(), io.StringIO()
+        with redirect_stdout(stdout), redirect_stderr(stderr), pytest.raises(SystemExit) as left:
+            _command().main(words, prog_name="labeldp")
+        assert left.value.code == code, f"{line}: {left.value.code}\n{stdout.getvalue()}\n{stderr.getvalue()}"
+        return SimpleNamespace(exit_code=code, stdout=stdout.getvalue(), stderr=stderr.getvalue())
+
+    return call
 
 
 @pytest.fixture(scope="session")

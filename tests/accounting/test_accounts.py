@@ -151,7 +151,7 @@ def test_memory_is_that_of_a_batch_and_a_sample() -> None:
     def batches(count: int) -> Any:
         for number in range(count):
             start = number * 50_000
-            yield pa.record_batch({"x": pa.array(np.arange(start, start + 50_000)), "y": pa.nulls(50_000)})
+            yield pa.RecordBatch.from_pydict({"x": np.arange(start, start + 50_000), "y": pa.nulls(50_000)})
 
     def peak(count: int) -> int:
         tracemalloc.start()

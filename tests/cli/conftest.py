@@ -1,13 +1,10 @@
-"""Small tables, and a way to run a command as a user would, with what it wrote on either stream."""
+"""Small tables, and ways to run a command as a user would: see the fixture `run` of all tests."""
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Callable
-from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,13 +12,8 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
-import typer.main
-
-from labeldp.cli import app
 
 N_TRAIN, N_TEST = 600, 200
-#: Made once: typer's own runner makes all commands anew for each line, which takes longer than most of them run.
-COMMAND = typer.main.get_command(app)
 
 
 def people(n: int, seed: int) -> pa.Table:
@@ -40,20 +32,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "100")
     return tmp_path
-
-
-@pytest.fixture
-def run() -> Callable[..., Any]:
-    """Run a command line and expect an exit code; returns what it wrote on either stream."""
-
-    def call(line: str, *, code: int = 0) -> Any:
-        stdout, stderr = io.StringIO(), io.StringIO()
-        with redirect_stdout(stdout), redirect_stderr(stderr), pytest.raises(SystemExit) as left:
-            COMMAND.main(line.split(), prog_name="labeldp")
-        assert left.value.code == code, f"{line}: {left.value.code}\n{stdout.getvalue()}\n{stderr.getvalue()}"
-        return SimpleNamespace(exit_code=code, stdout=stdout.getvalue(), stderr=stderr.getvalue())
-
-    return call
 
 
 @pytest.fixture

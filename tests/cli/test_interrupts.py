@@ -21,6 +21,8 @@ BEGIN = """
 import os, signal, sys, time, weakref
 from labeldp.cli import interrupts
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell in the background has its children ignore it
+
 def send(name="SIGTERM"):
     os.kill(os.getpid(), signal.Signals[name])
     for _ in range(1000):  # the handler runs between two of these

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import math
 import re
 
 import numpy as np
@@ -13,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from labeldp.data import column, open_table, tables, text
+from labeldp.data.tables import find_missing
 from labeldp.errors import ColumnTypeError, LabelDPError
 
 ROWS = 1_000
@@ -252,6 +254,19 @@ def test_a_type_may_be_for_a_column_that_lines_of_json_show_late(tmp_path):
 def test_empty_text_and_na_are_missing_in_csv(tmp_path):
     (tmp_path / "people.csv").write_text('ill,row\nyes,1\n,2\nNA,3\n"",4\n')
     assert column(tmp_path / "people.csv", "ill").to_pylist() == ["yes", None, None, None]
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+@pytest.mark.parametrize("kind", ["half", "float", "double", "dictionary", "text"])
+def test_missing_values_are_found_in_every_type(kind, chunked):
+    """pyarrow 15 refuses half precision here, and finds no NaN in a dictionary."""
+    values = ["1", None, "2", None] if kind == "text" else [1.0, None, 2.0, math.nan]
+    types = {"half": pa.float16(), "float": pa.float32(), "text": pa.string()}
+    given = [np.float16(one) if kind == "half" and one is not None else one for one in values]
+    found = pa.array(given, types.get(kind, pa.float64()))
+    found = found.dictionary_encode() if kind == "dictionary" else found
+    absent = find_missing(pa.chunked_array([found, found]) if chunked else found)
+    assert absent.to_pylist() == [False, True] * (4 if chunked else 2)
 
 
 def encode_count(number):

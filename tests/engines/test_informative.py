@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from sklearn.naive_bayes import GaussianNB
-from typer.testing import CliRunner
 
 import labeldp
 from labeldp import InformativeResponse, SensitiveLabels
@@ -20,7 +20,6 @@ from labeldp.audit.channel import observed_audit
 from labeldp.audit.contents import plausible_check, support_check
 from labeldp.audit.static import matrix_check
 from labeldp.channel import ArcChannel, SetChannel
-from labeldp.cli import app
 from labeldp.engines import privatize_table
 from labeldp.errors import ReleaseError
 from labeldp.release.manifest import digest
@@ -133,22 +132,15 @@ def test_a_changed_header_of_sets_is_refused(channel: dict[str, Any], table: Pat
         labeldp.load_release(tmp_path / "out")
 
 
-def test_commands_privatize_inspect_report_and_train(table: Path, tmp_path: Path) -> None:
-    run, out = CliRunner(), tmp_path / "out"
-    listed = ",".join(map(str, range(K)))
-    made = run.invoke(
-        app,
-        ["privatize", str(table), "-l", "label", "-e", "2", "--to", str(out), "--mechanism", "informative", "--classes", listed],
-    )  # fmt: skip
-    assert made.exit_code == 0, made.output
-    told = run.invoke(app, ["inspect", str(out), "--json"])
-    assert told.exit_code == 0, told.output
-    facts = json.loads(told.stdout)
+def test_commands_privatize_inspect_report_and_train(table: Path, tmp_path: Path, run: Callable[..., Any]) -> None:
+    out, listed = tmp_path / "out", ",".join(map(str, range(K)))
+    words = ["-l", "label", "-e", "2", "--mechanism", "informative", "--classes", listed]
+    run(["privatize", str(table), *words, "--to", str(out)])
+    facts = json.loads(run(["inspect", str(out), "--json"]).stdout)
     assert "Her answer names 3 of 10 classes; the true one is among them with probability" in facts["answers"]
     assert facts["flip_rate"] is None
     assert "Her answer names 3 of 10 classes" in release_page(out)
-    model = run.invoke(app, ["train", str(out), "--to", str(tmp_path / "model.skops")])
-    assert model.exit_code == 0, model.output
+    run(["train", str(out), "--to", str(tmp_path / "model.skops")])
 
 
 @pytest.mark.parametrize("prior", [None, "array"])
@@ -213,22 +205,21 @@ def test_what_is_refused_is_refused_before_the_charge(
     assert not (tmp_path / "out").exists()
 
 
-def test_the_command_says_what_is_released_and_how_to_get_labels(table: Path, tmp_path: Path) -> None:
-    run, listed = CliRunner(), ",".join(map(str, range(K)))
+def test_the_command_says_what_is_released_and_how_to_get_labels(
+    table: Path, tmp_path: Path, run: Callable[..., Any]
+) -> None:
+    listed = ",".join(map(str, range(K)))
     start = ["privatize", str(table), "-l", "label", "-e", "1", "--classes", listed, "--to"]
-    made = run.invoke(app, [*start, str(tmp_path / "sets")])
-    assert made.exit_code == 0, made.output
+    made = run([*start, str(tmp_path / "sets")])
     assert "a set of 4 of 10 classes, with the true one in it 64.4% of the time" in " ".join(made.stdout.split())
     assert "--for labels" in made.stdout
-    told = run.invoke(app, ["inspect", str(tmp_path / "sets")])
+    told = run(["inspect", str(tmp_path / "sets")])
     assert "column _labeldp_output, in the place of labels" in " ".join(told.stdout.split())
-    made = run.invoke(app, [*start, str(tmp_path / "labels"), "--for", "labels"])
-    assert made.exit_code == 0, made.output
+    made = run([*start, str(tmp_path / "labels"), "--for", "labels"])
     assert "one label, the true one or another" in made.stdout
     assert "--for labels" not in made.stdout
-    assert "stored in" not in run.invoke(app, ["inspect", str(tmp_path / "labels")]).stdout
-    refused = run.invoke(app, [*start, str(tmp_path / "no"), "--for", "labels", "--mechanism", "rr"])
-    assert refused.exit_code == 2
+    assert "stored in" not in run(["inspect", str(tmp_path / "labels")]).stdout
+    refused = run([*start, str(tmp_path / "no"), "--for", "labels", "--mechanism", "rr"], code=2)
     assert "`--for` must be left out with --mechanism" in " ".join(refused.stderr.split())
 
 

@@ -85,10 +85,15 @@ def test_counts_are_their_own_levels(write: Callable[..., Path]) -> None:
     np.testing.assert_array_equal(done.load().values, in_memory(counts, mechanism).values)
 
 
-def test_rows_without_a_number_are_left_out(write: Callable[..., Path]) -> None:
-    column = pa.array(np.where(np.arange(len(RAW)) % 7 == 0, np.nan, RAW), from_pandas=False)
+@pytest.mark.parametrize("kind", ["double", "half", "dictionary"])
+def test_rows_without_a_number_are_left_out(kind: str, write: Callable[..., Path]) -> None:
+    """NaN is no number in half precision and in a dictionary too, where old versions of pyarrow do not find it."""
+    values = RAW.astype(np.float16)
+    values[::7] = np.nan
+    column = pa.array(values if kind == "half" else values.astype(float), from_pandas=False)
+    column = column.dictionary_encode() if kind == "dictionary" else column
     done = in_table(write(pa.table({"amount": column})), bounds=BOUNDS, epsilon=1.5, missing="drop")
-    kept = RAW[np.arange(len(RAW)) % 7 != 0]
+    kept = values[~np.isnan(values)].astype(float)
     assert (done.rows, done.dropped) == (len(kept), len(RAW) - len(kept))
     np.testing.assert_array_equal(done.load().values, in_memory(kept, MECHANISMS["unbiased"]).values)
 

@@ -9,7 +9,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from sklearn.base import clone
-from typer.testing import CliRunner
 
 from labeldp import (
     Guarantee,
@@ -24,7 +23,6 @@ from labeldp import (
     load_release,
     privatize,
 )
-from labeldp.cli import app
 from labeldp.engines import privatize_table, train_released
 from labeldp.errors import AccountError, AccountWarning, BudgetError, LabelDPError, PrivacyError
 from labeldp.learn import SoftmaxRegression
@@ -299,7 +297,7 @@ def test_the_ledger_knows_persons_and_never_mixes_units(tmp_path):
     assert len(ledger.entries()) == 1
 
 
-def test_the_command_names_a_person(tmp_path):
+def test_the_command_names_a_person(run, tmp_path):
     table = make_stays()
     path = tmp_path / "stays.parquet"
     pq.write_table(table, path)
@@ -315,20 +313,19 @@ def test_the_command_names_a_person(tmp_path):
         "--seed",
         "3",
     ]
-    done = CliRunner().invoke(app, [*arguments, "--person", "patient", "--json"])
-    assert done.exit_code == 0, done.output
+    done = run([*arguments, "--person", "patient", "--json"])
     facts = json.loads(done.stdout)
     persons = Persons.of(table["patient"])
     assert (facts["rows"], facts["answered"]) == (3000, persons.n_persons)
     assert facts["guarantee"]["unit"] == "person"
     alone = in_memory(table, "flag", RandomizedResponse(1.0), (False, True))
     assert load_release(tmp_path / "out").codes.tolist() == alone.codes.tolist()
-    shown = CliRunner().invoke(app, ["inspect", str(tmp_path / "out")])
-    assert "all labels of one person" in " ".join(shown.output.split())
-    assert f"{persons.n_persons:,}" in shown.output
+    shown = run(["inspect", str(tmp_path / "out")]).stdout
+    assert "all labels of one person" in " ".join(shown.split())
+    assert f"{persons.n_persons:,}" in shown
 
 
-def test_whoever_reads_the_release_knows_which_rows_are_answered(tmp_path):
+def test_whoever_reads_the_release_knows_which_rows_are_answered(run, tmp_path):
     table = make_stays(600, 200)
     source = write_folder(table, tmp_path / "stays")
     done = privatize_table(
@@ -356,10 +353,8 @@ def test_whoever_reads_the_release_knows_which_rows_are_answered(tmp_path):
     assert by_all.guarantee_.unit is Unit.PERSON
     with pytest.raises(LabelDPError, match="of 600 rows"):
         clone(model).fit_release(X[:-1], release)
-    trained = CliRunner().invoke(app, ["train", str(tmp_path / "out"), "--to", str(tmp_path / "model.skops")])
-    assert trained.exit_code == 0, trained.output
-    page = CliRunner().invoke(app, ["report", str(tmp_path / "out"), "--to", str(tmp_path / "page.html")])
-    assert page.exit_code == 0, page.output
+    run(["train", str(tmp_path / "out"), "--to", str(tmp_path / "model.skops")])
+    run(["report", str(tmp_path / "out"), "--to", str(tmp_path / "page.html")])
     text = (tmp_path / "page.html").read_text(encoding="utf-8")
     for words in (
         "all labels of one person replaced",

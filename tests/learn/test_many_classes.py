@@ -119,7 +119,9 @@ def test_bad_rows_among_lazy_ones_are_named(problem, method):
 
 
 def test_a_network_on_evidence_is_bit_for_bit_that_on_the_array(problem, monkeypatch):
-    nn = pytest.importorskip("labeldp.nn", reason="needs PyTorch")
+    pytest.importorskip("torch", reason="networks need labeldp[torch]")
+    from labeldp import nn
+
     X, _, release = problem
     whole = release.channel.likelihood(release.codes)
     targets = whole / whole.sum(axis=1, keepdims=True)
@@ -141,7 +143,9 @@ def test_a_network_on_evidence_is_bit_for_bit_that_on_the_array(problem, monkeyp
 
 @pytest.mark.usefixtures("lazy")
 def test_a_network_refuses_bad_rows_of_a_batch_and_other_shapes(problem):
-    nn = pytest.importorskip("labeldp.nn", reason="needs PyTorch")
+    pytest.importorskip("torch", reason="networks need labeldp[torch]")
+    from labeldp import nn
+
     X, _, release = problem
     values = release.channel.likelihood(release.codes)
     network = nn.NetClassifier("mlp", hidden=16, epochs=1, batch_size=64)
@@ -153,7 +157,9 @@ def test_a_network_refuses_bad_rows_of_a_batch_and_other_shapes(problem):
 
 
 def test_a_checkpoint_knows_lazy_evidence_from_another(problem, monkeypatch, tmp_path):
-    nn = pytest.importorskip("labeldp.nn", reason="needs PyTorch")
+    pytest.importorskip("torch", reason="networks need labeldp[torch]")
+    from labeldp import nn
+
     monkeypatch.setattr(evidence, "SMALL", 0)
     X, _, release = problem
     asked = Evidence(release.codes, release.channel)

@@ -273,3 +273,14 @@ def test_rounding_to_levels_keeps_the_mean_by_enumeration():
         levels = channel.decode(channel.draw(np.full(count, number), words))
         assert set(levels.tolist()) <= {np.floor(number), np.ceil(number)}
         assert abs(levels.mean() - number) <= 1 / count  # words are 2^-16 apart
+
+
+def test_the_expected_noise_of_a_group_has_the_same_bits_alone_and_among_others() -> None:
+    """An owner has the channel of a stage, a receiver one of all stages: a BLAS sums the two in different orders."""
+    rng = np.random.default_rng(0)
+    matrices, levels = rng.dirichlet(np.ones(66), (12, 33)), np.linspace(0, 10, 33)
+    values = np.sort(rng.uniform(-20, 30, (12, 66)), axis=1)
+    whole = NumericChannel(matrices, levels=levels, values=values, index=np.arange(12))
+    alone = [NumericChannel(one, levels=levels, values=its) for one, its in zip(matrices, values, strict=True)]
+    for law in (None, rng.dirichlet(np.ones(33))):
+        assert [float(one.spread(law)) for one in alone] == whole.spread(law).tolist()

@@ -213,6 +213,7 @@ def test_pieces_join_to_the_whole_in_any_order(most):
     [
         ([1, None, 2], "1 missing"),
         ([1.0, float("nan")], "missing"),
+        (np.array([1, np.nan], np.float16), "missing"),
         (["a", None], "missing"),
         (["a", ""], "missing"),
         ([1, "1"], "one type"),
@@ -237,6 +238,7 @@ def test_the_same_ids_in_any_container_are_the_same_persons():
     for other in (
         np.array([3, 1, 3, 2], np.uint8),
         np.array([3.0, 1.0, 3.0, 2.0], np.float32),
+        np.array([3.0, 1.0, 3.0, 2.0], np.float16),
         pd.Series([3, 1, 3, 2], dtype="Int64"),
         pa.chunked_array([[3, 1], [3, 2]]),
         pa.array([3, 1, 3, 2]).dictionary_encode(),

@@ -1,8 +1,8 @@
 """`ArcChannel`: sets of labels without a prior, as arcs on a public circle. The mathematics is in `labeldp.channel.sets`.
 
 >>> channel = ArcChannel(odds=1.0, size=2, n_classes=5)
->>> channel.unbiased_targets([0]).sum().round(9)
-np.float64(1.0)
+>>> float(channel.unbiased_targets([0]).sum().round(9))
+1.0
 
 The circle of a row is a uniform order of the labels, made from a public seed and the row's position by
 `labeldp.channel.kernels`. So the number of an arc says which labels it names, and a release is as small as one of labels.

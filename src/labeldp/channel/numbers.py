@@ -136,7 +136,8 @@ class NumericChannel(MatrixChannel, kind="numbers"):
             got = Described(f"an array of shape {law.shape}")
             raise invalid(OWNER, "prior", f"have {self.n_classes} columns, one per level", got=got)
         if law.ndim == 1:
-            by_group: Floats = errors @ law
+            # Each group by itself: a BLAS sums them in another order where there are others, as in a receiver's channel of all stages.
+            by_group: Floats = (errors * law).sum(axis=1)
             return by_group[0] if self._index is None else by_group[self._index]
         self._check_length("prior", len(law))
         answer: Floats = np.einsum("nk,nk->n", law, errors[self._groups(0, len(law))])

@@ -106,7 +106,7 @@ def _count_missing(source: Any) -> tuple[list[dict[str, Any]], int, list[dict[st
     """Return each column with its type and its number of missing values, the number of rows, and hints about columns."""
     import pyarrow.compute as pc
 
-    from labeldp.data.tables import value_type
+    from labeldp.data.tables import find_missing, value_type
 
     missing = dict.fromkeys(source.names, 0)
     written = {
@@ -116,7 +116,7 @@ def _count_missing(source: Any) -> tuple[list[dict[str, Any]], int, list[dict[st
     for batch in source.batches():
         rows += batch.num_rows
         for name in source.names:
-            missing[name] += pc.sum(pc.is_null(batch.column(name), nan_is_null=True)).as_py() or 0
+            missing[name] += pc.sum(find_missing(batch.column(name))).as_py() or 0
         for name in list(written):
             written[name] = [a + b for a, b in zip(written[name], _count_ways(batch.column(name)), strict=True)]
             if not any(written[name]):  # a column of words: the rest of it is not looked at

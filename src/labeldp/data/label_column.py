@@ -45,7 +45,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from labeldp.arrays import Int64s
-from labeldp.data.tables import TableSource, decode_dictionary, value_type
+from labeldp.data.tables import TableSource, decode_dictionary, find_missing, value_type
 from labeldp.errors import ColumnTypeError, Described, LabelDPError, invalid
 from labeldp.validate import check_choice, check_not_alone
 
@@ -111,7 +111,7 @@ def label_profile(
     first: dict[Any, int] = {}
     for batch in source.batches(columns=list(dict.fromkeys([label, *along])), batch_rows=PROFILE_ROWS):
         values = batch.column(0)
-        absent = pc.is_null(values, nan_is_null=True)
+        absent = find_missing(values)
         gone = pc.sum(absent).as_py() or 0
         missing += gone
         if check is not None:

@@ -43,6 +43,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -162,6 +163,18 @@ def decode_dictionary(column: Any) -> Any:
     return column.cast(value_type(column.type)) if pa.types.is_dictionary(column.type) else column
 
 
+def find_missing(column: Any) -> Any:
+    """Return which values of a column (an array, in chunks or not) are missing: null, or NaN where they are floats.
+
+    pyarrow 15 sees no NaN in a dictionary, and up to 18 none in half precision.
+    """
+    if pa.types.is_floating(value_type(column.type)):
+        column = decode_dictionary(column)
+    if pa.types.is_float16(column.type):
+        return pa.array(np.isnan(np.asarray(column)))
+    return pc.is_null(column, nan_is_null=True)
+
+
 def _with_rewrite(source: TableSource) -> TableSource:
     """Return the table whose schema says what a rewritten column is: plain values."""
     if source.rewritten is None:
@@ -208,7 +221,9 @@ class Rewrite:
         if self.pairs:
             olds, news = self.values_of(values.type)
             values = pc.coalesce(news.take(pc.index_in(values, value_set=olds)), values)
-        return batch.set_column(place, self.column, values)
+        # `set_column` of a batch came with pyarrow 16.
+        columns = [*batch.columns[:place], values, *batch.columns[place + 1 :]]
+        return pa.RecordBatch.from_arrays(columns, schema=batch.schema.set(place, pa.field(self.column, values.type)))
 
     def values_of(self, kind: Any) -> tuple[Any, Any]:
         """Return spellings and classes in the type of the column."""

@@ -49,7 +49,7 @@ from labeldp.data.label_column import (
     label_profile,
     outside_list,
 )
-from labeldp.data.tables import TableSource, below, decode_dictionary, row_groups, value_type
+from labeldp.data.tables import TableSource, below, decode_dictionary, find_missing, row_groups, value_type
 from labeldp.engines.engine import Engine, prefetch
 from labeldp.errors import ColumnTypeError, Described, LabelDPError, invalid
 from labeldp.release import SensitiveLabels
@@ -180,7 +180,7 @@ class Rows:
         return SensitiveLabels(codes.to_numpy(zero_copy_only=False), n_classes=len(self.classes))
 
     def _drop_missing(self, batch: Any) -> Any:
-        absent = pc.is_null(batch.column(self.label), nan_is_null=True)
+        absent = find_missing(batch.column(self.label))
         return batch.filter(pc.invert(absent)) if pc.any(absent).as_py() else batch
 
 

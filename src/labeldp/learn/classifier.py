@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator
 from sklearn.utils import get_tags
-from sklearn.utils.validation import _num_samples, check_is_fitted, has_fit_parameter
+from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from labeldp.arrays import Floats
 from labeldp.errors import Described, LabelDPError, PrivacyError, invalid
@@ -39,6 +39,7 @@ from labeldp.learn.corrections import (
     remember_columns,
     split_pipeline,
     take_answered,
+    takes_weights,
     warn_of_budget,
 )
 from labeldp.learn.draws import Owners, draw_labels, is_silent, read_prior, replay_release
@@ -626,7 +627,7 @@ def _takes_weights(settings: Settings) -> bool:
         check_weighable(settings.estimator, settings.correction, distil=settings.distil)
     except LabelDPError:
         return False
-    return bool(has_fit_parameter(settings.estimator, "sample_weight"))
+    return takes_weights(settings.estimator)
 
 
 def _check_first_stage(stage: npt.NDArray[Any] | None, weights: Floats | None) -> None:

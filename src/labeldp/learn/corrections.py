@@ -114,8 +114,13 @@ def choose_correction(estimator: BaseEstimator, correction: str) -> str:
 
 
 def takes_weights(estimator: BaseEstimator) -> bool:
-    """Whether the estimator's `fit` takes `sample_weight`."""
-    return bool(has_fit_parameter(estimator, "sample_weight"))
+    """Whether the estimator's `fit` takes `sample_weight`.
+
+    Votes and stacks of scikit-learn 1.6 name it, and fail where an estimator inside does not take it; later ones do not.
+    """
+    kind = type(estimator)
+    passed_on = hasattr(kind, "named_estimators") and kind.fit.__module__.startswith("sklearn.ensemble.")
+    return not passed_on and bool(has_fit_parameter(estimator, "sample_weight"))
 
 
 def fits_once(estimator: BaseEstimator) -> bool:

@@ -15,8 +15,8 @@ the borders of each. A network is then fitted on these beliefs: it tells the row
 >>> y = np.repeat([0, 1], 2_000)
 >>> release = privatize(y, InformativeResponse(0.5, n_classes=3), rng=1)
 >>> beliefs = pool_answers(X, [Evidence(release.codes, release.channel)])
->>> float(np.mean(beliefs.argmax(axis=1) == y)), beliefs.shape
-(1.0, (4000, 3))
+>>> float(np.mean(beliefs.argmax(axis=1) == y)) > 0.98, beliefs.shape  # a cluster of few rows may be misread
+(True, (4000, 3))
 
 How many clusters? To tell which of K classes a cluster is takes ln K nats and some more, and n answers at epsilon e have at most
 n I(e) nats (`most_information`): one cluster for each 4 ln K of them, at least K.

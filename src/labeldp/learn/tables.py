@@ -51,7 +51,7 @@ from labeldp.accounting import ProtectedRows, RowKey, protect_rows
 from labeldp.arrays import Float32s
 from labeldp.data import TableSource, check_label, check_row_ids, label_profile
 from labeldp.data.label_column import check_missing
-from labeldp.data.tables import BATCH_ROWS, decode_dictionary, value_type
+from labeldp.data.tables import BATCH_ROWS, decode_dictionary, find_missing, value_type
 from labeldp.errors import Described, invalid, nearest
 from labeldp.mechanisms.numbers import choose_bounds
 from labeldp.release import Persons, SensitiveLabels
@@ -548,11 +548,11 @@ def read_labelled(
     if row_ids:
         check_row_ids(source, row_ids)
     table = read_columns(source, [*(columns if batch_rows is None else []), label, *ids])
-    absent = pc.is_null(table[label], nan_is_null=True)
+    absent = find_missing(table[label])
     dropped, n_rows = int(pc.sum(absent).as_py() or 0), table.num_rows
     if dropped:
         table = table.filter(pc.invert(absent))
-    keep = ~absent.to_numpy() if dropped else None
+    keep = ~np.asarray(absent) if dropped else None
     owners = None if persons is None else Persons.of(table[persons], owner="train")
     others = TableRows(source, [one for one in source.names if one != label] or [label], keep=keep, n_rows=n_rows)
 

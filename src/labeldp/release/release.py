@@ -93,12 +93,15 @@ class Release:
         Whoever learns from a release goes through here: features of all rows are cut to those with an answer, and features
         of the answered rows alone are taken as they are.
         """
+        import pyarrow as pa
         from sklearn.utils import _safe_indexing
         from sklearn.utils.validation import _num_samples
 
         count = _num_samples(values)
         if self.rows is not None and count == self.n_rows:
-            return values.take(self.rows) if hasattr(values, "batches") else _safe_indexing(values, self.rows)
+            # scikit-learn takes rows of a table of pyarrow from 1.7 on
+            by_itself = hasattr(values, "batches") or isinstance(values, pa.Table)
+            return values.take(self.rows) if by_itself else _safe_indexing(values, self.rows)
         if count != len(self):
             many = f"{len(self)} labels" if self.rows is None else f"{len(self):,} answers of {self.rows_in_all:,} rows"
             raise invalid(owner, name, "have one row per released label", got=Described(f"{count} rows for {many}"))

@@ -10,7 +10,7 @@ from labeldp.learn import SufficientStatistics, load_model, save_model
 
 
 def test_a_model_in_stages_is_saved_with_its_network(tmp_path):
-    pytest.importorskip("torch", reason="networks need the extra labeldp[nn]")
+    pytest.importorskip("torch", reason="networks need labeldp[torch]")
     from labeldp.nn import NetClassifier
 
     rng = np.random.default_rng(0)
