@@ -156,6 +156,7 @@ def _read_codes(
     import pyarrow.compute as pc
 
     from labeldp.data import column
+    from labeldp.data.tables import find_missing
     from labeldp.release import load_release
     from labeldp.release.labels import as_plain, find_unknown, look_up
     from labeldp.release.numbers import Asked, read_numbers
@@ -166,7 +167,7 @@ def _read_codes(
         return None
     source = rules.apply(reading.open(table), label)
     values, classes = column(source, label), released.classes
-    absent = pc.is_null(values, nan_is_null=True)
+    absent = find_missing(values)
     if missing is Missing.drop:
         values = values.filter(pc.invert(absent))
     elif pc.any(absent).as_py():
