@@ -20,10 +20,10 @@ import pytest
 import skops.io
 from sklearn.base import BaseEstimator
 from sklearn.datasets import load_digits
-from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier, VotingClassifier
+from sklearn.ensemble import BaggingClassifier, RandomForestClassifier, RandomTreesEmbedding
 from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
-from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from labeldp import ClusterPrior, LabelPrivateClassifier, Ledger, load_release
@@ -222,10 +222,10 @@ def test_every_learner_can_be_saved_with_its_promise_and_without_its_owner(name,
 def owned(place: str) -> Pipeline:
     """A model of which every part has settings that are its owner's: folders, seeds, who is told."""
     trees = RandomForestClassifier(3, max_depth=2, random_state=31337, verbose=0)
-    boosted = GradientBoostingClassifier(n_estimators=2, random_state=31337)
-    inner = Pipeline([("scale", StandardScaler()), ("vote", VotingClassifier([("trees", trees)]))], memory=place)
-    several = VotingClassifier([("inner", inner), ("boosted", boosted)], voting="soft")
-    return Pipeline([("rows", Embeddings(cache=place, progress=False)), ("several", several)], memory=place)
+    inner = Pipeline([("scale", StandardScaler()), ("trees", trees)], memory=place)
+    several = BaggingClassifier(inner, n_estimators=2, random_state=31337)
+    rows = FeatureUnion([("plain", Embeddings(cache=place)), ("leaves", RandomTreesEmbedding(2, random_state=31337, sparse_output=False))])
+    return Pipeline([("rows", rows), ("several", several)], memory=place)
 
 
 def list_owned(model: Any) -> dict[str, Any]:
@@ -252,8 +252,8 @@ def test_no_place_and_no_seed_of_the_owner_is_in_a_file(tmp_path):
     learner = LabelPrivateClassifier(owned(place), epsilon=4.0, correction="none", prior=None, stages=1)
     save_model(learner.fit(X, Y), tmp_path / "learner")
     assert not list_owned(load_model(tmp_path / "learner"))
-    learner.set_params(final_params={"several__boosted__random_state": 31337, "several__voting": "soft"})
-    assert forget_owner(learner).final_params == {"several__voting": "soft"}
+    learner.set_params(final_params={"several__random_state": 31337, "several__n_estimators": 3})
+    assert forget_owner(learner).final_params == {"several__n_estimators": 3}
 
 
 def test_a_forged_file_names_no_folder_to_the_loader(tmp_path, monkeypatch):

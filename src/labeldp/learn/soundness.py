@@ -299,7 +299,11 @@ def _check_boosting(model: Any) -> None:
 
 def _check_ensemble(model: Any) -> None:
     """Trees in a forest or in gradient boosting get the input of the whole, which only the whole compares."""
-    trees = np.asarray(model.estimators_, dtype=object)
+    trees = model.estimators_
+    if not isinstance(trees, np.ndarray):  # one by one: NumPy would look into a pipeline, which has a length
+        trees = np.empty(len(model.estimators_), dtype=object)
+        for place, one in enumerate(model.estimators_):
+            trees[place] = one
     if isinstance(model, BaseGradientBoosting):
         # Its loop takes each for a tree without looking, and adds to the columns of the first guess without counting.
         _require(all(isinstance(tree, BaseDecisionTree) for tree in trees.ravel()), "a tree")

@@ -155,6 +155,10 @@ def measure(
         unit, text = Unit.PERSON, f"{text} of {len(boxed):,} of {len(owners):,} rows of {owners.n_persons:,} persons"
     check_reach(query, reach)
     noise = choose_noise(reach, target, failure, within=within)
+    if noise.spread > MOST_SPREAD:
+        fix = "Nothing was charged. Use a larger epsilon, or coarser units."
+        got = Described(f"{target:g} at a sensitivity of {reach.l1:.3g}: a standard deviation of {noise.spread:.3g}")
+        raise invalid("measure", "epsilon", "leave noise that integers of 64 bits hold", got=got, fix=fix)
     guarantee = budget.state(replace(noise.guarantee, unit=unit, trust=query.trust), *query.assumptions)
     entry = budget.charge(guarantee, mechanism=f"{text}, {noise.text}")
     exact = as_whole(query, query.exact(codes_of(boxed), n_classes=boxed.n_classes))
@@ -269,14 +273,8 @@ def choose_noise(sensitivity: Sensitivity, epsilon: float, delta: float, *, with
         return Noise(guarantee=Guarantee.pure(spent, trust=Trust.CURATOR))
     if delta == 0:
         rate = rate_below(math.nextafter(epsilon / sensitivity.l1, 0.0))
-        noise = Noise(rate=rate, guarantee=Guarantee.pure(epsilon, trust=Trust.CURATOR))
-    else:
-        noise = _choose_gaussian(sensitivity.l2, epsilon, delta, None if within is None else within.loss)
-    if noise.spread > MOST_SPREAD:
-        fix = "Use a larger epsilon, or coarser units."
-        got = Described(f"{epsilon:g} at a sensitivity of {sensitivity.l1:.3g}: a standard deviation of {noise.spread:.3g}")
-        raise invalid("measure", "epsilon", "leave noise that integers of 64 bits hold", got=got, fix=fix)
-    return noise
+        return Noise(rate=rate, guarantee=Guarantee.pure(epsilon, trust=Trust.CURATOR))
+    return _choose_gaussian(sensitivity.l2, epsilon, delta, None if within is None else within.loss)
 
 
 @lru_cache(maxsize=256)
