@@ -121,7 +121,9 @@ def choose_part(owner: str, item: Any, part: Part) -> Any:
     elif isinstance(item, Sequence) and not isinstance(item, (str, bytes)):
         if part is None and len(item) and _is_number(item[0]):
             only = all(_is_number(one) for one in item)
-            got = Described(f"a {type(item).__name__} {'of' if only else 'that begins with a number, of'} {len(item)} {'numbers' if only else 'parts'}")
+            got = Described(
+                f"a {type(item).__name__} {'of' if only else 'that begins with a number, of'} {len(item)} {'numbers' if only else 'parts'}"
+            )
             fix = (
                 "A number that comes first may be the label. Make an array of rows that are numbers, np.asarray(rows); or name the input "
                 "with take=, e.g. take=0 for (number, label), take=1 for (label, input)."

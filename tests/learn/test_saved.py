@@ -43,7 +43,6 @@ from labeldp.learn import (
     saved,
 )
 from labeldp.learn.ratings import LabelPrivateRatings
-
 from labeldp.learn.saved import PROMISE
 from labeldp.learn.soundness import _walk
 from labeldp.release.templates import forget_owner, is_owners
@@ -224,7 +223,12 @@ def owned(place: str) -> Pipeline:
     trees = RandomForestClassifier(3, max_depth=2, random_state=31337, verbose=0)
     inner = Pipeline([("scale", StandardScaler()), ("trees", trees)], memory=place)
     several = BaggingClassifier(inner, n_estimators=2, random_state=31337)
-    rows = FeatureUnion([("plain", Embeddings(cache=place)), ("leaves", RandomTreesEmbedding(2, random_state=31337, sparse_output=False))])
+    rows = FeatureUnion(
+        [
+            ("plain", Embeddings(cache=place)),
+            ("leaves", RandomTreesEmbedding(2, random_state=31337, sparse_output=False)),
+        ]
+    )
     return Pipeline([("rows", rows), ("several", several)], memory=place)
 
 

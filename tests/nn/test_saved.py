@@ -125,7 +125,13 @@ def test_a_file_has_no_settings_of_its_owner_and_a_forged_one_sets_none(rows, tm
         arrays = {name: stored[name] for name in stored.files}
     header = json.loads(str(arrays["header"]))
     assert not {"checkpoint", "random_state", "progress", "device", "module"} & set(header["settings"])
-    forged = {**header["settings"], "checkpoint": str(tmp_path / "victims"), "random_state": 7, "progress": True, "device": "meta"}
+    forged = {
+        **header["settings"],
+        "checkpoint": str(tmp_path / "victims"),
+        "random_state": 7,
+        "progress": True,
+        "device": "meta",
+    }
     arrays["header"] = np.array(json.dumps({**header, "settings": forged, "sealed": False}))
     np.savez(tmp_path / "forged.npz", **arrays)
     loaded = load_network(tmp_path / "forged.npz")

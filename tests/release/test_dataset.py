@@ -190,7 +190,9 @@ def test_items_that_begin_with_a_number_do_not_give_their_label_away(release, X,
     with pytest.raises(LabelDPError, match=r"begins with a number, of 2 parts\. .* take=1 for \(label, input\)"):
         release.dataset(items)[0]
     assert (release.dataset(items, take=1)[3][0] == X[3].astype(np.float32)).all()
-    assert release.dataset(items, take=0)[3][0] == int(labels[3])  # who says so is believed: a feature may be one number
+    assert release.dataset(items, take=0)[3][0] == int(
+        labels[3]
+    )  # who says so is believed: a feature may be one number
 
 
 def test_what_is_pickled_holds_the_release_and_no_label(release, X, labels):

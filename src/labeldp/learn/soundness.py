@@ -28,7 +28,9 @@ Everything else goes wrong in Python, and is found by asking. `save_model` asks 
 shape or kind then fails at loading. Rows of zeros are not for everyone (a column of texts, a logarithm), which is why a
 model is asked only what it answered before it was saved.
 
-Not checked: settings. A number of iterations or of threads that a file asks for is obeyed by `transform` of some
+Settings that name a place, a seed or who is told are taken off before any of this (`labeldp.release.templates.forget_owner`).
+
+Not checked: other settings. A number of iterations or of threads that a file asks for is obeyed by `transform` of some
 estimators, so a forged file can still be slow; and a model can always be wrong.
 """
 

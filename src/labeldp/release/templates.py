@@ -118,7 +118,9 @@ def check_reticent(owner: str, name: str, template: Any) -> None:
     """
     off = {**PLACES, **TELLING}
     for part, _ in walk_parts(template):
-        params = part.get_params(deep=False) if hasattr(part, "get_params") else part if isinstance(part, Mapping) else {}
+        params = (
+            part.get_params(deep=False) if hasattr(part, "get_params") else part if isinstance(part, Mapping) else {}
+        )
         for setting, value in params.items():
             last = str(setting).rpartition("__")[2]
             if last in off and _is_set(value):

@@ -320,6 +320,7 @@ def test_bad_input_is_refused_before_a_teacher_learns(settings, data, complaint)
         ({}, 2 * Y, "hold 0 and 1 only"),
         ({}, np.where(Y == 1, math.nan, 0.0), "got NaN"),
         ({}, Y[:-1], "one row per row"),
+        ({}, np.ma.array(Y, mask=Y == 1), "got masked cells"),
         ({"tau": 1}, Y, "`tau` must be left out"),
         ({"aggregation": "pate-tau"}, Y, "`tau` must"),
         ({"aggregation": "pate-tau", "tau": 3}, Y, "`tau` must"),
@@ -367,14 +368,18 @@ TELLING_TEACHERS = {
 
 @pytest.mark.parametrize("learner", [PATE, MultiLabelPATE])
 @pytest.mark.parametrize("name", TELLING_TEACHERS)
-def test_a_teacher_that_would_keep_or_show_what_it_learns_is_refused_before_a_charge(learner, name, tmp_path, monkeypatch):
+def test_a_teacher_that_would_keep_or_show_what_it_learns_is_refused_before_a_charge(
+    learner, name, tmp_path, monkeypatch
+):
     """Before: the folder of a checkpoint, or the screen, had the losses and weights of raw labels."""
     monkeypatch.chdir(tmp_path)
     ledger = Ledger(tmp_path / "ledger", budget=9.0, delta=0.1)
     X, y = np.zeros((20, 2)), np.arange(20) % 2
     model = learner(TELLING_TEACHERS[name], n_teachers=2, epsilon=4.0, ledger=ledger)
     setting = {"params": "allow_writing_files", "a grid": "progress"}.get(name, name)
-    with pytest.raises(PrivacyError, match=rf"`teacher` must keep raw labels to itself, got .* with `{setting}` set\. .*set {setting}="):
+    with pytest.raises(
+        PrivacyError, match=rf"`teacher` must keep raw labels to itself, got .* with `{setting}` set\. .*set {setting}="
+    ):
         model.fit(X, y if learner is PATE else np.stack([y, 1 - y], axis=1), X)
     assert not ledger.entries()
     assert not (tmp_path / "somewhere").exists()
@@ -396,7 +401,9 @@ def test_teachers_of_other_libraries_are_silent_and_write_nothing(library, setti
     monkeypatch.chdir(tmp_path)
     teacher = getattr(pytest.importorskip(library), CLASSIFIERS[library])(**settings)
     X = np.random.default_rng(0).normal(size=(120, 2))
-    model = PATE(make_pipeline(StandardScaler(), teacher), student=GaussianNB(), n_teachers=2, epsilon=50.0, threshold=0.0)
+    model = PATE(
+        make_pipeline(StandardScaler(), teacher), student=GaussianNB(), n_teachers=2, epsilon=50.0, threshold=0.0
+    )
     model.fit(X, (X[:, 0] > 0).astype(int), X[:6])
     assert capfd.readouterr() == ("", "")
     assert not list(tmp_path.iterdir())
