@@ -73,6 +73,16 @@ class MissingExtraError(LabelDPError, ImportError):
     """An optional package is absent; the message names the extra that brings it."""
 
 
+def name_type(kind: object) -> Described:
+    """Return what an Arrow type is called. Names of fields stay behind: those of a mapping that was handed in are data.
+
+    >>> import pyarrow as pa
+    >>> f"{name_type(pa.struct({'ill': pa.int8()}))}, {name_type(pa.date32())}"
+    'struct, date32[day]'
+    """
+    return Described(str(kind).partition("<")[0])
+
+
 def invalid(
     owner: str, name: str, must: str, *, got: object, fix: str = "", kind: type[LabelDPError] = LabelDPError
 ) -> LabelDPError:

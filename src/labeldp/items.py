@@ -15,7 +15,7 @@
 
 **Privacy.** A dataset of somebody else often yields (input, label). Labels have one door (`labeldp.privatize`), and this is not
 it: `Items` hands out the input and nothing else. The first part of a tuple is the input, as everywhere in PyTorch, unless `take`
-names another; what stands beside it is dropped where it is read. An input that has parts itself (a pair in a pair, a row of a
+names another; a first part that is a single number may as well be the label of (label, input), so then `take` must say; what stands beside it is dropped where it is read. An input that has parts itself (a pair in a pair, a row of a
 table, an array of objects) is refused: a label may be one of them. The dataset itself stays as it is: if it holds labels, so
 does a process that it is sent to.
 
@@ -119,9 +119,15 @@ def choose_part(owner: str, item: Any, part: Part) -> Any:
             raise invalid(owner, "take", "name what is the input in a mapping", got=got, fix=fix)
         item = item[part]
     elif isinstance(item, Sequence) and not isinstance(item, (str, bytes)):
-        if part is None and len(item) and all(isinstance(one, NUMBERS) for one in item):
-            got = Described(f"a {type(item).__name__} of {len(item)} numbers")
-            fix = "Make an array of rows that are numbers, np.asarray(rows); or name the input with take=, e.g. take=0 for (number, label)."
+        if part is None and len(item) and _is_number(item[0]):
+            only = all(_is_number(one) for one in item)
+            got = Described(
+                f"a {type(item).__name__} {'of' if only else 'that begins with a number, of'} {len(item)} {'numbers' if only else 'parts'}"
+            )
+            fix = (
+                "A number that comes first may be the label. Make an array of rows that are numbers, np.asarray(rows); or name the input "
+                "with take=, e.g. take=0 for (number, label), take=1 for (label, input)."
+            )
             raise invalid(owner, "dataset", "say which part of an item is the input", got=got, fix=fix)
         place = 0 if part is None else part
         if not isinstance(place, int) or not -len(item) <= place < len(item):
@@ -152,6 +158,11 @@ def _refuse_parts(owner: str, item: Any, *, named: bool) -> None:
         got = Described(f"a {type(item).__name__}, which has parts of its own")
         fix = "A label may be among them: let the dataset yield (array or tensor, anything else), or name the input with take=."
         raise invalid(owner, "dataset", "have inputs that are one array of numbers, or a text", got=got, fix=fix)
+
+
+def _is_number(item: Any) -> bool:
+    """Whether it is one number, also as an array or a tensor without axes."""
+    return isinstance(item, NUMBERS) or (hasattr(item, "shape") and hasattr(item, "dtype") and len(item.shape) == 0)
 
 
 def _is_plain(item: Any) -> bool:

@@ -35,6 +35,10 @@ def test_the_column_of_ids_of_a_release_is_no_feature(stays, run):
     told = run("train out --to model.skops")
     assert "'patient' says whose row it is, and is left out of the features." in " ".join(told.stderr.split())
     assert load_model(stays / "model.skops").facts_["features"] == ["age", "days"]
+    run(f"train {stays / 'out'} --to absolute.skops")
+    facts = load_model(stays / "absolute.skops").facts_  # which others get: not where her files lie
+    assert facts["source"] == "out"
+    assert str(stays) not in str(facts)
     run("train out --to again.skops --person patient", code=2)  # the release knows
 
 

@@ -9,23 +9,26 @@ from __future__ import annotations
 import functools
 import json
 import os
+import shutil
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 import skops.io
+from sklearn.base import BaseEstimator
 from sklearn.datasets import load_digits
-from sklearn.ensemble import RandomForestClassifier
+from sklearn.ensemble import BaggingClassifier, RandomForestClassifier, RandomTreesEmbedding
 from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
-from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from labeldp import ClusterPrior, LabelPrivateClassifier, Ledger, load_release
 from labeldp.errors import LabelDPError, PrivacyError, ReleaseError
-from labeldp.features import PatchFeatures
+from labeldp.features import Embeddings, PatchFeatures
 from labeldp.learn import (
     LPRRSGD,
     PATE,
@@ -37,9 +40,12 @@ from labeldp.learn import (
     SufficientStatistics,
     load_model,
     save_model,
+    saved,
 )
 from labeldp.learn.ratings import LabelPrivateRatings
 from labeldp.learn.saved import PROMISE
+from labeldp.learn.soundness import _walk
+from labeldp.release.templates import forget_owner, is_owners
 
 OLD = Path(__file__).parent / "saved_by_0.1"
 ANSWERS = json.loads((OLD / "answers.json").read_text(encoding="utf-8"))
@@ -212,6 +218,64 @@ def test_every_learner_can_be_saved_with_its_promise_and_without_its_owner(name,
     assert not [name for name in ours if any(part.startswith("_") for part in name.split("."))]
     save_model(back, tmp_path / "again")
     assert np.array_equal(load_model(tmp_path / "again").predict_proba(X), model.predict_proba(X))
+
+
+def owned(place: str) -> Pipeline:
+    """A model of which every part has settings that are its owner's: folders, seeds, who is told."""
+    trees = RandomForestClassifier(3, max_depth=2, random_state=31337, verbose=0)
+    inner = Pipeline([("scale", StandardScaler()), ("trees", trees)], memory=place)
+    several = BaggingClassifier(inner, n_estimators=2, random_state=31337)
+    rows = FeatureUnion(
+        [
+            ("plain", Embeddings(cache=place)),
+            ("leaves", RandomTreesEmbedding(2, random_state=31337, sparse_output=False)),
+        ]
+    )
+    return Pipeline([("rows", rows), ("several", several)], memory=place)
+
+
+def list_owned(model: Any) -> dict[str, Any]:
+    """Settings of a model's parts, fitted ones too, that are not what they are by default."""
+    parts = [part for part in _walk(model) if isinstance(part, BaseEstimator)]
+    assert len(parts) > 8
+    found = [(type(one).__name__, name, value) for one in parts for name, value in vars(one).items()]
+    return {(kind, name): value for kind, name, value in found if is_owners(name) and value not in (None, False, 0)}
+
+
+def test_no_place_and_no_seed_of_the_owner_is_in_a_file(tmp_path):
+    """Before: `memory`, `cache` and every `random_state` were written as they were."""
+    place = str(tmp_path / "owners folder")
+    model = owned(place).fit(X, Y)
+    before = list_owned(model)
+    save_model(model, tmp_path / "m")
+    assert list_owned(model) == before  # who saves keeps her own
+    assert {name for _, name in before} == {"memory", "cache", "random_state"}
+    with zipfile.ZipFile(tmp_path / "m") as archive:
+        assert not any(b"owners folder" in archive.read(name) for name in archive.namelist())
+    back = load_model(tmp_path / "m")
+    assert not list_owned(back)
+    assert back.predict(X).tolist() == model.predict(X).tolist()
+    learner = LabelPrivateClassifier(owned(place), epsilon=4.0, correction="none", prior=None, stages=1)
+    save_model(learner.fit(X, Y), tmp_path / "learner")
+    assert not list_owned(load_model(tmp_path / "learner"))
+    learner.set_params(final_params={"several__random_state": 31337, "several__n_estimators": 3})
+    assert forget_owner(learner).final_params == {"several__n_estimators": 3}
+
+
+def test_a_forged_file_names_no_folder_to_the_loader(tmp_path, monkeypatch):
+    """Before: the model was asked as it was loaded, with a cache in a folder of the file's choosing."""
+    place = tmp_path / "not there"
+    learner = LabelPrivateClassifier(epsilon=4.0, classes=["no", "yes"]).fit(X, Y)
+    with monkeypatch.context() as forger:
+        for name in ("forget_owner", "_drop_owners"):
+            forger.setattr(saved, name, lambda model: model)
+        save_model(owned(str(place)).fit(X, Y), tmp_path / "m")
+        save_model(learner.set_params(ledger=str(place), checkpoint=str(place), random_state=3), tmp_path / "learner")
+    shutil.rmtree(place)
+    assert not list_owned(load_model(tmp_path / "m"))
+    back = load_model(tmp_path / "learner")
+    assert back.ledger is back.checkpoint is back.random_state is None
+    assert not place.exists()
 
 
 def test_ratings_can_be_saved_whole(tmp_path):

@@ -116,6 +116,30 @@ def test_label_private_models_are_saved_with_their_network(rows, tmp_path):
     assert not (tmp_path / "own.skops").exists()
 
 
+def test_a_file_has_no_settings_of_its_owner_and_a_forged_one_sets_none(rows, tmp_path):
+    """Before: a file could name a folder that the next fit of who loaded it wrote to, and a seed."""
+    X, y = rows
+    owned = NetClassifier("mlp", **QUICK, checkpoint=tmp_path / "owners", random_state=31337, progress=lambda *_: None)
+    save_network(owned.fit(X, y), tmp_path / "net.npz")
+    with np.load(tmp_path / "net.npz") as stored:
+        arrays = {name: stored[name] for name in stored.files}
+    header = json.loads(str(arrays["header"]))
+    assert not {"checkpoint", "random_state", "progress", "device", "module"} & set(header["settings"])
+    forged = {
+        **header["settings"],
+        "checkpoint": str(tmp_path / "victims"),
+        "random_state": 7,
+        "progress": True,
+        "device": "meta",
+    }
+    arrays["header"] = np.array(json.dumps({**header, "settings": forged, "sealed": False}))
+    np.savez(tmp_path / "forged.npz", **arrays)
+    loaded = load_network(tmp_path / "forged.npz")
+    assert (loaded.checkpoint, loaded.random_state, loaded.progress, loaded.device) == (None, 0, False, "cpu")
+    loaded.fit(X, y)
+    assert not (tmp_path / "victims").exists()
+
+
 def test_refusals(fitted, rows, tmp_path):
     path = tmp_path / "net.npz"
     save_network(fitted, path)

@@ -182,6 +182,19 @@ def test_numbers_that_are_named_are_an_input(release, X, labels):
         release.dataset(Pairs([[[1.0, 2.0], [3.0]]] * N, labels), take=0)[0]
 
 
+@pytest.mark.parametrize("kind", [int, float, bool, np.int64, np.asarray])
+@pytest.mark.parametrize("sequence", [tuple, list])
+def test_items_that_begin_with_a_number_do_not_give_their_label_away(release, X, labels, kind, sequence):
+    """Before: of (label, input) the raw label was handed out as the input."""
+    items = [sequence([kind(int(label)), row]) for label, row in zip(labels, X, strict=True)]
+    with pytest.raises(LabelDPError, match=r"begins with a number, of 2 parts\. .* take=1 for \(label, input\)"):
+        release.dataset(items)[0]
+    assert (release.dataset(items, take=1)[3][0] == X[3].astype(np.float32)).all()
+    assert release.dataset(items, take=0)[3][0] == int(
+        labels[3]
+    )  # who says so is believed: a feature may be one number
+
+
 def test_what_is_pickled_holds_the_release_and_no_label(release, X, labels):
     """Of features alone, a worker gets what a receiver of the release has: neither the labels nor a key."""
     data = release.dataset(X)

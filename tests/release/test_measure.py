@@ -8,6 +8,7 @@ twice, the seed is fixed, and a noise of twice the rate falls below the line.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
@@ -21,9 +22,29 @@ from hypothesis import strategies as st
 from scipy.stats import binom
 
 import labeldp
+from labeldp import (
+    ClusterPrior,
+    ClusterRR,
+    InformativeResponse,
+    LabelPrivateClassifier,
+    RandomizedResponse,
+    UnbiasedResponse,
+    privatize,
+)
 from labeldp.accounting import Ledger
 from labeldp.errors import LabelDPError, PrivacyError
 from labeldp.guarantee import Guarantee, Trust, Unit, did_not_see
+from labeldp.learn import (
+    LPRRSGD,
+    PATE,
+    MultiLabelPATE,
+    OutputPerturbation,
+    PrivateGLM,
+    SoftmaxRegression,
+    SufficientStatistics,
+    evaluate,
+)
+from labeldp.learn.ratings import LabelPrivateRatings
 from labeldp.random import NoiseKey
 from labeldp.release import LabelCounts, LabelSums, Query, SensitiveLabels, Sensitivity, measure
 from labeldp.release.budget import Budget
@@ -256,6 +277,78 @@ def test_the_spread_that_is_told_is_the_standard_deviation_of_the_law():
     law = np.exp(-(support**2) / (2.0 * float(gaussian.variance)))
     assert gaussian.spread == pytest.approx(math.sqrt(law @ support**2 / law.sum()), rel=1e-9)
     assert choose_noise(Sensitivity(2.0, 2.0), math.inf, 1e-5).spread == 0.0
+
+
+@pytest.mark.parametrize("epsilon", [1e-9, 1e3, 1e4, 1e6])
+def test_the_ends_of_the_range_of_epsilon_are_measured(epsilon: float, tmp_path: Path):
+    """Before: at 1e4 the standard deviation was an OverflowError, after the charge."""
+    ledger = Ledger(tmp_path / "ledger")
+    found = measure(BOXED, LabelCounts(), epsilon=epsilon, ledger=ledger)
+    assert [entry.guarantee.epsilon() for entry in ledger.entries()] == [epsilon]
+    assert found.spread == choose_noise(Sensitivity(2.0, math.sqrt(2.0)), epsilon, 0.0).spread
+    if epsilon >= 1e3:  # Pr[any noise] is below 4 e^-500
+        assert found.value.tolist() == measure(BOXED, LabelCounts(), epsilon=math.inf).value.tolist()
+    else:  # sqrt 2 / rate, but for rate^2 / 24 of it and what rounds the rate
+        assert found.spread == pytest.approx(math.sqrt(2.0) * 2.0 / epsilon, rel=1e-5)
+
+
+ROWS = np.linspace(-0.5, 0.5, 60)[:, None]
+CODES = (ROWS[:, 0] > 0).astype(int)
+OWNERS = np.arange(60) // 3
+PAIRS, STARS = np.stack([np.arange(60) % 12, np.arange(60) % 5], axis=1), 1 + np.arange(60) % 5
+#: Whoever charges: for a statistic, for answers, or for a budget of which these are parts.
+PAYERS: dict[str, Callable[[float, Ledger], Any]] = {
+    "measure": lambda e, book: measure(BOXED, LabelCounts(), epsilon=e, ledger=book),
+    "persons": lambda e, book: measure(CODES, LabelCounts(), epsilon=e, persons=OWNERS, ledger=book),
+    "answers": lambda e, book: privatize(CODES, RandomizedResponse(e, n_classes=2), ledger=book),
+    "answers of persons": lambda e, book: privatize(CODES, InformativeResponse(e), persons=OWNERS, ledger=book),
+    "numbers": lambda e, book: privatize(ROWS[:, 0], UnbiasedResponse(e, bounds=(-1, 1)), ledger=book),
+    "clusters": lambda e, book: privatize(CODES, ClusterRR(epsilon=e), groups=np.zeros(60, int), ledger=book),
+    "a prior": lambda e, book: LabelPrivateClassifier(
+        epsilon=e, stages=1, trust="curator", prior=ClusterPrior(n_clusters=2), ledger=book
+    ).fit(ROWS, CODES),
+    "moments": lambda e, book: SufficientStatistics(epsilon=e, clip=1.0, ledger=book).fit(ROWS, CODES),
+    "a vector": lambda e, book: OutputPerturbation(epsilon=e, delta=1e-5, clip=1.0, ledger=book).fit(ROWS, CODES),
+    "a walk": lambda e, book: LPRRSGD(epsilon=e, clip=1.0, epochs=1, ledger=book).fit(ROWS, CODES),
+    "rounds": lambda e, book: PrivateGLM(
+        family="poisson", epsilon=e, bounds=(0, 5), statistic="groups", ledger=book
+    ).fit(ROWS, STARS),
+    "ratings by sums": lambda e, book: LabelPrivateRatings(epsilon=e, sums=1.0, values=range(1, 6), ledger=book).fit(
+        PAIRS, STARS
+    ),
+    "ratings": lambda e, book: LabelPrivateRatings(epsilon=e, values=range(1, 6), ledger=book).fit(PAIRS, STARS),
+    "PATE": lambda e, book: PATE(n_teachers=4, epsilon=e, threshold=0.0, ledger=book).fit(ROWS, CODES, ROWS[:4]),
+    "several labels": lambda e, book: MultiLabelPATE(n_teachers=9, epsilon=e, ledger=book).fit(
+        ROWS, np.stack([CODES, 1 - CODES], axis=1), ROWS[:4]
+    ),
+    "a score": lambda e, book: evaluate(FITTED, ROWS, CODES, epsilon=e, ledger=book),
+}
+FITTED = SoftmaxRegression(l2=0.1).fit(ROWS, CODES)
+
+
+@pytest.mark.parametrize("epsilon", [1e-300, 1e-11, 1e4, 1e308])
+@pytest.mark.parametrize("payer", PAYERS)
+def test_an_extreme_epsilon_works_or_is_refused_before_a_charge(payer: str, epsilon: float, tmp_path: Path):
+    """Before: draws beyond 64 bits, divisions by zero, overflows and NaN, of some after the charge."""
+    ledger = Ledger(tmp_path / "ledger", budget=math.inf, delta=0.1)
+    refused = ""
+    try:
+        with np.errstate(all="ignore"):
+            PAYERS[payer](epsilon, ledger)
+    except LabelDPError as error:
+        refused = str(error)
+    assert bool(ledger.entries()) == (not refused)
+    assert not refused or re.search("epsilon|n_teachers", refused)
+
+
+def test_noise_wider_than_64_bits_is_refused_before_a_charge(tmp_path: Path):
+    ledger = Ledger(tmp_path / "ledger")
+    query = LabelSums(scores=[0, 2**40, 0])
+    with pytest.raises(
+        LabelDPError, match=r"must leave noise that integers of 64 bits hold, got 1e-06 at a sensitivity of 1\.1e\+12"
+    ):
+        measure(BOXED, query, epsilon=1e-6, ledger=ledger)
+    assert not ledger.entries()
 
 
 @pytest.mark.parametrize(

@@ -212,6 +212,9 @@ def test_pieces_join_to_the_whole_in_any_order(most):
     ("ids", "words"),
     [
         ([1, None, 2], "1 missing"),
+        (np.ma.array([7, 7, 8], mask=[False, True, False]), "1 missing"),
+        ([{"ill": 1}, {"ill": 0}], r"got struct\."),  # a name of a field may be a label
+        (pa.table({"who": [1, 2]}), "got a Table. Pass its column of ids"),
         ([1.0, float("nan")], "missing"),
         (np.array([1, np.nan], np.float16), "missing"),
         (["a", None], "missing"),

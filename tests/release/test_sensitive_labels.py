@@ -16,7 +16,7 @@ import labeldp
 from labeldp.errors import LabelDPError
 from labeldp.release import SensitiveLabels
 from labeldp.release.budget import CLASSES_READ_OFF
-from labeldp.release.labels import codes_of
+from labeldp.release.labels import box_numbers, codes_of
 
 WORDS = ["no", "yes", "no", "maybe", "yes", "maybe"]
 #: Their codes in the sorted list, and in the declared one.
@@ -277,6 +277,7 @@ def test_bad_labels_and_classes(values: Any, given: dict[str, Any], message: str
         pa.array([True, None, False, None]),
         pa.array(["a", None, "b", None]).dictionary_encode(),
         pa.chunked_array([["a", None], ["b", None]]),
+        np.ma.array([0, 1, 0, 1], mask=[False, True, True, False]),
     ],
     ids=lambda column: f"{type(column).__module__}.{type(column).__name__} {getattr(column, 'dtype', '')}",
 )
@@ -321,3 +322,12 @@ def test_amounts_that_are_taken_for_classes_are_answered_with_bounds():
     with pytest.raises(LabelDPError, match="alone has") as told:
         SensitiveLabels([10, 7, 7])
     assert "Regressor" not in str(told.value)
+
+
+def test_masked_numbers_are_missing_on_their_way_to_a_learner():
+    """Before: what lies under a mask was released as a label."""
+    numbers = np.ma.array([0.1, 0.9, 0.3], mask=[False, True, False])
+    with pytest.raises(LabelDPError, match="must have no missing values, got 1 missing"):
+        box_numbers("learner", numbers, n_rows=3, bounds=(0, 1), outside="clip", label_set="y")
+    whole = box_numbers("learner", np.ma.array([0.1, 0.9, 0.3]), n_rows=3, bounds=(0, 1), outside="clip", label_set="y")
+    assert len(whole) == 3

@@ -38,11 +38,12 @@ from labeldp.cli.screen import (
     split_names,
     styled,
     warn_seeded,
+    without_owner,
 )
 from labeldp.cli.tables import Consent, LabelRules, Reading, options_of
 from labeldp.cli.train import Estimator
 from labeldp.display import can_show_bars
-from labeldp.errors import Described, invalid, nearest
+from labeldp.errors import Described, invalid, name_type, nearest
 from labeldp.report.words import promise_facts, promise_rows
 
 if TYPE_CHECKING:
@@ -221,7 +222,7 @@ def pate(
         model = _fit(data, settings, estimator=estimator.value)
     used = {"source": str(table), "label": ",".join(label), "rows": data.rows, "features": data.columns}
     used |= {"labels": list(label)} if len(label) > 1 else {}
-    save_model(model, to, facts=used)
+    save_model(model, to, facts=without_owner(used))
     if answers is not None:
         _write_answers(model[-1], data, label, answers)
     facts = _collect_facts(model[-1], used, to=to, answers=answers, data=data)
@@ -425,7 +426,7 @@ def _read_indicators(source: Any, table: Any, labels: list[str]) -> Any:
             pa.types.is_integer(column.type) or pa.types.is_floating(column.type) or pa.types.is_boolean(column.type)
         ):
             fix = "Several labels are columns of 0 and 1; a column of classes is one label alone."
-            raise invalid(source.path.name, name, "hold 0 and 1", got=Described(str(column.type)), fix=fix)
+            raise invalid(source.path.name, name, "hold 0 and 1", got=name_type(column.type), fix=fix)
         values = column.to_numpy()
         if not np.isin(values, (0, 1)).all():
             fix = "Several labels are columns of 0 and 1; a column of classes is one label alone."

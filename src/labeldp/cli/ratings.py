@@ -30,6 +30,7 @@ from labeldp.cli.screen import (
     shares,
     styled,
     warn_seeded,
+    without_owner,
 )
 from labeldp.cli.tables import STDOUT, Consent, LabelRules, Reading, check_output, write_rows
 from labeldp.errors import invalid
@@ -109,8 +110,8 @@ def train_ratings(
         "users": len(model.learner_.user_ids_), "items": len(model.learner_.item_ids_),
         "seeded": model.seeded_, **entry_facts(model.ledger_entry_),
     }  # fmt: skip
-    # How many ratings are missing is the owner's to know: she is told, and the file goes to others. The promise is the model's.
-    save_model(model, to, facts={name: one for name, one in facts.items() if name not in {"dropped", *PROMISE}})
+    # The promise is the model's.
+    save_model(model, to, facts={name: one for name, one in without_owner(facts).items() if name not in PROMISE})
     facts = {"model": str(to), **facts, "guarantee": promise_facts(model.guarantee_)}
     answer(facts, as_json=as_json, show=lambda console: _show(console, model, facts))
 

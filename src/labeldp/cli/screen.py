@@ -38,7 +38,7 @@ import sys
 import traceback
 import unicodedata
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
@@ -597,6 +597,15 @@ def read_passphrase(path: Path | None) -> str | None:
     if path is None:
         return os.environ.get("LABELDP_PASSPHRASE")
     return path.read_text(encoding="utf-8").strip()
+
+
+def without_owner(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return facts as they go into a model file, which others get.
+
+    How many labels are missing is the owner's to know, and so is where her files lie: of a place its last name stays.
+    """
+    kept = {name: value for name, value in facts.items() if name != "dropped"}
+    return kept | {name: Path(kept[name]).name for name in ("source", "release") if kept.get(name) is not None}
 
 
 def name_label_set(label_set: str | None, table: Any, label: str) -> str:

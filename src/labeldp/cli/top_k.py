@@ -34,7 +34,7 @@ from labeldp.cli.screen import (
     warn_seeded,
 )
 from labeldp.cli.tables import Consent, Reading
-from labeldp.errors import Described, LabelDPError, invalid
+from labeldp.errors import Described, LabelDPError, invalid, name_type
 from labeldp.report.words import promise_facts, promise_rows
 
 if TYPE_CHECKING:
@@ -348,7 +348,7 @@ def _read_names(source: Path, column: str, values: Any) -> Any:
         pa.types.is_integer(values.type) or pa.types.is_string(values.type) or pa.types.is_large_string(values.type)
     ):
         fix = "Cast it first; a rounded name is another name."
-        raise invalid(source.name, column, "be whole numbers or text", got=Described(str(values.type)), fix=fix)
+        raise invalid(source.name, column, "be whole numbers or text", got=name_type(values.type), fix=fix)
     return values
 
 

@@ -37,6 +37,7 @@ from labeldp.cli.screen import (
     split_names,
     styled,
     warn_seeded,
+    without_owner,
 )
 from labeldp.cli.tables import (
     Consent,
@@ -285,8 +286,7 @@ def train(
                 plan = {"stages": 1 if stages is None else stages}
             model, used = _from_table(owner, shape, plan, seed=seed, keep=save_release, search=told)
         used["preparation"], used["text"] = _describe_preparation(model)
-        # How many labels are missing is the owner's to know: she is told, and the file goes to others.
-        save_model(model, to, facts={name: value for name, value in used.items() if name != "dropped"})
+        save_model(model, to, facts=without_owner(used))
     facts = {"model": str(to), **used, "guarantee": promise_facts(model.guarantee_), "seeded": model.release_.seeded}
     facts["stages"] = [_without_nan(dataclasses.asdict(stage)) for stage in model.stages_]
     answer(facts, as_json=as_json, show=lambda console: _show(console, model, facts))

@@ -46,7 +46,7 @@ import pyarrow.compute as pc
 
 from labeldp.arrays import Int64s
 from labeldp.data.tables import TableSource, decode_dictionary, find_missing, value_type
-from labeldp.errors import ColumnTypeError, Described, LabelDPError, invalid
+from labeldp.errors import ColumnTypeError, Described, LabelDPError, invalid, name_type
 from labeldp.validate import check_choice, check_not_alone
 
 #: Counting stops past this many values: more are not classes, and a table of ids must not fill the memory.
@@ -210,7 +210,7 @@ def _check_value_type(source: TableSource, label: str) -> Any:
     inner = value_type(dtype)
     if pa.types.is_nested(inner):
         fix = "Give each label a column of its own."
-        raise invalid(label, "label", "be a column of single values", got=Described(str(dtype)), fix=fix)
+        raise invalid(label, "label", "be a column of single values", got=name_type(dtype), fix=fix)
     return inner
 
 
@@ -352,7 +352,7 @@ def _check_type(source: TableSource, column: str) -> None:
     dtype = value_type(source.schema.field(column).type)
     if not (pa.types.is_integer(dtype) or pa.types.is_string(dtype) or pa.types.is_large_string(dtype)):
         fix = "Cast it first; rounding would make different ids equal."
-        raise invalid(column, "row ids", "be whole numbers or text", got=Described(str(dtype)), fix=fix)
+        raise invalid(column, "row ids", "be whole numbers or text", got=name_type(dtype), fix=fix)
 
 
 def _read_keys(source: TableSource, column: str) -> Iterator[tuple[Any, Int64s]]:

@@ -389,6 +389,9 @@ def check_left_out(source: TableSource, drop: Sequence[str], label: str) -> tupl
 
 def gather_persons(rows: Rows, engine: Engine, *, column: str, most: int) -> RowsOfPersons:
     """Return what a plan of answers is made of: a pass over the column of ids, whose answer grows with the persons alone."""
+    if not isinstance(column, str):
+        fix = "Whose row it is stands in the table: name the column of ids."
+        raise invalid(OWNER, "persons", "be the name of a column", got=Described(f"a {type(column).__name__}"), fix=fix)
     if column == rows.label:
         fix = "It is what is to be hidden: name the column that says whose row it is."
         raise invalid(OWNER, "persons", "not be the label column", got=column, fix=fix)

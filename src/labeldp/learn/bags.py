@@ -43,6 +43,8 @@ SPREAD = 1.0
 STEPS = 25
 #: An epsilon below this is what is left by rounding.
 LEAST_EPSILON = 1e-6
+#: Counts that are shares times sizes are off by more than the root of this; a variance of 0 (epsilon above 745) would divide by it.
+LEAST_VARIANCE = 1e-30
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -93,10 +95,10 @@ def read_bags(table: PriorTable, *, epsilon: float) -> Bags | None:
 
 
 def noise_variance(epsilon: float, *, n_classes: int) -> float:
-    """Return the variance of one noisy count: discrete Laplace of rate epsilon / 2, or of epsilon with two classes.
+    """Return the variance of one noisy count: discrete Laplace of rate epsilon / 2, or of epsilon with two classes; never 0.
 
     >>> round(noise_variance(0.1, n_classes=10)), round(noise_variance(0.1, n_classes=2))
     (800, 200)
     """
     rate = epsilon if n_classes == 2 else epsilon / 2
-    return 2.0 * math.exp(-rate) / math.expm1(-rate) ** 2
+    return max(2.0 * math.exp(-rate) / math.expm1(-rate) ** 2, LEAST_VARIANCE)

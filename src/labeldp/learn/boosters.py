@@ -31,7 +31,6 @@ Design notes. `ask_library` imports a library when it is first needed: none of t
 
 from __future__ import annotations
 
-import copy
 import json
 import re
 import tempfile
@@ -48,13 +47,21 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from labeldp.arrays import Floats
 from labeldp.errors import Described, LabelDPError, MissingExtraError, invalid
+from labeldp.release.templates import change_parts, is_owners, walk_parts
 from labeldp.untrusted import parse_json
 
 OWNER = "BoosterClassifier"
 #: The class of each library that is fitted, by the library's name.
 CLASSIFIERS = {"lightgbm": "LGBMClassifier", "xgboost": "XGBClassifier", "catboost": "CatBoostClassifier"}
-#: Settings that are not kept: seeds are nobody's business, callbacks and files belong to the machine that trained.
-DROPPED = ("random_state", "random_seed", "seed", "callbacks", "train_dir", "verbose", "verbosity", "silent")
+#: By which settings each library is silent: of those on one line it takes one alone.
+SILENT: dict[str, tuple[dict[str, Any], ...]] = {
+    "lightgbm": ({"verbose": -1, "verbosity": -1},),
+    "xgboost": ({"verbosity": 0},),
+    "catboost": (
+        {"verbose": False, "silent": True, "logging_level": "Silent", "verbose_eval": False},
+        {"allow_writing_files": False},
+    ),
+}
 #: CatBoost's own limit.
 DEEPEST = 16
 #: Brackets inside brackets of the libraries' JSON.
@@ -144,9 +151,7 @@ def make_classifier(library: str, params: Mapping[str, Any] | None) -> Any:
     """Return an unfitted classifier of a library, quiet, that writes no files."""
     if library not in CLASSIFIERS:
         raise invalid(OWNER, "library", f"be one of {', '.join(CLASSIFIERS)}", got=library)
-    quiet: dict[str, Any] = {"lightgbm": {"verbose": -1}, "xgboost": {"verbosity": 0}}.get(
-        library, {"verbose": False, "allow_writing_files": False}
-    )
+    quiet = {name: silent[name] for silent in SILENT[library] for name in [next(iter(silent))]}
     return getattr(ask_library(library), CLASSIFIERS[library])(**{**quiet, **(params or {})})
 
 
@@ -161,6 +166,24 @@ def ask_library(name: str) -> Any:
 # ------------------------------------------------------------------------------------------------ from libraries
 
 
+def hush(template: Any) -> None:
+    """Make the parts of an estimator that are of these libraries silent, in place, and write no files.
+
+    They print counts of the labels (LightGBM), or losses and a folder `catboost_info` of them (CatBoost), without being asked to.
+    """
+    for part, _ in walk_parts(template):
+        for silent in SILENT.get(_ancestry(part), ()):
+            said = part.get_params(deep=False)
+            name = next((one for one in silent if said.get(one) is not None), next(iter(silent)))
+            part.set_params(**{name: silent[name]})
+
+
+def _ancestry(part: Any) -> str:
+    """Return the library of a class, or of what it is derived from; "" for none of them."""
+    modules = (base.__module__.partition(".")[0] for base in type(part).__mro__)
+    return next((name for name in modules if name in CLASSIFIERS and hasattr(part, "set_params")), "")
+
+
 def library_of(model: Any) -> str | None:
     """Return which library a classifier is of, or None; a class derived from it may be anything."""
     library = type(model).__module__.partition(".")[0]
@@ -172,26 +195,15 @@ def pack_boosters(model: Any) -> Any:
 
     Nothing is changed in place: what holds a booster is copied. Fitted ones become fitted ones, templates templates.
     """
-    if library_of(model) is not None:
-        return pack_booster(model)
-    if isinstance(model, (list, tuple)):
-        packed = [pack_boosters(part) for part in model]
-        return model if all(a is b for a, b in zip(packed, model, strict=True)) else type(model)(packed)
-    if not isinstance(model, BaseEstimator):
-        return model
-    changed = {name: new for name, old in vars(model).items() if (new := pack_boosters(old)) is not old}
-    if not changed:
-        return model
-    light = copy.copy(model)
-    light.__dict__.update(changed)
-    return light
+    return change_parts(model, lambda part: part if library_of(part) is None else pack_booster(part))
 
 
 def pack_booster(model: Any) -> BoosterClassifier:
     """Return one classifier of a library, fitted or not, as a text; what cannot be kept is refused."""
     library = library_of(model)
     assert library is not None
-    settings = {name: value for name, value in model.get_params().items() if value is not None and name not in DROPPED}
+    settings = {name: value for name, value in model.get_params().items() if value is not None and not is_owners(name)}
+    settings.pop("silent", None)
     # NaN is how XGBoost says "missing"; it is also the default.
     settings = {name: value for name, value in settings.items() if value == value}  # noqa: PLR0124 - NaN alone differs
     try:

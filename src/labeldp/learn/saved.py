@@ -10,8 +10,9 @@
 >>> folder.cleanup()
 
 *What a file holds.* skops stores arrays and plain values, and names the types to rebuild. Of a learner that protects
-labels the file holds what predicts and what was promised. It does not hold the release, the prior, the ledger, the seed or
-a checkpoint, which belong to the owner of the labels. Estimators that were given as templates are stored untrained, since the
+labels the file holds what predicts and what was promised. It does not hold the release, the prior, the ledger or the mechanism, which
+belong to the owner of the labels, nor, of any part of any model, places (checkpoint, memory, cache), who was told of progress, or
+seeds (`labeldp.release.templates.forget_owner`): they are the defaults in the file, and once more when it is loaded. Estimators that were given as templates are stored untrained, since the
 caller may have fitted them on raw labels before; one that stays trained is refused (`labeldp.release.templates`). Of PATE only
 the student stays, since teachers learned raw labels. The promise travels as JSON and is read by `Guarantee.from_json`. Nothing
 here is a signature.
@@ -62,7 +63,7 @@ from labeldp.learn.search import PrivateSearchCV
 from labeldp.learn.soundness import check_answers, check_model, check_schema, find_file_reader, list_answers
 from labeldp.learn.stages import Stage
 from labeldp.release.saving import check_new, write_new
-from labeldp.release.templates import copy_template
+from labeldp.release.templates import copy_template, forget_owner
 from labeldp.untrusted import check_archive, check_seal, parse_json, seal_archive
 
 FORMAT = "labeldp model"
@@ -125,7 +126,8 @@ OLD_NAMES = {
     "labeldp.nn._classifier.NetClassifier": "labeldp.nn.NetClassifier",
 }
 
-#: Settings that stay with the owner of the labels; a loaded learner has None for them.
+#: Settings of a learner that stay with the owner of the labels, beside those that any estimator may have
+#: (`labeldp.release.templates.forget_owner`); a loaded learner has None for them.
 OWNERS_SETTINGS = ("ledger", "random_state", "checkpoint", "prior", "mechanism")
 #: Settings that hold an estimator to be trained: stored unfitted.
 TEMPLATES = ("estimator", "network", "learner")
@@ -205,7 +207,7 @@ def save_model(model: Any, path: str | os.PathLike[str], *, facts: dict[str, Any
         fix = "Save the learner itself, whose promise is written by what it did; other names are free."
         raise invalid("save_model", "facts", "leave the promise out", got=taken[0], fix=fix, kind=PrivacyError)
     whole = {**_describe_promise(model), **(facts or {})}
-    light = pack_boosters(_strip(model))
+    light = forget_owner(pack_boosters(_strip(model)))
     reader = find_file_reader(light)
     if reader is not None:
         fix = 'A model file must not open other files. Read them yourself, and use input="content".'
@@ -276,7 +278,9 @@ def load_model(path: str | os.PathLike[str]) -> Any:
         header = _read_header(place, stored["header"], sealed=sealed)
         check_model(stored["model"])
         # Files of labeldp 0.1 before answers were written down say nothing of any.
-        return check_answers(_restore(stored["model"], header["facts"]), header.get("answers", ()))
+        # The file says what it likes, and the model is asked: first nothing of it may name a folder.
+        found = _drop_owners(forget_owner(stored["model"]))
+        return check_answers(_restore(found, header["facts"]), header.get("answers", ()))
     except ReleaseError:
         raise
     except MissingExtraError:  # the reader's installation, not the file
@@ -393,10 +397,7 @@ def _strip(model: Any) -> Any:
     for name in OWNERS_RESULTS:
         light.__dict__.pop(name, None)
     settings = light.get_params(deep=False)
-    dropped = (*OWNERS_SETTINGS, "teacher", "student") if isinstance(model, (PATE, MultiLabelPATE)) else OWNERS_SETTINGS
-    for name in dropped:
-        if name in settings:
-            setattr(light, name, None)
+    _drop_owners(light)
     if settings.get("mechanism") is not None and settings.get("epsilon", 0.0) is None:
         light.epsilon = model.guarantee_.epsilon()  # it was the mechanism's, which stays behind
     for name in TEMPLATES:
@@ -410,6 +411,17 @@ def _strip(model: Any) -> Any:
         if isinstance(settings.get(name), range):
             setattr(light, name, tuple(settings[name]))
     return light
+
+
+def _drop_owners(model: Any) -> Any:
+    """Take off a learner, in place, the settings that are those of the owner of its labels; return the model."""
+    learner = learner_of(model)
+    if type(learner).__module__.startswith("labeldp.") and hasattr(learner, "label_set"):
+        pate = ("teacher", "student") if isinstance(learner, (PATE, MultiLabelPATE)) else ()
+        for name in (*OWNERS_SETTINGS, *pate):
+            if name in vars(learner):
+                setattr(learner, name, None)
+    return model
 
 
 def _describe_promise(model: Any) -> dict[str, Any]:

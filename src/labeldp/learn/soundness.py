@@ -28,7 +28,9 @@ Everything else goes wrong in Python, and is found by asking. `save_model` asks 
 shape or kind then fails at loading. Rows of zeros are not for everyone (a column of texts, a logarithm), which is why a
 model is asked only what it answered before it was saved.
 
-Not checked: settings. A number of iterations or of threads that a file asks for is obeyed by `transform` of some
+Settings that name a place, a seed or who is told are taken off before any of this (`labeldp.release.templates.forget_owner`).
+
+Not checked: other settings. A number of iterations or of threads that a file asks for is obeyed by `transform` of some
 estimators, so a forged file can still be slow; and a model can always be wrong.
 """
 
@@ -299,7 +301,11 @@ def _check_boosting(model: Any) -> None:
 
 def _check_ensemble(model: Any) -> None:
     """Trees in a forest or in gradient boosting get the input of the whole, which only the whole compares."""
-    trees = np.asarray(model.estimators_, dtype=object)
+    trees = model.estimators_
+    if not isinstance(trees, np.ndarray):  # one by one: NumPy would look into a pipeline, which has a length
+        trees = np.empty(len(model.estimators_), dtype=object)
+        for place, one in enumerate(model.estimators_):
+            trees[place] = one
     if isinstance(model, BaseGradientBoosting):
         # Its loop takes each for a tree without looking, and adds to the columns of the first guess without counting.
         _require(all(isinstance(tree, BaseDecisionTree) for tree in trees.ravel()), "a tree")

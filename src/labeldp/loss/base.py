@@ -384,7 +384,7 @@ class BoundedRange(Loss):
         peak = np.clip(self.width + np.log(above / orders * ratio), 0.0, self.width)
         low = 1.0 - np.expm1(peak - self.width) / math.expm1(-self.width)
         curve = peak + np.log1p(low * np.expm1(-above * self.width)) / above + 16 * UNIT * self.width
-        return np.minimum(np.minimum(curve, self.width), self.width**2 * (1 + CLOSED_FORM) * orders / 8)
+        return np.minimum(np.minimum(curve, self.width), self.width * self.width * (1 + CLOSED_FORM) * orders / 8)
 
     def to_json(self) -> dict[str, Any]:
         return {"kind": "bounded_range", "epsilon": to_number(self.width)}

@@ -504,6 +504,8 @@ def correct_means(transition: Floats, values: Floats, levels: Floats) -> Floats:
         moved = moved + np.linalg.lstsq(transition, short, rcond=1e-8)[0]
     left = float(np.abs(levels - exact @ moved.astype(np.longdouble)).max())
     if not left <= UNBIASED * float(np.abs(moved).max()) or not np.all(np.diff(moved) > 0):
-        raise LabelDPError(f"UnbiasedResponse: the mean misses a level by {left:g}. Use another grid or fewer outputs.")
+        raise LabelDPError(
+            f"UnbiasedResponse: the mean misses a level by {left:g}. Use a larger epsilon, another grid or fewer outputs."
+        )
     answer: Floats = moved
     return answer

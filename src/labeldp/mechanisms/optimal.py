@@ -50,6 +50,8 @@ from labeldp.validate import check_epsilon, check_integer, check_positive, check
 
 #: 2^K patterns: 1,023 at ten classes, milliseconds.
 MOST_CLASSES = 10
+#: From this epsilon on a program is that of this one.
+CERTAIN = 700.0
 #: Distinct priors in one call: one linear program each.
 MOST_PRIORS = 1_000
 #: Gauss-Hermite nodes that average over where the mean may be: exact for polynomials of degree 17.
@@ -288,7 +290,9 @@ class OptimalResponse(Mechanism):
         """Return the best channel under one prior, and what its outputs stand for."""
         law = check_probability_rows("OptimalResponse", "prior", np.atleast_2d(np.asarray(prior)))[0]
         self._check_classes(len(law))
-        return _solve_program(self.epsilon, self.objective, tuple(law.tolist()))
+        # e^-epsilon is no float far above: the best channel of less epsilon keeps more of it, and is the same to 300 digits.
+        epsilon = self.epsilon if math.isinf(self.epsilon) else min(self.epsilon, CERTAIN)
+        return _solve_program(epsilon, self.objective, tuple(law.tolist()))
 
     def channel(self, prior: Any = None, *, groups: Any = None, n_classes: int | None = None) -> MatrixChannel:
         """Return one matrix for one prior, one per group, or one per distinct prior of the examples."""
@@ -327,7 +331,7 @@ def _solve_program(epsilon: float, objective: Objective, prior: tuple[float, ...
 def _reveal_labels(objective: Objective, law: Floats) -> ResponseDesign:
     """Nothing is hidden: every label comes out as it is. Its worth is that of epsilon = 700, the same to 300 digits."""
     singles, reports = np.eye(len(law)), objective.reports_of_labels(len(law))
-    columns = objective.columns(staircase_patterns(len(law), math.exp(-700.0)), law)
+    columns = objective.columns(staircase_patterns(len(law), math.exp(-CERTAIN)), law)
     weights = find_best_mixture(columns)
     worth = float(columns.gain[weights[1]] @ weights[0].max(axis=0))
     return _freeze_design(singles, reports, worth)

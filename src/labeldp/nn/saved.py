@@ -26,11 +26,12 @@ from labeldp.nn.checkpoint import DAMAGE, get_arrays, read_arrays, select_sectio
 from labeldp.nn.classifier import NetClassifier
 from labeldp.nn.models import check_device, list_members
 from labeldp.nn.state import find_width, pack_state, rebuild_network
+from labeldp.release.templates import is_owners
 
 FORMAT = "labeldp network"
 VERSION = 1
-#: Settings that are not written: where the network was trained, from which seed, and who watched.
-LEFT_OUT = ("module", "checkpoint", "progress", "device", "random_state")
+#: Settings that are not written beside those of the owner (`is_owners`: places, seeds, who watched): where it was trained.
+LEFT_OUT = ("module", "device")
 
 
 def save_network(model: Any, path: str | os.PathLike[str]) -> None:
@@ -44,7 +45,7 @@ def save_network(model: Any, path: str | os.PathLike[str]) -> None:
     if model.classes_.dtype.kind == "O":
         raise invalid("save_network", "model", "have numbers or text as classes", got=Described("other objects"))
     state = pack_state(dict(vars(model)))
-    settings = {name: state[name] for name in model.get_params(deep=False) if name not in LEFT_OUT}
+    settings = _without_owner({name: state[name] for name in model.get_params(deep=False)})
     if isinstance(settings["augment"], dict):
         settings["augment"] = settings["augment"]["augment"]
     header = {
@@ -88,7 +89,7 @@ def load_network(path: str | os.PathLike[str], *, module: Any = None, device: st
             fix = "The file holds its arrays; pass the module, or the callable that makes it."
             raise invalid("load_network", "module", "be given for a network of your own", got=None, fix=fix)
         check_device(device)
-        settings = dict(header["settings"])
+        settings = _without_owner(header["settings"])  # a file says what it likes, a folder to write to for example
         if isinstance(settings["augment"], dict):
             settings["augment"] = {"augment": settings["augment"]}
         model = NetClassifier(header["module"] if module is None else module, device=device, **settings)
@@ -103,6 +104,10 @@ def load_network(path: str | os.PathLike[str], *, module: Any = None, device: st
             f"load_network: {place} is not a readable network: {error}. Ask its owner for it again."
         ) from error
     return model
+
+
+def _without_owner(settings: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in settings.items() if name not in LEFT_OUT and not is_owners(name)}
 
 
 def _read_fitted(arrays: dict[str, Array], header: dict[str, Any]) -> dict[str, Any]:

@@ -45,6 +45,25 @@ BOUNDS_PUBLIC = "the bounds [{bounds}] did not see these labels"
 CLIPPED = BOUNDS_PUBLIC + "; numbers outside were clipped to them"
 
 
+#: Epsilons of one measured statistic. Below, noise of integers of 64 bits, and squares of it in floats, have no room left; above,
+#: noise is 0 but for chances that no float has. No noise at all is math.inf.
+MEASURABLE = (1e-9, 1e6)
+
+
+def check_measurable(owner: str, epsilon: float, *, of: float | None = None) -> float:
+    """Return the epsilon of a statistic that is measured; refuse, before anything is charged, one that no noise here can have.
+
+    `of` is the epsilon that it is a part of, where the user did not say it herself. 0 is for whoever divides: such a part is left out.
+    """
+    low, high = MEASURABLE
+    if low <= epsilon <= high or epsilon == 0 or math.isinf(epsilon):
+        return epsilon
+    got = Described(f"{epsilon:g}" if of is None else f"{epsilon:.3g} of {of:g}")
+    fix = "Nothing was charged. Less than that tells nothing of labels, and more hides nothing: then use math.inf."
+    must = f"leave a statistic of labels from {low:g} to {high:g}, or math.inf"
+    raise invalid(owner, "epsilon", must, got=got, fix=fix)
+
+
 class LabelSet(Protocol):
     """Labels as a ledger knows them: `SensitiveLabels` in memory, or the rows of a table."""
 
@@ -219,7 +238,7 @@ class Budget:
             fix = "It is for privatize_table; LabelPrivateClassifier(stages=2) learns in stages itself."
             raise invalid(self.owner, "prior", "not draw labels itself", got=type(prior).__name__, fix=fix)
         before = self.about_unit(prior.promise(epsilon, n_examples=len(self.labels), n_classes=self.labels.n_classes))
-        spent = before.epsilon()
+        spent = check_measurable(self.owner, before.epsilon(), of=epsilon)
         if not response:
             if not spent <= epsilon:
                 raise invalid(self.owner, "epsilon", f"cover the prior's cost {spent:g}", got=epsilon)
@@ -289,6 +308,7 @@ class Budget:
             sigma = analytic_gaussian_sigma(epsilon=epsilon, delta=delta, sensitivity=math.sqrt(stages) * (1 + ROOM))
             part = Guarantee.gaussian(sigma=sigma, sensitivity=1.0, trust=Trust.CURATOR)
             each = part.epsilon(delta)
+        check_measurable(self.owner, each, of=epsilon)
         part = self.about_unit(part)
         parts = [part.named(f"{name} of stage {number + 1}") for number in range(stages)]
         promise = reduce(lambda whole, one: whole.then(one), parts)
@@ -313,6 +333,7 @@ class Budget:
             fit = Guarantee.profile([each], [part]) if part and not math.isinf(each) else Guarantee.pure(each)
             fit = self.about_unit(fit.trusting(Trust.CURATOR))
             score = what_is_left(whole, after=each) if refit else whole
+            check_measurable(self.owner, score, of=epsilon)
             scores = self.about_unit(Guarantee.pure(score, trust=Trust.CURATOR)).named("scores on the rows held out")
             candidates = Guarantee.in_sequence([fit] * fits).named(f"fits of {fits} candidates")
             promise = candidates.beside(scores).named("search")

@@ -399,7 +399,12 @@ def as_plain(values: Any) -> npt.NDArray[Any]:
 
 
 def _from_sequence(values: Any) -> npt.NDArray[Any]:
-    """Return a list as an array of what it holds: NumPy alone would turn 1 and NaN beside text into text."""
+    """Return a list as an array of what it holds: NumPy alone would turn 1 and NaN beside text into text.
+
+    What is masked is missing, whatever lies under the mask.
+    """
+    if np.ma.is_masked(values):
+        return np.asarray(values.astype(object).filled(None))
     try:
         array = np.asarray(values)
     except ValueError:
@@ -567,6 +572,8 @@ def _as_one_column(owner: str, y: Any) -> Any:
 
     if hasattr(y, "dtype") and not isinstance(y, np.ndarray):
         return y
+    if np.ma.is_masked(y):  # scikit-learn takes what lies under the mask
+        _refuse_missing(owner, "y", _from_sequence(y))
     with hide_labels(owner, "y", must="be one number per row (bad input shape)", fix="Pass a vector of numbers."):
         return column_or_1d(y, warn=True)
 

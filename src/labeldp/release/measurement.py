@@ -36,13 +36,15 @@ from labeldp.loss import DiscreteGaussian, Gaussian, Loss
 from labeldp.loss.discrete import least_variance
 from labeldp.mechanisms import MeasuringMechanism
 from labeldp.random import BitStream, NoiseKey, as_key
-from labeldp.release.budget import Budget
+from labeldp.release.budget import Budget, check_measurable
 from labeldp.release.labels import SensitiveLabels, as_sensitive, codes_of
 from labeldp.release.persons import ASSIGNMENT, Persons, best_cap, choose_rows
 from labeldp.release.queries import LabelCounts, Query, Sensitivity, describe_public
 from labeldp.samplers import discrete_gaussian, discrete_laplace, rate_below, variance_above
 from labeldp.validate import check_delta, check_epsilon, check_integer
 
+#: The widest noise that is drawn: of integers of 64 bits, with a chance below e^-180 that a draw is not one.
+MOST_SPREAD = 2.0**56
 #: Variances tried before a budget is given up; each is a millionth above the last.
 MOST_TRIES = 1000
 
@@ -115,7 +117,8 @@ def measure(
 
     Edge cases
     ----------
-    epsilon = inf adds no noise and promises nothing. epsilon = 0 is refused: no finite noise achieves it.
+    epsilon = inf adds no noise and promises nothing. epsilon = 0 is refused: no finite noise achieves it. So is, before anything is
+    charged, a finite one outside of 1e-9 to 1e6 (`labeldp.release.budget.MEASURABLE`), and noise that is wider than 64 bits.
 
     Example:
     -------
@@ -152,6 +155,10 @@ def measure(
         unit, text = Unit.PERSON, f"{text} of {len(boxed):,} of {len(owners):,} rows of {owners.n_persons:,} persons"
     check_reach(query, reach)
     noise = choose_noise(reach, target, failure, within=within)
+    if noise.spread > MOST_SPREAD:
+        fix = "Nothing was charged. Use a larger epsilon, or coarser units."
+        got = Described(f"{target:g} at a sensitivity of {reach.l1:.3g}: a standard deviation of {noise.spread:.3g}")
+        raise invalid("measure", "epsilon", "leave noise that integers of 64 bits hold", got=got, fix=fix)
     guarantee = budget.state(replace(noise.guarantee, unit=unit, trust=query.trust), *query.assumptions)
     entry = budget.charge(guarantee, mechanism=f"{text}, {noise.text}")
     exact = as_whole(query, query.exact(codes_of(boxed), n_classes=boxed.n_classes))
@@ -233,7 +240,8 @@ class Noise:
         A discrete Laplace of rate a has variance 2 e^a / (e^a - 1)^2. The discrete Gaussian's is at most its parameter.
         """
         if self.rate is not None:
-            return 1.0 / (math.sqrt(2.0) * math.sinh(float(self.rate) / 2.0))
+            half = float(self.rate) / 2.0  # 1 / sinh(h) = 2 e^-h / (1 - e^-2h): sinh of a large one is no float
+            return math.sqrt(2.0) * math.exp(-half) / -math.expm1(-2.0 * half)
         return math.sqrt(float(self.variance)) if self.variance is not None else 0.0
 
     def draw(self, key: NoiseKey, size: int) -> npt.NDArray[np.int64]:
@@ -252,7 +260,7 @@ def check_measuring(epsilon: Any, delta: Any) -> tuple[float, float]:
     if target == 0:
         fix = "Use a small epsilon > 0, or leave the measurement out."
         raise invalid("measure", "epsilon", "be > 0", got=epsilon, fix=fix)
-    return target, check_delta("measure", delta)
+    return check_measurable("measure", target), check_delta("measure", delta)
 
 
 def choose_noise(sensitivity: Sensitivity, epsilon: float, delta: float, *, within: Guarantee | None = None) -> Noise:
@@ -318,6 +326,7 @@ class Counter:
         query = LabelCounts(groups=groups, n_groups=n_groups)
         self._prices.append(epsilon)
         self._check_prices()
+        check_measurable("privatize", epsilon, of=self._mechanism.guarantee.epsilon())
         self.settle()
         # The noise belongs to this question about these rows: another piece of a data set must not repeat it.
         key = self._key.child("counts", self._start, len(self._prices))

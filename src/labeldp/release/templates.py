@@ -23,14 +23,21 @@ scikit-learn's `clone` forgets what most estimators have learned, and three thin
 
 A parameter may be anything, a function of the user's own for example, and may hold anything. What is found here is what happens by
 mistake.
+
+An estimator also has settings that are not about what it learns, but about who runs it: folders, functions that are told, seeds. They
+are the owner's. One that is to learn raw labels must not have the first two (`check_reticent`), and a model that travels has none of
+the three (`forget_owner`).
 """
 
 from __future__ import annotations
 
+import copy
+import inspect
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
@@ -42,6 +49,37 @@ from labeldp.errors import Described, PrivacyError, invalid
 
 #: What a guarantee calls the weights that a network of the user's own starts from.
 FIRST_WEIGHTS = "network's first weights"
+
+#: Settings, by the names that libraries give them, that are places or what writes there: each with the value that is none.
+PLACES: Mapping[str, Any] = {
+    "allow_writing_files": False,
+    "cache": None,
+    "cache_dir": None,
+    "checkpoint": None,
+    "directory": None,
+    "folder": None,
+    "input_borders": None,
+    "ledger": None,
+    "memory": None,
+    "output_borders": None,
+    "save_snapshot": None,
+    "snapshot_file": None,
+    "train_dir": None,
+}
+#: Settings by which an estimator tells what it learns while it learns it: a loss on the screen is one of its labels.
+TELLING: Mapping[str, Any] = {
+    "callback": None,
+    "callbacks": None,
+    "logging_level": None,
+    "progress": False,
+    "verbose": 0,
+    "verbose_eval": None,
+    "verbosity": 0,
+}
+#: Ends of the names of seeds: LightGBM has half a dozen of them.
+SEEDS = ("random_state", "seed")
+#: Parameters that are settings by name, of an estimator inside or of the library's own.
+SETTINGS = ("params", "stage_params", "final_params")
 
 
 def copy_template(owner: str, name: str, template: Any, *, safe: bool = True) -> Any:
@@ -67,6 +105,129 @@ def check_untrained(owner: str, name: str, template: Any) -> None:
                 "a fitted transformer that needs no labels can stand in front of the last step of a pipeline."
             )
             raise invalid(owner, name, "be untrained", got=got, fix=fix, kind=PrivacyError)
+
+
+def check_reticent(owner: str, name: str, template: Any) -> None:
+    """Refuse an estimator with a part that is set to keep, or to tell, what it learns: for those that learn raw labels.
+
+    >>> from sklearn.neural_network import MLPClassifier
+    >>> check_reticent("PATE", "teacher", MLPClassifier(verbose=True))
+    Traceback (most recent call last):
+        ...
+    labeldp.errors.PrivacyError: PATE: `teacher` must keep raw labels to itself, got MLPClassifier with `verbose` set. ...
+    """
+    off = {**PLACES, **TELLING}
+    for part, _ in walk_parts(template):
+        params = (
+            part.get_params(deep=False) if hasattr(part, "get_params") else part if isinstance(part, Mapping) else {}
+        )
+        for setting, value in params.items():
+            last = str(setting).rpartition("__")[2]
+            if last in off and _is_set(value):
+                got = Described(f"{type(part).__name__} with `{setting}` set")
+                fix = f"What it learned from raw labels would be written, shown or told outside of any guarantee: set {last}={off[last]}."
+                raise invalid(owner, name, "keep raw labels to itself", got=got, fix=fix, kind=PrivacyError)
+
+
+def _is_set(value: Any) -> bool:
+    """Whether a setting is on, or any of those that a search would try; numbers below 0 are how LightGBM is silent."""
+    if isinstance(value, (list, tuple)):
+        return any(map(_is_set, value))
+    if isinstance(value, (int, float)):
+        return bool(value > 0)
+    return value is not None and not (isinstance(value, str) and value in ("", "Silent"))
+
+
+def forget_owner(model: Any) -> Any:
+    """Return a model, fitted or not, of which every part has the default of each setting that is its owner's: places, who is told, seeds.
+
+    Nothing is changed in place. A model of a file is brought through this too, since the file says what it likes.
+
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> forget_owner(Pipeline([("scale", StandardScaler())], memory="/home/owner/cache"))
+    Pipeline(steps=[('scale', StandardScaler())])
+    """
+    return change_parts(model, _forget)
+
+
+def is_owners(setting: str) -> bool:
+    """Whether a setting of this name is about who runs an estimator, and not about what it learns."""
+    return setting in PLACES or setting in TELLING or setting.endswith(SEEDS)
+
+
+def _forget(part: Any) -> Any:
+    if not isinstance(part, BaseEstimator):
+        return part
+    known, new = inspect.signature(type(part).__init__).parameters, {}
+    for name, value in vars(part).items():
+        if is_owners(name):
+            default = known[name].default if name in known else None
+            new[name] = None if default is inspect.Parameter.empty else default
+        elif name in SETTINGS and isinstance(value, Mapping):
+            new[name] = {key: one for key, one in value.items() if not is_owners(str(key).rpartition("__")[2])}
+    return replace_attributes(part, new) if any(vars(part)[name] is not one for name, one in new.items()) else part
+
+
+def change_parts(model: Any, change: Callable[[Any], Any]) -> Any:
+    """Return a model with `change` made to it and to every estimator inside of it; what holds a changed one is copied.
+
+    `change` returns what it is given where nothing is to be changed, and what it returns is not looked into if it is another thing of
+    another type. Estimators are looked for in attributes, lists, tuples, dicts and arrays of objects.
+    """
+    done: dict[int, tuple[Any, Any]] = {}  # with what was changed, which keeps its id from being used again
+
+    def walk(part: Any) -> Any:
+        if isinstance(part, (list, tuple, dict)) or _holds_objects(part) or _is_estimator(part):
+            if id(part) not in done:
+                done[id(part)] = (part, part)  # what holds itself is left as it is
+                done[id(part)] = (part, rebuild(part))
+            return done[id(part)][1]
+        return part
+
+    def rebuild(part: Any) -> Any:
+        if _is_estimator(part):
+            changed = change(part)
+            if type(changed) is not type(part) or not isinstance(part, BaseEstimator):
+                return changed
+            inside = {name: new for name, old in vars(changed).items() if (new := walk(old)) is not old}
+            return replace_attributes(changed, inside) if inside else changed
+        if isinstance(part, dict):
+            inside = {name: new for name, old in part.items() if (new := walk(old)) is not old}
+            return _copy_with(part, inside) if inside else part
+        if isinstance(part, np.ndarray):
+            places = {i: new for i, old in enumerate(part.flat) if (new := walk(old)) is not old}
+            if places:
+                part = part.copy()
+                for i, new in places.items():
+                    part.flat[i] = new
+            return part
+        items = [walk(one) for one in part]
+        if all(a is b for a, b in zip(items, part, strict=True)):
+            return part
+        return type(part)(*items) if hasattr(part, "_fields") else type(part)(items)
+
+    return walk(model)
+
+
+def _is_estimator(part: Any) -> bool:
+    return hasattr(part, "get_params") and not isinstance(part, type)
+
+
+def _holds_objects(part: Any) -> bool:
+    return isinstance(part, np.ndarray) and part.dtype == object
+
+
+def _copy_with(mapping: dict[Any, Any], changes: Mapping[Any, Any]) -> dict[Any, Any]:
+    light = copy.copy(mapping)
+    light.update(changes)
+    return light
+
+
+def replace_attributes(part: Any, changes: Mapping[str, Any]) -> Any:
+    """Return a copy of an estimator with other attributes; the rest it shares with the first, a network's arrays too."""
+    light = object.__new__(type(part))
+    light.__dict__.update(vars(part) | changes)
+    return light
 
 
 def list_weights(*templates: Any) -> tuple[str, ...]:

@@ -558,7 +558,8 @@ def _least_sigma(
 
 def gaussian_test_guarantee(relation: Relation, *, sigma: float, test_delta: float) -> Guarantee:
     """Return test_delta-approximate zCDP of g^2 / (2 sigma^2)."""
-    rho = quotient_up(relation.reach, sigma) ** 2 / 2 * (1 + 2.0**-51)
+    root = quotient_up(relation.reach, sigma)
+    rho = root * root / 2 * (1 + 2.0**-51)  # infinite where sigma is next to 0, which a power would refuse
     return Guarantee.zcdp(rho, slack=test_delta, **relation.terms())
 
 

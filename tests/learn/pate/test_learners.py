@@ -11,14 +11,20 @@ import scipy.sparse
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV
+from sklearn.multiclass import OneVsRestClassifier
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 from labeldp import Ledger, SensitiveLabels
 from labeldp.data.loaders import multilabel
 from labeldp.errors import BudgetError, LabelDPError, PrivacyError
 from labeldp.guarantee import Trust, Unit
+from labeldp.learn.boosters import CLASSIFIERS, BoosterClassifier
 from labeldp.learn.pate import PATE, MultiLabelPATE
 from labeldp.learn.pate import multiclass as _multiclass
 from labeldp.learn.pate import multilabel as _multilabel
@@ -314,6 +320,7 @@ def test_bad_input_is_refused_before_a_teacher_learns(settings, data, complaint)
         ({}, 2 * Y, "hold 0 and 1 only"),
         ({}, np.where(Y == 1, math.nan, 0.0), "got NaN"),
         ({}, Y[:-1], "one row per row"),
+        ({}, np.ma.array(Y, mask=Y == 1), "got masked cells"),
         ({"tau": 1}, Y, "`tau` must be left out"),
         ({"aggregation": "pate-tau"}, Y, "`tau` must"),
         ({"aggregation": "pate-tau", "tau": 3}, Y, "`tau` must"),
@@ -335,3 +342,68 @@ def test_predicting_needs_a_fit(model):
     with pytest.raises(NotFittedError):
         model.predict_proba(X)
     assert clone(model).get_params().keys() == model.get_params().keys()
+
+
+class Recording(GaussianNB):
+    """A stranger's teacher whose settings have the names that libraries give to places and to who is told."""
+
+    def __init__(self, checkpoint=None, progress=False, callbacks=None, train_dir=None, verbosity=None):
+        super().__init__()
+        self.checkpoint, self.progress, self.callbacks = checkpoint, progress, callbacks
+        self.train_dir, self.verbosity = train_dir, verbosity
+
+
+TELLING_TEACHERS = {
+    "checkpoint": Recording(checkpoint="somewhere"),
+    "progress": Recording(progress=print),
+    "callbacks": Recording(callbacks=[print]),
+    "train_dir": Recording(train_dir="somewhere"),
+    "verbosity": Recording(verbosity=1),
+    "memory": Pipeline([("scale", StandardScaler()), ("bayes", GaussianNB())], memory="somewhere"),
+    "verbose": OneVsRestClassifier(MLPClassifier(verbose=True)),
+    "params": BoosterClassifier("catboost", params={"allow_writing_files": True}),
+    "a grid": GridSearchCV(Recording(), {"progress": [False, print]}),
+}
+
+
+@pytest.mark.parametrize("learner", [PATE, MultiLabelPATE])
+@pytest.mark.parametrize("name", TELLING_TEACHERS)
+def test_a_teacher_that_would_keep_or_show_what_it_learns_is_refused_before_a_charge(
+    learner, name, tmp_path, monkeypatch
+):
+    """Before: the folder of a checkpoint, or the screen, had the losses and weights of raw labels."""
+    monkeypatch.chdir(tmp_path)
+    ledger = Ledger(tmp_path / "ledger", budget=9.0, delta=0.1)
+    X, y = np.zeros((20, 2)), np.arange(20) % 2
+    model = learner(TELLING_TEACHERS[name], n_teachers=2, epsilon=4.0, ledger=ledger)
+    setting = {"params": "allow_writing_files", "a grid": "progress"}.get(name, name)
+    with pytest.raises(
+        PrivacyError, match=rf"`teacher` must keep raw labels to itself, got .* with `{setting}` set\. .*set {setting}="
+    ):
+        model.fit(X, y if learner is PATE else np.stack([y, 1 - y], axis=1), X)
+    assert not ledger.entries()
+    assert not (tmp_path / "somewhere").exists()
+
+
+@pytest.mark.parametrize(
+    ("library", "settings"),
+    [
+        ("lightgbm", {"n_estimators": 2}),
+        ("lightgbm", {"n_estimators": 2, "verbosity": 0}),
+        ("xgboost", {"n_estimators": 2}),
+        ("catboost", {"iterations": 2}),
+        ("catboost", {"iterations": 2, "silent": False}),
+        ("catboost", {"iterations": 2, "logging_level": None}),
+    ],
+)
+def test_teachers_of_other_libraries_are_silent_and_write_nothing(library, settings, tmp_path, monkeypatch, capfd):
+    """Before: LightGBM printed how many labels of each class a teacher has, CatBoost its losses, and a folder of them."""
+    monkeypatch.chdir(tmp_path)
+    teacher = getattr(pytest.importorskip(library), CLASSIFIERS[library])(**settings)
+    X = np.random.default_rng(0).normal(size=(120, 2))
+    model = PATE(
+        make_pipeline(StandardScaler(), teacher), student=GaussianNB(), n_teachers=2, epsilon=50.0, threshold=0.0
+    )
+    model.fit(X, (X[:, 0] > 0).astype(int), X[:6])
+    assert capfd.readouterr() == ("", "")
+    assert not list(tmp_path.iterdir())

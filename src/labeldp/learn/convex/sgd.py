@@ -72,6 +72,8 @@ from labeldp.release.budget import Budget
 from labeldp.release.vectors import VectorQuery, measure_vector
 from labeldp.validate import check_delta, check_epsilon, check_integer, check_positive
 
+#: Below, the square of 1 / epsilon is no float; there is one answer in 1e100 that says anything.
+LEAST_EPSILON = 1e-100
 #: Without a stated diameter, scores stay within this distance of zero: beyond it a probability is certain to 5e-5.
 DEFAULT_SCORE = 10.0
 
@@ -162,6 +164,9 @@ class LPRRSGD(ConvexClassifier):
         epsilon = check_epsilon("LPRRSGD", self.epsilon)
         if epsilon == 0:
             raise invalid("LPRRSGD", "epsilon", "be > 0", got=self.epsilon, fix="Responses at epsilon 0 say nothing.")
+        if epsilon < LEAST_EPSILON:
+            fix = "Targets are as long as 1 / epsilon, and steps go by their squares. Nothing was charged."
+            raise invalid("LPRRSGD", "epsilon", f"be at least {LEAST_EPSILON:g}", got=self.epsilon, fix=fix)
         if self.prior is None:
             mechanism: Mechanism = RandomizedResponse(epsilon=epsilon, n_classes=labels.n_classes)
             return privatize(labels, mechanism, rng=key, ledger=self.ledger)

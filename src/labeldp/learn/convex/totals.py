@@ -61,7 +61,7 @@ from labeldp.learn.convex.families import Family
 from labeldp.learn.convex.moments import VARIANCES, minimise_round
 from labeldp.random import NoiseKey
 from labeldp.release import Measurement, Query, Sensitivity, measure
-from labeldp.release.budget import Budget
+from labeldp.release.budget import Budget, check_measurable
 from labeldp.release.grid import GridLabels
 from labeldp.release.persons import ASSIGNMENT, Persons, choose_rows
 from labeldp.release.queries import MOST_TOTAL, check_groups
@@ -364,6 +364,7 @@ def release_rounds(
     promise = budget.state(budget.about_unit(Guarantee.pure(epsilon, trust=Trust.CURATOR)))
     parts = np.array_split(np.argsort(key.child("parts").words(start=0, count=n)[:, 0], kind="stable"), rounds)
     size = n_groups if n_groups is not None else choose_groups(n // rounds, epsilon)
+    check_measurable(owner, epsilon)
     budget.charge(promise, mechanism=f"{owner}, totals of groups in {rounds} rounds")
     door: StageDoor[Measurement] = StageDoor(budget=budget, key=key, epsilon=epsilon, name="round")
     groups, sums = np.full(n, -1, np.int64), np.empty(0)

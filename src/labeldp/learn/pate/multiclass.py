@@ -34,6 +34,7 @@ from sklearn.utils.validation import check_is_fitted
 from labeldp.arrays import Array, Floats
 from labeldp.errors import Described, PrivacyError, invalid
 from labeldp.guarantee import Guarantee, Unit, read_unit
+from labeldp.learn.boosters import hush
 from labeldp.learn.corrections import check_rows
 from labeldp.learn.pate.teachers import Vote, VoteStore, collect_votes, digest_run, vote_for_class
 from labeldp.learn.pate.votes import (
@@ -54,7 +55,7 @@ from labeldp.release.budget import Budget
 from labeldp.release.labels import box_labels, codes_of
 from labeldp.release.persons import ASSIGNMENT, Persons
 from labeldp.release.scores import ScoredClassifier
-from labeldp.release.templates import copy_template, list_weights
+from labeldp.release.templates import check_reticent, copy_template, list_weights
 from labeldp.validate import check_choice, check_integer, check_real
 
 AGGREGATIONS = ("confident-gnmax", "gnmax")
@@ -87,12 +88,18 @@ class TeacherEnsemble(ScoredClassifier, BaseEstimator):  # type: ignore[misc]  #
     checkpoint: str | os.PathLike[str] | None
 
     def _copy_templates(self, make_default: Callable[[], BaseEstimator]) -> tuple[BaseEstimator, BaseEstimator]:
-        """Return teacher and student untrained: a teacher that has seen others' rows, or a student that has seen labels, would tell."""
+        """Return teacher and student untrained: a teacher that has seen others' rows, or a student that has seen labels, would tell.
+
+        A teacher learns raw labels: one that is set to keep or to tell what it learns is refused, and libraries that do so by default
+        are silenced.
+        """
         owner = type(self).__name__
         given = {"teacher": self.teacher, "student": self.student}
         fresh = {
             name: make_default() if one is None else copy_template(owner, name, one) for name, one in given.items()
         }
+        check_reticent(owner, "teacher", fresh["teacher"])
+        hush(fresh["teacher"])
         return fresh["teacher"], fresh["student"]
 
     def _list_given(self, persons: Persons | None) -> tuple[str, ...]:
@@ -200,7 +207,8 @@ class PATE(TeacherEnsemble):
     Parameters
     ----------
     teacher, student : classifiers; default SoftmaxRegression()
-        Teachers learn private labels, the student the answers. Teachers need only `predict`.
+        Teachers learn private labels, the student the answers. Teachers need only `predict`. One with a `checkpoint`, a `memory`,
+        `callbacks`, `progress` or `verbose` is refused: it would keep or show what it learns. Code of your own is yours to look at.
     n_teachers : int
         Parts of the private data. More teachers drown the noise, and know less each.
     epsilon, delta : float

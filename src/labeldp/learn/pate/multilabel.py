@@ -287,6 +287,10 @@ def read_indicators(owner: str, Y: Any, *, n_rows: int) -> UInt8s:
     if not np.isin(array, (0, 1)).all():
         kind = "NaN" if array.dtype.kind == "f" and np.isnan(array).any() else "another number"
         raise invalid(owner, "Y", "hold 0 and 1 only", got=Described(kind), fix=fix)
+    if np.ma.is_masked(Y):
+        raise invalid(
+            owner, "Y", "hold 0 and 1 only", got=Described("masked cells"), fix="Fill or drop such rows first."
+        )
     if len(array) != n_rows:
         raise invalid(owner, "Y", "have one row per row of X", got=Described(f"{len(array)} for {n_rows} rows"))
     return array.astype(np.uint8)

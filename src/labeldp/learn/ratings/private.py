@@ -50,7 +50,7 @@ from labeldp.learn.settings import assign_stages, stage_shares
 from labeldp.priors.cluster import cluster
 from labeldp.random import NoiseKey, as_key
 from labeldp.release import LabelSums, Query, Release, SensitiveLabels, Sensitivity, measure
-from labeldp.release.budget import Budget
+from labeldp.release.budget import Budget, check_measurable
 from labeldp.release.grid import box_on_grid
 from labeldp.release.labels import box_labels
 from labeldp.release.queries import check_groups, round_to_integers
@@ -293,7 +293,9 @@ class RatingPlan:
         if not 0 <= share <= 1 or (math.isinf(whole) and share > 0):
             raise invalid(OWNER, "sums", "be a share in [0, 1], and 0 without privacy", got=sums)
         spent, response = budget.take_share(whole, share=share)
-        by_user, by_item = budget.take_share(spent, share=USERS_SHARE)
+        by_user, by_item = (
+            check_measurable(OWNER, one, of=whole) for one in budget.take_share(spent, share=USERS_SHARE)
+        )
         parts = []
         if by_user > 0:
             parts.append(Guarantee.pure(by_user, trust=Trust.CURATOR).named("sums by user"))

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from labeldp.arrays import Float64s, Int64s
-from labeldp.errors import Described, PrivacyError, invalid
+from labeldp.errors import Described, PrivacyError, invalid, name_type
 
 OWNER = "persons"
 #: What is assumed where persons are handed in, and where a score chose their rows.
@@ -230,7 +230,7 @@ def _read_column(ids: Any, owner: str) -> Any:
             fix = "An empty text is a missing id: drop such rows, or give each an id of its own."
             raise invalid(owner, "persons", "have no missing ids", got=Described("empty ones"), fix=fix)
         return column
-    raise invalid(owner, "persons", "be text or whole numbers", got=Described(f"{kind}"), fix="Give them as text.")
+    raise invalid(owner, "persons", "be text or whole numbers", got=name_type(kind), fix="Give them as text.")
 
 
 def _as_arrow(ids: Any, owner: str) -> Any:
@@ -239,8 +239,13 @@ def _as_arrow(ids: Any, owner: str) -> Any:
 
     if isinstance(ids, (pa.Array, pa.ChunkedArray)):
         return ids
+    if isinstance(ids, pa.Table) or hasattr(ids, "columns"):  # of any library; as an array it has two axes
+        got = Described(f"a {type(ids).__name__}")
+        raise invalid(owner, "persons", "be one id for each row", got=got, fix="Pass its column of ids.")
     if hasattr(ids, "to_arrow"):  # polars
         return ids.to_arrow()
+    if isinstance(ids, np.ma.MaskedArray) and ids.ndim == 1:  # what is masked is missing, whatever lies under the mask
+        return pa.array(ids.data, mask=np.ma.getmaskarray(ids))
     plain = ids
     if not (hasattr(ids, "dtype") and hasattr(ids, "array")):  # pandas has both, and pyarrow knows it
         plain = np.asarray(ids)
