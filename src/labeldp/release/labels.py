@@ -404,7 +404,9 @@ def _from_sequence(values: Any) -> npt.NDArray[Any]:
     What is masked is missing, whatever lies under the mask.
     """
     if np.ma.is_masked(values):
-        return np.asarray(values.astype(object).filled(None))
+        array = values.data.astype(object)
+        array[np.ma.getmaskarray(values)] = None
+        return np.asarray(array)
     try:
         array = np.asarray(values)
     except ValueError:

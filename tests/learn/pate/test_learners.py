@@ -388,12 +388,11 @@ def test_a_teacher_that_would_keep_or_show_what_it_learns_is_refused_before_a_ch
 @pytest.mark.parametrize(
     ("library", "settings"),
     [
-        ("lightgbm", {"n_estimators": 2}),
-        ("lightgbm", {"n_estimators": 2, "verbosity": 0}),
-        ("xgboost", {"n_estimators": 2}),
-        ("catboost", {"iterations": 2}),
-        ("catboost", {"iterations": 2, "silent": False}),
-        ("catboost", {"iterations": 2, "logging_level": None}),
+        ("lightgbm", {"n_jobs": 1, "n_estimators": 2}),
+        ("lightgbm", {"n_jobs": 1, "n_estimators": 2, "verbosity": 0}),
+        ("xgboost", {"n_jobs": 1, "n_estimators": 2}),
+        ("catboost", {"thread_count": 1, "iterations": 2}),
+        ("catboost", {"thread_count": 1, "iterations": 2, "silent": False}),
     ],
 )
 def test_teachers_of_other_libraries_are_silent_and_write_nothing(library, settings, tmp_path, monkeypatch, capfd):
