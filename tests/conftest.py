@@ -65,7 +65,7 @@ def forks() -> Iterator[Any]:
 
 
 @functools.cache
-def _command() -> Any:
+def find_command() -> Any:
     """Made once: typer's own runner makes all commands anew for each line, which takes longer than most of them run."""
     import typer.main
 
@@ -85,7 +85,7 @@ def run() -> Callable[..., Any]:
         words = line.split() if isinstance(line, str) else list(line)
         stdout, stderr = io.StringIO(), io.StringIO()
         with redirect_stdout(stdout), redirect_stderr(stderr), pytest.raises(SystemExit) as left:
-            _command().main(words, prog_name="labeldp")
+            find_command().main(words, prog_name="labeldp")
         assert left.value.code == code, f"{line}: {left.value.code}\n{stdout.getvalue()}\n{stderr.getvalue()}"
         return SimpleNamespace(exit_code=code, stdout=stdout.getvalue(), stderr=stderr.getvalue())
 

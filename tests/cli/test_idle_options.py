@@ -7,7 +7,7 @@ import shutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.cli.conftest import COMMAND
+from tests.conftest import find_command
 
 import labeldp
 from labeldp.cli.given import given_options
@@ -175,7 +175,8 @@ def test_every_name_in_a_rule_is_an_option_of_its_command():
 
     groups = (tables.Reading, tables.Tidying, tables.LabelRules, tables.NumberRange, tables.NumberRules)
     known = {
-        name: {text for option in command.params for text in option.opts} for name, command in COMMAND.commands.items()
+        name: {text for option in command.params for text in option.opts}
+        for name, command in find_command().commands.items()
     }
     rules = {
         "train": (*train.OF_A_RELEASE, *train.FOR_CLASSES, *tables.options_of(*groups)),

@@ -340,6 +340,7 @@ def test_no_images_are_refused_by_all(stripes, fitted):
 def test_a_bar_says_which_network_learns(stripes, capsys, monkeypatch):
     """A private fit of grey images trains the quick reader several times before the long fit."""
     monkeypatch.setenv("FORCE_COLOR", "1")  # as on a terminal
+    monkeypatch.setattr("labeldp.display.can_show_bars", lambda: True)
     network = NetClassifier("fast-cnn", **{**QUICK, "epochs": 1}, pretrain=2, progress=True)
     LabelPrivateClassifier(network, epsilon=1.0, classes=range(2), random_state=0).fit(*stripes)
     shown = capsys.readouterr().err

@@ -57,6 +57,7 @@ from sklearn.feature_selection import (
     mutual_info_regression,
     r_regression,
 )
+from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing, get_tags, indexable
 from sklearn.utils.validation import _num_samples, check_array, has_fit_parameter, validate_data
@@ -331,7 +332,12 @@ def split_pipeline(
 
 
 def _refuse_supervised(owner: str, name: str, step: Any) -> None:
-    """Refuse a transformer that learns from labels, alone or inside of steps that only carry others."""
+    """Refuse a transformer that learns from labels, alone or inside of steps that only carry others.
+
+    A frozen one learns nothing here: that it has learned is for `labeldp.release.templates.check_untrained`.
+    """
+    if isinstance(step, FrozenEstimator):
+        return
     for carried in ("steps", "transformers", "transformer_list"):
         if isinstance(step, BaseEstimator) and isinstance(getattr(step, carried, None), list):
             for inner in getattr(step, carried):

@@ -144,7 +144,7 @@ def forget_owner(model: Any) -> Any:
     Nothing is changed in place. A model of a file is brought through this too, since the file says what it likes.
 
     >>> from sklearn.preprocessing import StandardScaler
-    >>> forget_owner(Pipeline([("scale", StandardScaler())], memory="/home/owner/cache"))
+    >>> forget_owner(Pipeline([("scale", StandardScaler())], memory="cache"))
     Pipeline(steps=[('scale', StandardScaler())])
     """
     return change_parts(model, _forget)
