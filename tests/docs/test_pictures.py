@@ -61,9 +61,8 @@ def test_networks_are_drawn_as_soon_as_they_are_measured(monkeypatch: pytest.Mon
     monkeypatch.setattr(draw_studies, "RESULTS", tmp_path)
     draw_studies.read_rows.cache_clear()
     without = draw_studies.draw_pixels()
-    pixels, alike = "labeldp: a network on pixels, no one", "labeldp: pixels, after alike images, no one"
+    pixels = "labeldp: a network on pixels, no one"
     assert pixels not in without
-    assert alike not in without
     usual = {"table": "cifar10", "setting": "fast-cnn, 60 minutes", "trust": "no one", "spread": 0.5, "paper": None}
     rows = [
         {**usual, "epsilon": 2.0, "mean": 81.5},
@@ -77,6 +76,6 @@ def test_networks_are_drawn_as_soon_as_they_are_measured(monkeypatch: pytest.Mon
     with_networks = draw_studies.draw_pixels()
     draw_studies.read_rows.cache_clear()
     assert f"{pixels}: 81.5 at 2, 88.2 at 4" in with_networks
-    assert f"{alike}: 70.5 at 1, 70.5 at 1" in with_networks
+    assert "70.5" not in with_networks
     assert "no privacy, pixels: 93.8" in with_networks
     assert "99.5" not in with_networks
