@@ -119,11 +119,11 @@ IDLE = [
         "left out without --labels",
     ),
     (
-        "audit subjects:honest",
+        "audit idle_subjects:honest",
         ("--ledger l", "--labels people.parquet", *TIDYING, *READING),
         "left out for MODULE:FUNCTION",
     ),
-    ("audit subjects:trained", ("--draws 9",), "left out for a pipeline"),
+    ("audit idle_subjects:trained", ("--draws 9",), "left out for a pipeline"),
 ]
 
 SUBJECTS = """
@@ -155,9 +155,10 @@ def test_an_option_that_would_do_nothing_is_refused(refused, folder, releases, m
 
     for name in ("release", "numbers"):
         shutil.copytree(releases / name, folder / name)
-    (folder / "subjects.py").write_text(SUBJECTS)
+    (folder / "idle_subjects.py").write_text(SUBJECTS)
     (folder / "lines.jsonl").write_text('{"a": 1}\n{"a": 2}\n')
     monkeypatch.syspath_prepend(folder)
+    monkeypatch.setattr("sys.dont_write_bytecode", True)  # of the module: what is looked for is what the command leaves
     long = {"-l": "--label", "-e": "--epsilon"}
     for option in options:
         told = refused(f"{line} {option}")

@@ -181,7 +181,7 @@ def _refuse_idle(public_labels: bool, release: Path | None, *, table: Path | Non
         own = ("--label", "--ledger", "--positive", *options_of(Tidying), *PAYING)
         refuse_idle("evaluate", own, where="with --release", fix=fix)
     elif public_labels:
-        fix = "Public labels are scored exactly, row by row, and nothing is spent: it goes with --epsilon only."
+        fix = "Public labels are scored exactly, row by row: only --epsilon spends, and this is for --epsilon only."
         refuse_idle("evaluate", [one for one in PAYING if one != "--label-set"], where="with --public-labels", fix=fix)
         if ledger is None:
             fix = "It is the name that these labels have in a ledger: add --ledger FILE."

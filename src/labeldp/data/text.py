@@ -17,9 +17,9 @@ and .zip behind it (or .zip alone) say how it is packed. `labeldp.data.sniffing`
 Design notes. *Speed.* A file that is plain UTF-8 on this machine is read by Arrow from its path. Others come through a Python
 stream, block by block.
 
-*Streams.* Arrow reads ahead in a thread of its own, which calls the Python stream. If the interpreter ends meanwhile, or while that
-thread lets go of the stream, the process is aborted, whatever its exit code was to be. So whoever is done with a stream, or fails
-on the way, waits until Arrow has let it go (`_let_go`).
+*Streams.* Arrow reads ahead in threads of its own, which call the Python stream, and hold the blocks that they have read. If the
+interpreter ends meanwhile, or while such a thread lets go of the stream or of a block, the process is aborted, whatever its exit code was to
+be. So whoever is done with a stream, or fails on the way, waits until Arrow has let go of all of it (`_let_go`).
 
 *Bounds.* Memory is bounded by a block, never by the file. A line may have `MOST_LINE` bytes. A packed file that unpacks to more
 than `MOST_RATIO` times its size, beyond `FREE_BYTES`, is refused as it is read, whatever it declares: its owner can unpack
@@ -48,6 +48,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 
@@ -289,6 +290,22 @@ class _Stream(io.RawIOBase):
         return size
 
 
+class _ReadAhead(io.BufferedReader):
+    """A stream of which Arrow takes whole blocks, and which knows those that somebody still has."""
+
+    def __init__(self, raw: _Stream) -> None:
+        super().__init__(raw, BLOCK_BYTES)  # a read that came up short would be a block without an end of line
+        #: This stream, and the blocks that were taken from it.
+        self.held: list[Callable[[], Any]] = [weakref.ref(self)]
+
+    def read_buffer(self, size: int) -> Any:
+        """Return the next block; Arrow asks for this where a stream has it. Bytes cannot be watched, an array over them can."""
+        block = np.frombuffer(self.read(size) or bytearray(), np.uint8)
+        self.held[:] = [one for one in self.held if one() is not None]
+        self.held.append(weakref.ref(block))
+        return block
+
+
 def _as_utf8(blocks: Iterator[bytes], encoding: str) -> Iterator[bytes]:
     """Yield blocks of another encoding as UTF-8, without the mark that a file may begin with."""
     decoder = codecs.getincrementaldecoder(encoding)()
@@ -316,8 +333,8 @@ def _open_csv(part: Place, columns: list[str], types: dict[str, Any], form: Text
         return
     blocks = _read_bytes(part, form)
     raw = _Stream(blocks if form.encoding == "utf-8" else _as_utf8(blocks, form.encoding))
-    stream = io.BufferedReader(raw, BLOCK_BYTES)  # a read that came up short would be a block without an end of line
-    held = weakref.ref(stream)
+    stream = _ReadAhead(raw)
+    held = stream.held
     batches = _parse_csv(stream, columns, types, form, end=raw.end)
     del stream
     try:
@@ -328,10 +345,10 @@ def _open_csv(part: Place, columns: list[str], types: dict[str, Any], form: Text
         _let_go(held)
 
 
-def _let_go(held: Callable[[], Any]) -> None:
-    """Wait until nobody holds a stream any more; a thread that has not let go by then does not keep us."""
+def _let_go(held: Sequence[Callable[[], Any]]) -> None:
+    """Wait until nobody holds a stream or a block of it any more; a thread that has not let go by then does not keep us."""
     until = time.monotonic() + MOST_SECONDS
-    while held() is not None and time.monotonic() < until:
+    while any(one() is not None for one in held) and time.monotonic() < until:
         time.sleep(0.001)
 
 
