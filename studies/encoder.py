@@ -43,7 +43,7 @@ from studies.study import StudyRow
 PIXELS = 112
 EPSILONS = (0.1, 0.5, 1.0, 2.0, 4.0)
 #: The learner of a call without settings, which reads these columns as it would any others: minutes a fit.
-LINEAR, LINEAR_EPSILONS = "default learner, no one", (1.0, 2.0)
+LINEAR, LINEAR_EPSILONS = "default learner, no one", (2.0,)
 #: What mirror images as views add, and where it is measured.
 MIRRORS, MIRRORS_FREE = "auto, no one, and mirror images", "no privacy, and mirror images"
 MIRROR_EPSILONS = (0.5, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0)

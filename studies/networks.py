@@ -226,7 +226,7 @@ class Networks(Study[Case]):
         )
         free = tuple((f"{row.table}, no privacy", row.mean) for row in rows if math.isinf(row.epsilon))
         first = Lines(
-            title="Accuracy against epsilon, no one trusted",
+            title="Accuracy against epsilon; no one is trusted but where a curator counts first",
             series=(*lines, *papers),
             x_title="epsilon",
             y_title=self.measure,
@@ -384,7 +384,9 @@ def describe_set(data: str, rows: Sequence[StudyRow]) -> list[str]:
     others = read_features(data)
     for row in list_private(data, rows):
         words = [
-            f"{data}, epsilon {row.epsilon:g}, {row.setting}: {row.mean:.2f}"
+            f"{data}, epsilon {row.epsilon:g}, {row.setting}"
+            + f", trusts {row.trust}" * (row.trust != NO_ONE)
+            + f": {row.mean:.2f}"
             + (f" (sd {row.spread:.2f})" if row.n_seeds > 1 else "")
         ]
         if row.difference is not None:
