@@ -3,13 +3,14 @@
 >>> import labeldp
 >>> def run(labels):
 ...     return labeldp.privatize(labels, labeldp.RandomizedResponse(1.0, n_classes=2)).codes
->>> found = audit(Randomizer(run=run, n_classes=2, claimed=1.0), n_draws=20_000, seed=0, confidence=0.9999)
+>>> found = audit(Randomizer(run=run, n_classes=2, claimed=1.0), n_draws=20_000, seed=0, confidence=0.9999999)
 >>> found.passed, [check.name for check in found.checks]
 (True, ['channel'])
 
 `door_audit` is for those who write a mechanism or a way to release: it runs the two together, as anyone would.
 
->>> found = door_audit(labeldp.privatize, labeldp.RandomizedResponse(1.0), n_classes=3, n_draws=20_000, seed=0)
+>>> mechanism = labeldp.RandomizedResponse(1.0)
+>>> found = door_audit(labeldp.privatize, mechanism, n_classes=3, n_draws=20_000, confidence=0.9999999)
 >>> found.passed, [check.name for check in found.checks]
 (True, ['released', 'matrix within guarantee', 'seed marked', 'channel, fresh noise', 'channel, in pieces'])
 
