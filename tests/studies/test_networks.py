@@ -86,7 +86,8 @@ def test_seeds_go_where_they_say_most():
     study = networks.Networks()
     counts = {case.name: len(study.choose_seeds(case, (0, 1, 2))) for case in networks.list_cases()}
     assert counts["cifar10, plain, 60 minutes, epsilon 2"] == counts["fashion-mnist, 10 minutes, epsilon 1"] == 3
-    assert counts["cifar10, 60 minutes, epsilon 2"] == 1
+    assert counts["cifar10, 60 minutes, epsilon 2"] == 3
+    assert counts["cifar10, 60 minutes, epsilon 3"] == 1
     assert counts["cifar10, 180 minutes, epsilon 2"] == counts["cifar10, 20 minutes, epsilon 1"] == 1
     names = sorted(counts)
     assert len(names) == len(networks.list_cases())

@@ -20,6 +20,7 @@ raw labels and the key on their way to a worker. So:
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import functools
 import io
@@ -30,8 +31,10 @@ import secrets
 import shutil
 import socket
 import tempfile
+import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -45,6 +48,7 @@ import pyarrow as pa
 from distributed import Client, LocalCluster, as_completed, get_worker
 from distributed.client import FutureCancelledError
 from distributed.scheduler import KilledWorker
+from tornado.ioloop import IOLoop
 
 import labeldp
 from labeldp.accounting import RowKey
@@ -393,6 +397,7 @@ def start_cluster(workers: int | None) -> Cluster:
         stack.enter_context(dask.config.set({**SETTINGS, "temporary-directory": str(folder)}))
         cluster = stack.enter_context(
             LocalCluster(  # type: ignore[no-untyped-call]
+                loop=stack.enter_context(_run_loop()),
                 n_workers=count,
                 threads_per_worker=1,
                 processes=False,
@@ -414,6 +419,26 @@ async def _stop_pages(cluster: Any) -> None:
     """Close the ports for pages that distributed opens for every scheduler and worker, whether it has pages or not."""
     for server in (cluster.scheduler, *cluster.workers.values()):
         server.http_server.stop()
+
+
+@contextmanager
+def _run_loop() -> Iterator[IOLoop]:
+    """Lend the event loop of a thread of its own. distributed gives up when a busy machine has not started one in ten seconds."""
+    started: Future[tuple[IOLoop, asyncio.Event]] = Future()
+
+    async def run() -> None:
+        end = asyncio.Event()
+        started.set_result((IOLoop.current(), end))
+        await end.wait()
+
+    thread = threading.Thread(target=lambda: asyncio.run(run()), name="labeldp-dask", daemon=True)
+    thread.start()
+    loop, end = started.result()
+    try:
+        yield loop
+    finally:
+        loop.add_callback(end.set)
+        thread.join()
 
 
 @contextmanager
