@@ -10,7 +10,7 @@ network is fitted once: by the forward loss, or on what a quick network on label
 >>> list_cases("cifar10")[-3].name
 'cifar10, plain, 60 minutes, epsilon 2'
 >>> sum(case.minutes * len(choose(case)) for case in list_cases())  # of one core, in all
-1075
+1195
 
 A case runs alone (``python -m studies networks --only "cifar10, 60 minutes, epsilon 2"``) and may be killed: the network goes on from
 its last pass, and the processor time of all parts is counted.
@@ -130,7 +130,7 @@ class Networks(Study[Case]):
         return list_cases()
 
     def choose_seeds(self, case: Case, seeds: Sequence[int]) -> Sequence[int]:
-        """Return all seeds for Fashion-MNIST and for CIFAR-10 at epsilon 2, where all are asked the same, and one for every other run of an hour."""
+        """Return all seeds for Fashion-MNIST and for CIFAR-10 at epsilon 2, and one for every other run of an hour."""
         return seeds[: len(choose(case, seeds))]
 
     @cached_property
@@ -277,7 +277,7 @@ def list_cases(*sets: str) -> tuple[Case, ...]:
 
 def choose(case: Case, seeds: Sequence[int] = tuple(range(SEEDS))) -> Sequence[int]:
     """Return the seeds that a case is measured with."""
-    often = case.data != "cifar10" or (case.epsilon == CURVE_EPSILON and case.plain)
+    often = case.data != "cifar10" or case.epsilon == CURVE_EPSILON
     return seeds if often and in_main_table(case) else seeds[:1]
 
 
