@@ -373,6 +373,8 @@ def over_spans(work: Callable[[int, int], None], n: int, *, step: int) -> None:
     step : int
         Rows per span, but for the last.
 
+    Notes
+    -----
     An error in a span is raised here.
     """
     starts = range(0, n, step)

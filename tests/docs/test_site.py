@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ast
 import importlib
+import logging
 import re
 from pathlib import Path
 
+import griffe
 import pytest
 
 from scripts.browser import Tab
@@ -53,6 +55,23 @@ def test_every_public_name_is_in_the_reference():
     missing = [f"{room}: {name}" for room, names in rooms.items() for name in names if name not in documented | modules]
     assert not missing, missing
     assert sum(len(names) for names in rooms.values()) > 200  # the check reads lists that are there
+
+
+def test_no_sentence_of_a_docstring_is_taken_for_a_parameter(caplog: pytest.LogCaptureFixture):
+    def read(thing: griffe.Object) -> int:
+        if thing.docstring is not None:
+            thing.docstring.parse("numpy")
+        return (thing.docstring is not None) + sum(read(part) for part in thing.members.values() if not part.is_alias)  # type: ignore[arg-type]
+
+    with caplog.at_level(logging.WARNING, logger="griffe"):
+        package = griffe.load("labeldp", search_paths=[ROOT / "src"])
+        assert read(package) > 4_000  # the check reads docstrings that are there
+        assert not caplog.messages
+        broken = griffe.Docstring(
+            "Add.\n\nParameters\n----------\nx : int\n    One.\n\nThat is all.", parent=package["__version__"]
+        )
+        broken.parse("numpy")
+        assert caplog.messages  # a paragraph after the last parameter needs a heading, as ``Notes``
 
 
 def test_each_mechanism_has_a_picture_and_a_heading():

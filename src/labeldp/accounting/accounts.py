@@ -276,6 +276,8 @@ def choose_account(
         For the names of accounts that there are: "rows" if the rows are known, "name" if only the name is (accounts of older
         versions, and of labels without ids in memory).
 
+    Notes
+    -----
     Without the user's word: the account that has this very table and label pays, whatever the table is called. One of the same
     name that has a part of the rows pays too, and gets the others: a table that has grown. Labels that share no row with
     any account get a new one, under a name that no other rows have; an account that is known by name alone takes

@@ -87,6 +87,8 @@ class Ledger:
         Without it nothing is written before the first charge, whatever is asked before: whoever fails leaves no file and no
         budget behind. So the commands open a ledger.
 
+    Notes
+    -----
     *What is recorded*, all of it public: the label set's name, a fingerprint of the data set's identity and row ids,
     the number of rows, the guarantee, the mechanism's description, the names and guarantees of its parts, whether the
     noise was seeded, who, when, a note, and a random token that makes the row unlike any other; of tables and of row ids,

@@ -534,6 +534,8 @@ def fingerprint(name: str, *, n_rows: int, start: int = 0, row_ids: Any = None) 
     row_ids : array of integers or strings, optional
         An id per row, in order. Equal integers of different widths count as equal; 7 and "7" do not.
 
+    Notes
+    -----
     Label values never enter.
     """
     count = check_integer(OWNER, "n_rows", n_rows, least=0)

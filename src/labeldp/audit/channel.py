@@ -256,6 +256,8 @@ def observed_audit(
     seed : int, optional
         Of the split into two halves.
 
+    Notes
+    -----
     Only examples with the same channel row are compared: over different rows two labels' outputs may differ because the
     examples do. The row is part of the event, chosen on one half of the examples and judged on the other. Valid where
     each example was randomized by itself given its channel row, as every per-example mechanism does; it sees the

@@ -295,6 +295,8 @@ def door_audit(
         As in `channel_audit`, for each of its two runs. All statistical answers together are wrong about a sound
         mechanism with probability 1 - confidence at most.
 
+    Notes
+    -----
     Checked: that the door releases every label, that the matrix keeps the promise, that a seed is marked, and the channel
     twice, once with fresh noise in each call and once in pieces under one seed, as a table is released.
     """

@@ -55,6 +55,8 @@ class ArcChannel(SetAnswers, kind="arcs"):
     places : array of shape (n,), optional
         The position of each row, where they do not follow each other.
 
+    Notes
+    -----
     It serves any number of rows from `first` on, until `place` or `take` says how many.
 
     Guarantee

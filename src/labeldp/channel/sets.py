@@ -199,6 +199,8 @@ class SetChannel(SetAnswers, kind="sets"):
     shape_odds : sequence of floats, optional
         The odds of each shape, where answers were drawn at several epsilons; the largest is `odds`.
 
+    Notes
+    -----
     A code is a row of 1 + ceil(K / 8) bytes: the number of the shape, and a bit for each label (little bit order). It says all
     that a learner needs, so one channel serves any number of rows. The blocks that were not drawn are forgotten: `forward`
     and `matrix`, which ask about all answers of a row, are for the `BlockChannel` before the draw.

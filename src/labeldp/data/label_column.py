@@ -182,6 +182,8 @@ def check_label(
     classes : sequence, optional
         Classes that are public knowledge; then rare values among them are welcome and any other value is refused.
 
+    Notes
+    -----
     Refused, in this order: an unknown choice, no rows with a label, missing values, values outside `classes`, too many
     values, one value only, values that differ in spaces or capitals alone, a question mark among text, a value that one row
     alone has.

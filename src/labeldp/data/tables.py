@@ -266,9 +266,13 @@ def open_table(
     missing_values : sequence of str
         Further words for a missing value, in every column.
 
+    Notes
+    -----
     Only the start of text, some pieces of it, and the footer of a Parquet are read here, so damage further in is reported
     by the batch that meets it. A file that does not exist is answered with the nearest name in its folder.
 
+    Example
+    -------
     >>> open_table("people.parqet")
     Traceback (most recent call last):
     ...

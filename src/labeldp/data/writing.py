@@ -61,9 +61,13 @@ def write_table(
     compression : str
         Of Parquet, as Parquet has it.
 
+    Notes
+    -----
     The target appears complete and on the disk, or not at all: an existing target is refused, and after any error,
     one of `batches` included, nothing is left behind.
 
+    Example
+    -------
     >>> write_table([], pa.schema([("a", pa.int64())]), "no/such/folder/out.parquet")
     Traceback (most recent call last):
     ...

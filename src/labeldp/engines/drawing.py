@@ -165,6 +165,8 @@ class Response:
     mark : str
         Of how all rows are answered, by a job that may be taken up again: part of the noise's name (`Randomizer`). Empty otherwise.
 
+    Notes
+    -----
     It travels to workers: it holds no key and no exact count.
     """
 

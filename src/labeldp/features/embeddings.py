@@ -102,8 +102,6 @@ class Embeddings(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     progress : bool or callable (examples done, in all)
         Show a bar on standard error, or be told.
 
-    X is an array, a list of texts, or a dataset whose items are inputs or tuples that begin with one.
-
     Attributes
     ----------
     mean_, scale_ : float32 (d,)
@@ -111,6 +109,8 @@ class Embeddings(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
 
     Notes
     -----
+    X is an array, a list of texts, or a dataset whose items are inputs or tuples that begin with one.
+
     *Edge cases.*
     NaN and infinity are refused, in X and in what the encoder returns; messages name the row. One row has no spread: its
     columns are 0 after standardising.

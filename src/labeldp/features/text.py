@@ -59,10 +59,10 @@ class TextFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     random_state : int
         Of the randomized SVD. Not a privacy matter.
 
-    X is a list or column of texts, or a table with one column. A missing text is an empty one.
-
     Notes
     -----
+    X is a list or column of texts, or a table with one column. A missing text is an empty one.
+
     *Edge cases.*
     A text without a known word or piece is a row of zeros. Texts without any word that occurs `min_count` times are refused,
     and so is anything that is no text; messages name the row and never show it.

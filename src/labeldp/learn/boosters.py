@@ -74,14 +74,14 @@ NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
 class BoosterClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """A classifier of LightGBM, XGBoost or CatBoost that is a text, so that it can be saved.
 
+    A fitted one of the library is turned into this by `pack_boosters`, and that is how most come about.
+
     Parameters
     ----------
     library : {"lightgbm", "xgboost", "catboost"}
         Which one.
     params : dict, optional
         Plain settings of the library's classifier, which `fit` makes.
-
-    A fitted one of the library is turned into this by `pack_boosters`, and that is how most come about.
 
     Attributes
     ----------

@@ -115,6 +115,8 @@ class Checkpoint:
         it only this process can; after a kill what was not kept yet is charged again. Whoever has the directory of an
         unfinished run and the passphrase can undo its noise.
 
+    Notes
+    -----
     It shows no passphrase, and pickles without it.
     """
 
@@ -194,6 +196,8 @@ class Journal:
     owner : str
         The learner whose run it is, for messages.
 
+    Notes
+    -----
     Each `keep_` method returns what is on disk, or makes it, writes it and then returns what was written. They are called in
     the order split, charge, the rest. `key` is the noise of the run, after the charge.
     """

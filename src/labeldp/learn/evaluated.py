@@ -156,7 +156,7 @@ class Evaluation(Report):
         The mean distance between the probability (of two classes of the second, else of the predicted one) and how often
         it came true, over bins of equally many rows; and the bins.
     base_rates, confusion
-        The share of each class; confusion[true][predicted] in rows, None if not given, and `confusion_reason` says why.
+        The share of each class; `confusion[true][predicted]` in rows, None if not given, and `confusion_reason` says why.
     tops
         Precision, lift and recall of the rows of the largest probability, by class and share: of two classes of the second.
     method, assumptions, notes

@@ -75,12 +75,12 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # sc
     columns : sequence of names, optional
         The features; by default every column of the table that `fit` sees.
 
+    Notes
+    -----
     What it did is in `notes_`, in words. The answer has, in this order: a column per number, date and boolean; the categories;
     for each date its place in the week and the year, and for a time of day its place in the day, as sine and cosine; and a
     column of zeros and ones for each column of numbers with gaps, which says where they are.
 
-    Notes
-    -----
     *Edge cases.*
     A value that `fit` never saw counts as a rare one, or as none if there are no rare ones. A constant column is zero.
     A number that is missing becomes the median, or the mean of a column that had no gaps when it was fitted. A column of

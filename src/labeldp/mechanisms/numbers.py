@@ -339,6 +339,8 @@ class BinnedResponse(NumericMechanism):
     bins : int, optional
         k, from 2 to 129. By default that with the least variance for numbers that are spread evenly.
 
+    Example
+    -------
     >>> BinnedResponse(1.0, bounds=(0, 1)).n_classes, BinnedResponse(6.0, bounds=(0, 1)).n_classes
     (3, 10)
     """

@@ -160,6 +160,8 @@ class PosteriorLoss(RowLoss):
         The belief in each class before the release is looked at; equal beliefs if it is left out.
     reduction, check : as for `RowLoss`
 
+    Notes
+    -----
     Call it with logits (n, K), likelihoods (n, K) as `ForwardLoss`, and, where beliefs differ from example to example,
     `prior=` (n, K): the probabilities of an earlier model, or of a moving average of this one. No gradient follows them.
     """

@@ -65,6 +65,8 @@ class Augment:
     cutout : float
         A square of this share of the side is blanked in each image. 0 for none.
 
+    Example
+    -------
     >>> import torch
     >>> Augment(crop=0.25, cutout=0.5)(torch.zeros(2, 1, 8, 8)).shape
     torch.Size([2, 1, 8, 8])

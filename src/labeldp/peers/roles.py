@@ -71,6 +71,8 @@ class Peer:
     terms : Terms
         The run that she takes part in.
 
+    Notes
+    -----
     She draws from a key of her own, from the operating system: a flip with probability alpha (rounded up on 64 bits),
     whether she takes part (theta, rounded down) and, when she knows who is there, the peer that she asks.
 

@@ -415,6 +415,8 @@ def heterogeneity(noisy_shares: Any, sizes: Any) -> float:
     sizes : integer array of shape (C,)
         The rows of each cluster.
 
+    Example
+    -------
     >>> heterogeneity([[1.0, 0.0], [0.5, 0.5]], [30, 10])
     0.25
     """

@@ -432,6 +432,8 @@ def open_account(ledger: Any, name: str, find_rows: Callable[[RowKey], Protected
     tell : bool
         Whether warnings are given: not where an account is looked up that was opened before.
 
+    Notes
+    -----
     Raises `AccountError` where only the owner can say which account is meant, and tells by an `AccountWarning` what she
     might not expect. Nothing is charged yet; `Budget.charge` decides again, in the transaction that writes.
     """

@@ -67,6 +67,8 @@ class ReleasedItems:
     evidence : {"likelihood", "unbiased", "values"}, optional
         What is said of a label (see the module); by default the likelihood, and for numbers the values.
 
+    Notes
+    -----
     A dataset of another length than the release is refused, when it is given and whenever it changes later.
     """
 

@@ -99,6 +99,8 @@ def run_stages(
     learn : (number, model, belief, outcome) -> model
         The model for the next stage. Sees no labels.
 
+    Notes
+    -----
     Numbers of stages count from 0.
     """
     model = start

@@ -94,6 +94,8 @@ def check_mechanism(
     failure : float
         A sound mechanism is found at fault with this probability at most, over all checks together.
 
+    Example
+    -------
     >>> import labeldp
     >>> check_mechanism(labeldp.RandomizedResponse(1.0, n_classes=3))
     """
