@@ -208,6 +208,14 @@ def test_look_says_what_numbers_in_words_are_read_as(run_json, folder):
     assert "12" not in found["paid"].replace("1234", "").replace("1,234", "")  # no value is quoted: it may be the label
 
 
+def test_a_column_that_begins_with_gaps_is_looked_at_further_on(run_json, tmp_path):
+    """Before: a first piece without a single value was taken for one of words."""
+    for name, values in {"a": [None] * 5, "b": ["12 kg", "7 kg"]}.items():
+        (tmp_path / "parts").mkdir(exist_ok=True)
+        pq.write_table(pa.table({"weight": pa.array(values, pa.string())}), tmp_path / "parts" / f"{name}.parquet")
+    assert [hint["column"] for hint in run_json(f"look {tmp_path / 'parts'}")["hints"]] == ["weight"]
+
+
 def test_look_is_not_kept_without_consent(run, run_json, survey):
     said = run("look survey.csv -l ill", code=2).stderr
     assert "--show-raw" in said

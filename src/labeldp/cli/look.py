@@ -119,7 +119,7 @@ def _count_missing(source: Any) -> tuple[list[dict[str, Any]], int, list[dict[st
             missing[name] += pc.sum(find_missing(batch.column(name))).as_py() or 0
         for name in list(written):
             written[name] = [a + b for a, b in zip(written[name], _count_ways(batch.column(name)), strict=True)]
-            if not any(written[name]):  # a column of words: the rest of it is not looked at
+            if not any(written[name]) and rows > missing[name]:  # words: the rest of the column is not looked at
                 del written[name]
     types = {one.name: str(value_type(one.type)) for one in source.schema}  # of the values, where they are coded
     columns = [{"name": name, "type": types[name], "missing": missing[name]} for name in source.names]
