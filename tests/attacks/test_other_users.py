@@ -23,6 +23,7 @@ from labeldp.errors import LabelDPError
 
 distributed = pytest.importorskip("distributed", reason="needs labeldp[dask]")
 psutil = pytest.importorskip("psutil", reason="comes with distributed")
+from labeldp.engines.dask import run_loop  # noqa: E402 - it needs distributed
 
 NOBODY = 65534
 SECONDS = 600
@@ -137,7 +138,8 @@ def users_cluster(request: pytest.FixtureRequest) -> Iterator[Any]:
     security = distributed.security.Security.temporary() if request.param == "tls" else None
     where = {"processes": False, "protocol": request.param, "n_workers": 1, "threads_per_worker": 1}
     with (
-        distributed.LocalCluster(**where, security=security, dashboard_address="127.0.0.1:0") as cluster,
+        run_loop() as loop,
+        distributed.LocalCluster(**where, security=security, dashboard_address="127.0.0.1:0", loop=loop) as cluster,
         distributed.Client(cluster, set_as_default=False) as client,
     ):
         yield client
