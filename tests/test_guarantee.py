@@ -174,6 +174,7 @@ def test_it_is_frozen():
         (lambda: Guarantee.from_json(broken(name=7)), "`name` must be a text"),
         (lambda: Guarantee.from_json(broken(parts=7)), "`parts` must be a list of objects with name and guarantee"),
         (lambda: Guarantee.from_json(broken(parts=[{"name": "a"}])), "`parts` must be a list of objects"),
+        (lambda: Guarantee.from_json(broken(parts=[{"name": 7, "guarantee": broken()}])), "with name and guarantee"),
         (lambda: Guarantee.from_json(broken(loss={"kind": "pur", "epsilon": 1})), "Did you mean `pure`?"),
         (lambda: Guarantee.from_json(broken(loss={"kind": "pure", "eps": 1})), "fields of a pure loss"),
         (lambda: Guarantee.from_json(broken(loss={"kind": "pure", "epsilon": "1"})), "must be a number"),

@@ -10,8 +10,7 @@ There is one rule for shares on every screen, page and card: an estimate is roun
 on a risk is rounded up (`up=True`), so that it is never understated.
 
 How far work is stands on standard error: as a bar where that is a terminal (or a notebook), and as plain lines, few of them and none for
-short work, where it is kept (a file, a pipe, the log of a job). `can_show_bars` is the one place that decides it; `open_bar`
-and `open_spinner` are the only ones that ask.
+short work, where it is kept (a file, a pipe, the log of a job). `can_show_bars` is the one place that decides it.
 
 Design notes. A card is one `<div>` with its styles inside it: it neither needs nor changes a style sheet, has no script, and asks
 no network for anything. It takes the colours of the notebook around it (no ground of its own, lines in a mix of the ink), so it

@@ -561,7 +561,8 @@ def _check_json_fields(data: Any) -> None:
         raise invalid("Guarantee.from_json", "name", "be a text", got=data["name"])
     parts = data.get("parts", [])
     if not isinstance(parts, (list, tuple)) or not all(
-        isinstance(part, dict) and set(part) == {"name", "guarantee"} for part in parts
+        isinstance(part, dict) and set(part) == {"name", "guarantee"} and isinstance(part["name"], str)
+        for part in parts
     ):
         raise invalid("Guarantee.from_json", "parts", "be a list of objects with name and guarantee", got=parts)
 

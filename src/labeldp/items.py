@@ -15,7 +15,8 @@
 
 **Privacy.** A dataset of somebody else often yields (input, label). Labels have one door (`labeldp.privatize`), and this is not
 it: `Items` hands out the input and nothing else. The first part of a tuple is the input, as everywhere in PyTorch, unless `take`
-names another; a first part that is a single number may as well be the label of (label, input), so then `take` must say; what stands beside it is dropped where it is read. An input that has parts itself (a pair in a pair, a row of a
+names another; a first part that is a single number, or a text beside more than numbers, may as well be the label of
+(label, input), so then `take` must say; what stands beside it is dropped where it is read. An input that has parts itself (a pair in a pair, a row of a
 table, an array of objects) is refused: a label may be one of them. The dataset itself stays as it is: if it holds labels, so
 does a process that it is sent to.
 
@@ -119,15 +120,15 @@ def choose_part(owner: str, item: Any, part: Part) -> Any:
             raise invalid(owner, "take", "name what is the input in a mapping", got=got, fix=fix)
         item = item[part]
     elif isinstance(item, Sequence) and not isinstance(item, (str, bytes)):
-        if part is None and len(item) and _is_number(item[0]):
-            only = all(_is_number(one) for one in item)
-            got = Described(
-                f"a {type(item).__name__} {'of' if only else 'that begins with a number, of'} {len(item)} {'numbers' if only else 'parts'}"
+        if part is None and len(item) and _may_be_label(item):
+            kind = "text" if isinstance(item[0], (str, bytes)) else "number"
+            begin = f"that begins with a {kind}, of {len(item)} parts"
+            begin = f"of {len(item)} numbers" if all(_is_number(one) for one in item) else begin
+            got = Described(f"a {type(item).__name__} {begin}")
+            fix = f"A {kind} that comes first may be the label. " + (
+                "Make an array of rows that are numbers, np.asarray(rows); or name" if kind == "number" else "Name"
             )
-            fix = (
-                "A number that comes first may be the label. Make an array of rows that are numbers, np.asarray(rows); or name the input "
-                "with take=, e.g. take=0 for (number, label), take=1 for (label, input)."
-            )
+            fix += f" the input with take=, e.g. take=0 for ({kind}, label), take=1 for (label, input)."
             raise invalid(owner, "dataset", "say which part of an item is the input", got=got, fix=fix)
         place = 0 if part is None else part
         if not isinstance(place, int) or not -len(item) <= place < len(item):
@@ -158,6 +159,14 @@ def _refuse_parts(owner: str, item: Any, *, named: bool) -> None:
         got = Described(f"a {type(item).__name__}, which has parts of its own")
         fix = "A label may be among them: let the dataset yield (array or tensor, anything else), or name the input with take=."
         raise invalid(owner, "dataset", "have inputs that are one array of numbers, or a text", got=got, fix=fix)
+
+
+def _may_be_label(item: Sequence[Any]) -> bool:
+    """Whether the first part may be the label of (label, input): a number, or a text unless only numbers, which are codes, are beside it."""
+    first, *others = item
+    if isinstance(first, (str, bytes)):
+        return not all(_is_number(one) for one in others)
+    return _is_number(first)
 
 
 def _is_number(item: Any) -> bool:

@@ -69,6 +69,7 @@ def test_texts_may_come_in_any_container():
         ([1.0, 2.0], "float64"),
         ([True, False], "bool"),
         ([None, "a"], "NoneType, str"),
+        (np.ma.array([7, 8], mask=[False, True]), "masked ones"),
         ([b"a", b"b"], "bytes"),
         (np.array([2**64, 1], dtype=object), "more than 64 bits"),
         (np.array([2**63, -1], dtype=object), "more than 64 bits"),

@@ -382,14 +382,14 @@ def test_noise_that_is_not_fresh_is_found(name: str) -> None:
 
 
 def test_fresh_noise_is_not_called_stale() -> None:
-    """The sound twin: the same response, with noise of its own in every row; fails with probability 3e-6 at most."""
+    """The sound twin: the same response, with noise of its own in every row; fails with probability 3e-7 at most."""
     for _ in range(3):
         found = channel_audit(
             lambda labels: respond(labels, fresh(len(labels))),
             n_classes=2,
             claimed=1.0,
             n_draws=100_000,
-            confidence=0.999999,
+            confidence=0.9999999,
         )
         assert not found.rejected, found.event
         assert "not seen" in found.check().detail

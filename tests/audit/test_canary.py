@@ -188,6 +188,7 @@ def test_canaries_may_be_named_and_others_keep_their_labels():
     [
         ({"labels": [0.5, 1.0]}, "labels"),
         ({"labels": [0, 2]}, "labels"),
+        ({"labels": np.ma.array([0, 1], mask=[False, True])}, "labels"),
         ({"canaries": 9}, "canaries"),
         ({"canaries": [0, 0]}, "canaries"),
         ({"canaries": [7]}, "canaries"),

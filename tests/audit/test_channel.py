@@ -138,6 +138,8 @@ def test_observed_labels_of_one_release():
     # Labels of someone else say nothing about this release.
     shuffled = np.random.default_rng(1).permutation(labels)
     assert observed_audit(release, shuffled, confidence=SURE).lower_bound == 0.0
+    with pytest.raises(LabelDPError, match="integer codes"):  # what lies under a mask is no label
+        observed_audit(release, np.ma.array(labels, mask=labels == 2))
 
 
 def test_observed_labels_are_compared_within_a_channel_row_only():

@@ -58,7 +58,11 @@ def test_outputs_that_the_channel_does_not_have() -> None:
     assert not audit(wrong, labels=np.arange(N) % 2).passed
 
 
-@pytest.mark.parametrize("labels", [np.zeros(3, int), np.zeros(N), np.full(N, 2), np.full(N, -1)])
+#: What lies under a mask is no label.
+MASKED = np.ma.array(np.arange(N) % 2, mask=np.arange(N) % 7 == 0)
+
+
+@pytest.mark.parametrize("labels", [np.zeros(3, int), np.zeros(N), np.full(N, 2), np.full(N, -1), MASKED])
 def test_labels_that_are_no_codes_of_the_release_are_refused(labels: Any) -> None:
     with pytest.raises(LabelDPError, match="labels"):
         audit(released(np.arange(N) % 2), labels=labels)

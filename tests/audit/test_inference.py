@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -92,8 +93,8 @@ def test_interval_of_the_advantage_covers():
     assert misses <= 12
 
 
-@pytest.mark.parametrize("labels", [[0, 1, 2], [0, 1], [0.0, 1.0, 1.0]])
-def test_labels_that_do_not_fit_are_refused(labels: list[float]):
+@pytest.mark.parametrize("labels", [[0, 1, 2], [0, 1], [0.0, 1.0, 1.0], np.ma.array([0, 1, 1], mask=[0, 1, 0])])
+def test_labels_that_do_not_fit_are_refused(labels: Any):
     with pytest.raises(LabelDPError, match="labels"):
         label_inference(np.full((3, 2), 0.5), labels, prior=[0.5, 0.5])
 

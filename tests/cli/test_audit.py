@@ -55,13 +55,18 @@ def test_raw_labels_are_tidied_as_they_were_for_the_release(folder, run):
     (folder / "survey.csv").write_text("x;ill\n" + rows)
     tidy = "--strip --merge yes=YES --missing drop"
     run(f"privatize survey.csv -l ill -e 1 --classes no,yes --to kept {tidy}")
-    facts = facts_of(run(f"audit kept --labels survey.csv -l ill --sep ; {tidy} --json"))
+    # At 95 % the sound release was refuted in 13 of 5,966 runs; here in one of ten million at most.
+    facts = facts_of(run(f"audit kept --labels survey.csv -l ill --sep ; {tidy} --confidence 0.9999999 --json"))
     assert facts["passed"] is True
     assert facts["lower_bound"] is not None
     refused = " ".join(run("audit kept --labels survey.csv -l ill --missing drop", code=2).stderr.split())
     assert "another one in row 1 (rows count from 0)" in refused
     assert "Before it was released: spaces around values taken away; 'YES' read as 'yes'" in refused
     assert "--missing drop" in run("audit kept --labels survey.csv -l ill --strip --merge yes=YES", code=2).stderr
+    # Before: it was counted without the rows that had been left out, and named row 6.
+    (folder / "more.csv").write_text("x;ill\n" + rows[: rows.index("7;")] + "7;maybe\n")
+    foreign = " ".join(run(f"audit kept --labels more.csv -l ill {tidy}", code=2).stderr.split())
+    assert "another one in row 7 (rows count from 0)" in foreign
 
 
 def test_release_passes(released, run):

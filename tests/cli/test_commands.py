@@ -182,7 +182,7 @@ def test_private_evaluation_is_charged_and_noisy(run, run_json, folder):
     # so that Pr[|Z| > 75] < 2 exp(-75/4) 1.33^12 = 5e-7. How labels lie in a cell adds a few rows.
     assert abs(score["correct"] - exact["correct"]) <= 80
     low, high = score["report"]["accuracy"]["interval"]
-    assert low < score["accuracy"] < high
+    assert low <= score["accuracy"] <= high  # noise may take all of it past 1, and in 5 of 316 runs it did
     assert run_json("ledger l.sqlite")["label_sets"][0]["spent"] == 0.5
     run("evaluate m.skops test.csv -l income -e 0.6 --ledger l.sqlite", code=3)
     assert "this score is a release" in run("evaluate m.skops test.csv -l income -e 0.5 --ledger l.sqlite").stdout

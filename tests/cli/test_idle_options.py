@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -13,6 +14,7 @@ import labeldp
 from labeldp.cli.given import given_options
 from labeldp.engines import privatize_table
 from labeldp.errors import LabelDPError
+from labeldp.learn import save_model
 
 #: The part of a line that stands in front of each option, by what makes the option idle.
 TRAIN = "train release --to m.skops"
@@ -102,6 +104,12 @@ IDLE = [
         "left out with --public-labels",
     ),
     (f"{EVALUATE} test.csv -l income --public-labels", ("--label-set x",), "left out without --ledger"),
+    (
+        "evaluate numbers.skops people.parquet -l age --public-labels",
+        (*TIDYING, "--positive high"),
+        "left out for labels that are numbers",
+    ),
+    ("audit numbers --labels people.parquet -l age", TIDYING, "left out for labels that are numbers"),
     ("ledger l", ("--delta 1e-6",), "left out without --set-budget"),
     (PATE, ("--budget-delta 1e-6",), "left out without --budget"),
     (PATE, ("--tau 2",), "belongs to --aggregation pate-tau"),
@@ -143,6 +151,8 @@ def releases(tmp_path_factory):
     labels = labeldp.RandomizedResponse(1.0, n_classes=2)
     labeldp.privatize(["a", "b", "a", "b"], labels, rng=1).save(place / "release")  # any seed: no answer is looked at
     labeldp.privatize([0.0, 1.0, 1.0, 0.5], labeldp.UnbiasedResponse(1.0, bounds=(0, 1)), rng=1).save(place / "numbers")
+    numbers = labeldp.LabelPrivateRegressor(epsilon=1.0, bounds=(0, 100), random_state=1)
+    save_model(numbers.fit(np.arange(20.0)[:, None], np.arange(20.0)), place / "numbers.skops")
     return place
 
 
@@ -155,6 +165,7 @@ def test_an_option_that_would_do_nothing_is_refused(refused, folder, releases, m
 
     for name in ("release", "numbers"):
         shutil.copytree(releases / name, folder / name)
+    shutil.copy(releases / "numbers.skops", folder)
     (folder / "idle_subjects.py").write_text(SUBJECTS)
     (folder / "lines.jsonl").write_text('{"a": 1}\n{"a": 2}\n')
     monkeypatch.syspath_prepend(folder)

@@ -62,7 +62,8 @@ def test_from_the_table_to_the_report(run, run_json, claims):
     assert "How numbers were changed" in page
     assert "Answers, noise included" in page
     assert run("audit out --ledger spent.sqlite").stdout.count("passed") == 10
-    assert run("audit out --labels claims.parquet --label amount").exit_code == 0
+    # Of fresh noise: a sound release is refuted once in ten million runs.
+    assert run("audit out --labels claims.parquet --label amount --confidence 0.9999999").exit_code == 0
     assert "claims.parquet:amount" in run("ledger spent.sqlite").stdout
 
 

@@ -195,6 +195,7 @@ def test_look_says_what_numbers_in_words_are_read_as(run_json, folder):
         "code": [f"{row}-{row}" for row in range(n)],
         "gaps": [None if row % 2 else f"{row} m²" for row in range(n)],
         "none": pa.array([None] * n, pa.string()),
+        "zip": [f"0{row:04}" for row in range(n)],
     }
     pq.write_table(pa.table(columns), folder / "words.parquet")
     facts = run_json("look words.parquet")
@@ -206,6 +207,20 @@ def test_look_says_what_numbers_in_words_are_read_as(run_json, folder):
     assert "plain numbers kept as text" in found["plain"]
     assert all("read as text" in hint for hint in found.values())
     assert "12" not in found["paid"].replace("1234", "").replace("1,234", "")  # no value is quoted: it may be the label
+
+
+def test_a_type_that_was_asked_for_needs_no_hint(run_json, folder):
+    """Before: whoever had said that a code is text was told to make it a column of numbers."""
+    (folder / "codes.csv").write_text("code,size\n" + "8001,12 kg\n" * 20)
+    assert [hint["column"] for hint in run_json("look codes.csv --type code=string")["hints"]] == ["size"]
+
+
+def test_a_column_that_begins_with_gaps_is_looked_at_further_on(run_json, tmp_path):
+    """Before: a first piece without a single value was taken for one of words."""
+    for name, values in {"a": [None] * 5, "b": ["12 kg", "7 kg"]}.items():
+        (tmp_path / "parts").mkdir(exist_ok=True)
+        pq.write_table(pa.table({"weight": pa.array(values, pa.string())}), tmp_path / "parts" / f"{name}.parquet")
+    assert [hint["column"] for hint in run_json(f"look {tmp_path / 'parts'}")["hints"]] == ["weight"]
 
 
 def test_look_is_not_kept_without_consent(run, run_json, survey):

@@ -108,7 +108,10 @@ def cluster(own_cluster: Callable[..., Any]) -> Any:
 def client(cluster: Any) -> Iterator[Any]:
     from distributed import Client
 
-    with Client(cluster.address, timeout="600s", security=cluster.security, set_as_default=False) as opened:
+    from labeldp.engines.dask import run_loop
+
+    asked = {"timeout": "600s", "security": cluster.security, "set_as_default": False}
+    with run_loop() as loop, Client(cluster.address, loop=loop, **asked) as opened:
         yield opened
 
 
@@ -118,14 +121,17 @@ def inside(clusters: Any) -> Iterator[Any]:
     from distributed import Client, LocalCluster
     from distributed.security import Security
 
+    from labeldp.engines.dask import run_loop
+
     where = {"processes": False, "protocol": "tls", "n_workers": 2, "threads_per_worker": 1}
     where["security"] = Security.temporary()
-    with clusters.configure(clusters.QUIET):  # it lives as long as the tests
-        # Any free port for the scheduler's pages: other tests may be running on this machine.
-        cluster = LocalCluster(**where, dashboard_address="127.0.0.1:0")
-        client = Client(cluster, set_as_default=False)
-    with cluster, client as opened:
-        yield opened
+    with run_loop() as loop:
+        with clusters.configure(clusters.QUIET):  # it lives as long as the tests
+            # Any free port for the scheduler's pages: other tests may be running on this machine.
+            cluster = LocalCluster(**where, loop=loop, dashboard_address="127.0.0.1:0")
+            client = Client(cluster, set_as_default=False)
+        with cluster, client as opened:
+            yield opened
 
 
 @pytest.fixture

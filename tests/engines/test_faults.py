@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -310,6 +311,26 @@ class TestBadInput:
             scheduler="tcp://127.0.0.1:1",
             insecure=True,
         )
+
+    def test_a_machine_too_busy_for_a_loop_of_distributed(self, parts: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Before: an AssertionError without a word."""
+
+        def give_up(*_: Any, **__: Any) -> None:
+            raise AssertionError
+
+        monkeypatch.setattr("labeldp.engines.dask.Client", give_up)
+        self.refused(parts, "too busy", engine="dask", scheduler="tcp://127.0.0.1:1", insecure=True)
+
+    def test_no_file_is_left_for_an_event_loop(self, parts: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Before: who waited for the loop waited for ever."""
+
+        def run(work: Any) -> None:
+            work.close()
+            raise OSError(errno.EMFILE, "Too many open files")
+
+        monkeypatch.setattr("labeldp.engines.dask.asyncio.run", run)
+        with pytest.raises(OSError, match="Too many open files"):
+            call(parts, engine="dask", workers=1)
 
     def test_workers_of_another_version(self, parts: Path, client: Any) -> None:
         message = rf"`worker tls://\S+` must have labeldp {re.escape(labeldp.__version__)}, got labeldp 0\.0\.1"

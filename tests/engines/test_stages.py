@@ -156,9 +156,14 @@ class TestTraining:
     @pytest.mark.filterwarnings("ignore:train_released. the solver stopped")  # after five steps, as it is told
     def test_a_cluster_gives_the_same_model(self, staged: Path) -> None:
         distributed = pytest.importorskip("distributed", reason="needs labeldp[dask]")
+        from labeldp.engines.dask import run_loop
+
         here = train_released(SoftmaxRegression(max_iter=5), staged)
         where = {"n_workers": 1, "threads_per_worker": 2, "dashboard_address": "127.0.0.1:0"}
-        with distributed.Client(processes=False, set_as_default=False, **where) as client:
+        with (
+            run_loop() as loop,
+            distributed.Client(processes=False, set_as_default=False, loop=loop, **where) as client,
+        ):
             there = train_released(SoftmaxRegression(max_iter=5), staged, engine="dask", client=client)
         np.testing.assert_allclose(there.coef_, here.coef_, rtol=1e-9)  # sums of three pieces, added in another order
 
@@ -184,6 +189,8 @@ def test_pate_teachers_through_dask(clear: Path) -> None:
     """joblib's dask backend: the teachers learn on a cluster's workers, and are the same teachers."""
     joblib = pytest.importorskip("joblib")
     distributed = pytest.importorskip("distributed", reason="needs labeldp[dask]")
+    from labeldp.engines.dask import run_loop
+
     table = raw(clear).slice(0, 1_200)
     X, y = np.column_stack([table["x"].to_numpy(), table["y"].to_numpy()]), table["label"].to_numpy()
     model = labeldp.learn.PATE(
@@ -191,7 +198,11 @@ def test_pate_teachers_through_dask(clear: Path) -> None:
     )
     here = clone(model).set_params(n_jobs=1).fit(X[:1_000], y[:1_000], X[1_000:])
     where = {"n_workers": 1, "threads_per_worker": 2, "dashboard_address": "127.0.0.1:0"}
-    with distributed.Client(processes=False, **where) as client, joblib.parallel_config("dask"):
+    with (
+        run_loop() as loop,
+        distributed.Client(processes=False, loop=loop, **where) as client,
+        joblib.parallel_config("dask"),
+    ):
         there = model.fit(X[:1_000], y[:1_000], X[1_000:])
         ran = client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.transition_log))
     assert ran > 20  # the cluster did it: a teacher is a task of several steps

@@ -20,7 +20,13 @@ import pytest
 import skops.io
 from sklearn.base import BaseEstimator
 from sklearn.datasets import load_digits
-from sklearn.ensemble import BaggingClassifier, RandomForestClassifier, RandomTreesEmbedding
+from sklearn.ensemble import (
+    BaggingClassifier,
+    GradientBoostingClassifier,
+    HistGradientBoostingClassifier,
+    RandomForestClassifier,
+    RandomTreesEmbedding,
+)
 from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
@@ -45,7 +51,7 @@ from labeldp.learn import (
 from labeldp.learn.ratings import LabelPrivateRatings
 from labeldp.learn.saved import PROMISE
 from labeldp.learn.soundness import _walk
-from labeldp.release.templates import forget_owner, is_owners
+from labeldp.release.templates import GENERATORS, forget_owner, is_owners
 
 OLD = Path(__file__).parent / "saved_by_0.1"
 ANSWERS = json.loads((OLD / "answers.json").read_text(encoding="utf-8"))
@@ -239,7 +245,11 @@ def list_owned(model: Any) -> dict[str, Any]:
     parts = [part for part in _walk(model) if isinstance(part, BaseEstimator)]
     assert len(parts) > 8
     found = [(type(one).__name__, name, value) for one in parts for name, value in vars(one).items()]
-    return {(kind, name): value for kind, name, value in found if is_owners(name) and value not in (None, False, 0)}
+    return {
+        (kind, name): value
+        for kind, name, value in found
+        if isinstance(value, GENERATORS) or (is_owners(name) and np.size(value) and np.any(value))
+    }
 
 
 def test_no_place_and_no_seed_of_the_owner_is_in_a_file(tmp_path):
@@ -249,7 +259,7 @@ def test_no_place_and_no_seed_of_the_owner_is_in_a_file(tmp_path):
     before = list_owned(model)
     save_model(model, tmp_path / "m")
     assert list_owned(model) == before  # who saves keeps her own
-    assert {name for _, name in before} == {"memory", "cache", "random_state"}
+    assert {name for _, name in before} == {"memory", "cache", "random_state", "_seeds"}
     with zipfile.ZipFile(tmp_path / "m") as archive:
         assert not any(b"owners folder" in archive.read(name) for name in archive.namelist())
     back = load_model(tmp_path / "m")
@@ -260,6 +270,17 @@ def test_no_place_and_no_seed_of_the_owner_is_in_a_file(tmp_path):
     assert not list_owned(load_model(tmp_path / "learner"))
     learner.set_params(final_params={"several__random_state": 31337, "several__n_estimators": 3})
     assert forget_owner(learner).final_params == {"several__n_estimators": 3}
+
+
+@pytest.mark.parametrize("kind", [GradientBoostingClassifier, HistGradientBoostingClassifier])
+def test_no_state_of_a_generator_is_in_a_file(kind, tmp_path):
+    """Before: boosting kept the generator that its seed had made, from whose state the seed can be found again."""
+    model = make_pipeline(StandardScaler(), kind(max_depth=2, random_state=31337)).fit(X, Y)
+    assert any(isinstance(value, GENERATORS) for value in vars(model[-1]).values())
+    save_model(model, tmp_path / "m")
+    back = load_model(tmp_path / "m")
+    assert not any(isinstance(value, GENERATORS) for value in vars(back[-1]).values())
+    assert np.array_equal(back.predict_proba(X), model.predict_proba(X))
 
 
 def test_a_forged_file_names_no_folder_to_the_loader(tmp_path, monkeypatch):

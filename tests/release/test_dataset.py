@@ -195,6 +195,17 @@ def test_items_that_begin_with_a_number_do_not_give_their_label_away(release, X,
     )  # who says so is believed: a feature may be one number
 
 
+def test_items_that_begin_with_a_text_do_not_give_their_label_away(release, X, labels):
+    """Before: of ("cat", image) the word was handed out as the input. A text beside a code is the input."""
+    for other in (X[0], "a review", [1.0, 2.0]):
+        items = [(str(label), other) for label in labels]
+        with pytest.raises(LabelDPError, match=r"begins with a text, of 2 parts\. .* take=1 for \(label, input\)"):
+            Items(items, owner="example")[0]
+        assert Items(items, owner="example", take=0)[3] == str(labels[3])
+    assert Items([("a review", int(label)) for label in labels], owner="example")[3] == "a review"
+    assert Items([("a review",)] * N, owner="example")[3] == "a review"
+
+
 def test_what_is_pickled_holds_the_release_and_no_label(release, X, labels):
     """Of features alone, a worker gets what a receiver of the release has: neither the labels nor a key."""
     data = release.dataset(X)

@@ -8,6 +8,7 @@ import pkgutil
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
@@ -93,6 +94,19 @@ def test_nothing_in_the_house_scores_raw_labels_by_itself():
 def test_labels_in_a_box_are_refused():
     with pytest.raises(LabelDPError, match="score_privately"):
         check_raw_labels("Learner", SensitiveLabels([0, 1], n_classes=2), declared=True)
+
+
+@pytest.mark.parametrize("kind", [ScoredClassifier, ScoredRegressor])
+def test_masked_labels_are_missing(kind):
+    """Before: R^2 read what lies under the mask, and accuracy said that labels are "something else"."""
+
+    class Learner(kind, BaseEstimator):
+        def predict(self, X):
+            return np.array([row[0] for row in X])
+
+    y = np.ma.array([1, 2, 4], mask=[False, True, False])
+    with pytest.raises(LabelDPError, match=r"Learner\.score: `y` must have no missing values, got 1 missing"):
+        Learner().score([[1], [2], [4]], y, labels_are_public=True)
 
 
 def test_the_warning_points_at_the_line_that_scores(tmp_path):

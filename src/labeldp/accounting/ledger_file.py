@@ -558,6 +558,8 @@ def add_bytes(digest: Any, data: bytes) -> None:
 
 def read_ids(row_ids: Any, n_rows: int) -> npt.NDArray[Any]:
     """Return the ids as a 1-d array of integers or of Python strings."""
+    if np.ma.is_masked(row_ids):
+        raise bad_ids_error("masked ones")
     ids = np.asarray(row_ids)
     if ids.shape != (n_rows,):
         got = Described(f"shape {ids.shape} for {n_rows} rows")

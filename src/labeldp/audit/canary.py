@@ -36,6 +36,7 @@ from labeldp.audit.results import (
 )
 from labeldp.errors import Described, invalid
 from labeldp.guarantee import Guarantee, Unit
+from labeldp.release.labels import as_plain
 from labeldp.release.persons import Persons
 from labeldp.validate import check_delta, check_integer
 
@@ -274,7 +275,7 @@ def _check_scores(scores: Any, shape: tuple[int, int]) -> Float64s:
 
 def _check_labels(labels: Any, k: int) -> Int64s:
     """Return labels as codes 0 .. k - 1, one per example."""
-    array = np.asarray(labels)
+    array = as_plain(labels)
     if array.ndim != 1 or array.dtype.kind not in "iu" or not len(array):
         got = Described(f"an array of shape {array.shape} and dtype {array.dtype}")
         raise invalid(OWNER, "labels", "be integer labels, one per example", got=got)

@@ -80,6 +80,7 @@ from labeldp.channel import SetAnswers
 from labeldp.channel.finite import spans
 from labeldp.errors import Described, invalid
 from labeldp.release import Release
+from labeldp.release.labels import as_plain
 from labeldp.validate import check_delta, check_integer
 
 Run = Callable[[Int64s], Any]
@@ -263,7 +264,7 @@ def observed_audit(
     each example was randomized by itself given its channel row, as every per-example mechanism does; it sees the
     response alone, not a histogram that was paid for beside it.
     """
-    truth = np.asarray(labels)
+    truth = as_plain(labels)
     if truth.shape != (len(release),) or truth.dtype.kind not in "iu":
         got = Described(f"an array of shape {truth.shape} and dtype {truth.dtype}")
         raise invalid("observed_audit", "labels", f"be {len(release)} integer codes", got=got)

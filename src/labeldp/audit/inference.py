@@ -40,6 +40,7 @@ from labeldp.display import percent
 from labeldp.errors import Described, invalid
 from labeldp.guarantee import advantage_bound
 from labeldp.release import Release
+from labeldp.release.labels import as_plain
 from labeldp.validate import check_delta, check_integer, check_probability_rows, check_real
 
 Interval = tuple[float, float]
@@ -162,7 +163,7 @@ def attack_release(
 
 def _check_labels(labels: Any, n: int, k: int) -> npt.NDArray[Any]:
     """Return n labels as codes 0 .. k - 1."""
-    truth = np.asarray(labels)
+    truth = as_plain(labels)
     if truth.shape != (n,) or truth.dtype.kind not in "iu" or (n and not 0 <= int(truth.min()) <= int(truth.max()) < k):
         got = Described(f"an array of shape {truth.shape} and dtype {truth.dtype}")
         raise invalid(OWNER, "labels", f"be {n} integers in [0, {k - 1}]", got=got)

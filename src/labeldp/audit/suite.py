@@ -40,6 +40,7 @@ from labeldp.audit.static import directory_check, ledger_checks, load_check, mat
 from labeldp.errors import Described, PrivacyError, invalid
 from labeldp.guarantee import Guarantee
 from labeldp.release import Release, SensitiveLabels
+from labeldp.release.labels import as_plain
 from labeldp.validate import check_integer
 
 if TYPE_CHECKING:
@@ -254,7 +255,7 @@ def _audit_release(
 
 def _check_labels(labels: Any, release: Release) -> Int64s:
     """Return the owner's raw labels as codes, one for each row of the release; refuse anything else."""
-    truth = np.asarray(labels)
+    truth = as_plain(labels)
     if release.rows is not None and truth.shape == (release.n_rows,):  # labels of all rows, answered or not
         truth = truth[release.rows]
     if truth.shape != (len(release),) or truth.dtype.kind not in "iu":

@@ -9,7 +9,7 @@ import typer
 
 from labeldp.cli.given import refuse_idle
 from labeldp.cli.screen import AsJson, Missing, MissingLabels, answer, progress, read_ledger, styled
-from labeldp.cli.tables import Reading, Tidying, options_of
+from labeldp.cli.tables import Reading, Tidying, options_of, refuse_other_kind
 from labeldp.errors import Described, LabelDPError, invalid, nearest
 
 if TYPE_CHECKING:
@@ -165,15 +165,14 @@ def _read_codes(
         released = load_release(target)
     except LabelDPError:  # the audit says what is wrong with the release
         return None
+    refuse_other_kind("audit", numeric=released.channel.outputs_are_numbers)
     source = rules.apply(reading.open(table), label)
     values, classes = column(source, label), released.classes
     absent = find_missing(values)
-    if missing is Missing.drop:
-        values = values.filter(pc.invert(absent))
-    elif pc.any(absent).as_py():
+    if missing is not Missing.drop and pc.any(absent).as_py():
         fix = "Were rows without a label left out of the release? --missing drop."
         raise invalid("audit", "--label", "have no missing values", got=Described("some"), fix=fix)
-    plain = as_plain(values)
+    plain = as_plain(values.filter(pc.invert(absent)))
     if released.channel.outputs_are_numbers:  # the level that is nearest to each number is what an attacker guesses
         levels = np.asarray(classes)
         ends = (float(levels[0]), float(levels[-1]))
@@ -184,7 +183,8 @@ def _read_codes(
     if codes is None:
         done = f" Before it was released: {'; '.join(released.label_notes)}." if released.label_notes else ""
         fix = f"Pass the table that was released, tidied as it was then (--strip, --merge CLASS=SPELLING).{done}"
-        got = Described(f"another one in row {find_unknown(plain, classes):,} (rows count from 0)")
+        row = np.flatnonzero(~np.asarray(absent))[find_unknown(plain, classes)]  # of the table, whatever was left out
+        got = Described(f"another one in row {row:,} (rows count from 0)")
         raise invalid("audit", "--label", "hold classes of the release only", got=got, fix=fix)
     return codes
 

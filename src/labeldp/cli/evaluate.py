@@ -34,7 +34,7 @@ from labeldp.cli.screen import (
     styled,
     warn_seeded,
 )
-from labeldp.cli.tables import Consent, Reading, Tidying, options_of
+from labeldp.cli.tables import Consent, Reading, Tidying, options_of, refuse_other_kind
 from labeldp.errors import Described, PrivacyError, invalid, nearest
 from labeldp.report.words import promise_facts, promise_rows
 
@@ -134,6 +134,7 @@ def evaluate(
         else:
             place, column = _require_table(table, label)
             fitted = _load_model(model)
+            refuse_other_kind("evaluate", numeric=predicts_numbers(fitted), of_classes=["--positive"])
             source = rules.apply(_open_for(fitted, place, reading), column)
             features, labels = _read_labelled(fitted, model, source, column)
             if not predicts_numbers(fitted):

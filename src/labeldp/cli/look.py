@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Container
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -23,9 +24,10 @@ if TYPE_CHECKING:
 #: Classes shown one by one, columns too, and how few rows make a class rare.
 MOST_SHOWN, MOST_COLUMNS, RARE = 50, 200, 10
 #: Text that is nearly always a number written in a way that makes it none: what each way is called, its pattern, and the remedy.
-NUMBER = r"[+-]?(\d+|\d{1,3}([,.'\x{2019}\x{A0}\x{202F} ]\d{3})+)([.,]\d+)?"
+#: Whole parts do not begin with a needless 0: that is a postal code or the number of a telephone, which is a word.
+NUMBER = r"[+-]?(0|[1-9]\d*|[1-9]\d{0,2}([,.'\x{2019}\x{A0}\x{202F} ]\d{3})+)([.,]\d+)?"
 WAYS = (
-    ("plain numbers kept as text", r"[+-]?\d+(\.\d+)?", "make it a column of numbers"),
+    ("plain numbers kept as text", r"[+-]?(0|[1-9]\d*)(\.\d+)?", "make it a column of numbers"),
     ("numbers with a decimal comma or groups of thousands", NUMBER, "write 1,234.5 as 1234.5"),
     (
         "numbers with a unit or a currency",
@@ -84,7 +86,7 @@ def look(
     source = reading.open(table)
     if label is not None:
         source = rules.apply(source, label, tell=False)  # it is shown below
-    columns, rows, hints = _count_missing(source)
+    columns, rows, hints = _count_missing(source, asked=reading.types)
     facts: dict[str, Any] = {
         "table": str(table),
         "private": label is None,
@@ -102,15 +104,20 @@ def look(
     answer(facts, as_json=as_json, show=lambda console: _show(console, facts, label))
 
 
-def _count_missing(source: Any) -> tuple[list[dict[str, Any]], int, list[dict[str, str]]]:
-    """Return each column with its type and its number of missing values, the number of rows, and hints about columns."""
+def _count_missing(source: Any, *, asked: Container[str]) -> tuple[list[dict[str, Any]], int, list[dict[str, str]]]:
+    """Return each column with its type and its number of missing values, the number of rows, and hints about columns.
+
+    There is none about a column of `asked`, whose type the user has said.
+    """
     import pyarrow.compute as pc
 
     from labeldp.data.tables import find_missing, value_type
 
     missing = dict.fromkeys(source.names, 0)
     written = {
-        one.name: [0] * len(WAYS) for one in source.schema if str(value_type(one.type)) in {"string", "large_string"}
+        one.name: [0] * len(WAYS)
+        for one in source.schema
+        if str(value_type(one.type)) in {"string", "large_string"} and one.name not in asked
     }
     rows = 0
     for batch in source.batches():
@@ -119,7 +126,7 @@ def _count_missing(source: Any) -> tuple[list[dict[str, Any]], int, list[dict[st
             missing[name] += pc.sum(find_missing(batch.column(name))).as_py() or 0
         for name in list(written):
             written[name] = [a + b for a, b in zip(written[name], _count_ways(batch.column(name)), strict=True)]
-            if not any(written[name]):  # a column of words: the rest of it is not looked at
+            if not any(written[name]) and rows > missing[name]:  # words: the rest of the column is not looked at
                 del written[name]
     types = {one.name: str(value_type(one.type)) for one in source.schema}  # of the values, where they are coded
     columns = [{"name": name, "type": types[name], "missing": missing[name]} for name in source.names]

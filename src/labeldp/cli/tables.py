@@ -81,6 +81,11 @@ class Reading:
         ),
     ] = None
 
+    @property
+    def types(self) -> dict[str, str]:
+        """The types that were said, by column."""
+        return dict(_split_pair(text, "--type") for text in self.kind or ())
+
     def open(
         self,
         path: Any,
@@ -99,7 +104,6 @@ class Reading:
         from labeldp.data import open_table
         from labeldp.data.text import idle_options
 
-        types = dict(_split_pair(text, "--type") for text in self.kind or ())
         said: dict[str, Any] = {
             "sep": {"tab": "\t", "\\t": "\t"}.get(str(self.sep), self.sep),
             "decimal": self.decimal,
@@ -116,7 +120,8 @@ class Reading:
         open_so = functools.partial(
             open_table, path, **{name: value for name, value in said.items() if name not in idle}
         )
-        source = open_so(types={} if "types" in idle else types)
+        types = {} if "types" in idle else self.types
+        source = open_so(types=types)
         if source.form is not None:
             others = [name for name in as_text if name in source.names and source.form.kinds[name] != "text"]
             if others:

@@ -255,6 +255,11 @@ def _is_loopback(address: str) -> bool:
 def _connect(scheduler: str, *, insecure: bool) -> Cluster:
     try:
         client: Any = Client(scheduler, timeout=SCHEDULER_SECONDS, set_as_default=False)  # type: ignore[no-untyped-call]
+    except (
+        AssertionError
+    ) as error:  # distributed's whole answer; `run_loop` is no help, since a client that fails needs its loop later
+        busy = "distributed has not started its event loop in ten seconds: this machine is too busy. Try again."
+        raise LabelDPError(f"{OWNER}: {busy}") from error
     except (OSError, ValueError, TypeError, TimeoutError) as error:  # TypeError: tls:// without certificates
         fix = (
             "Start one with `dask scheduler`, and name the certificates of tls:// in dask's configuration (docs/scale.md); or "
@@ -397,7 +402,7 @@ def start_cluster(workers: int | None) -> Cluster:
         stack.enter_context(dask.config.set({**SETTINGS, "temporary-directory": str(folder)}))
         cluster = stack.enter_context(
             LocalCluster(  # type: ignore[no-untyped-call]
-                loop=stack.enter_context(_run_loop()),
+                loop=stack.enter_context(run_loop()),
                 n_workers=count,
                 threads_per_worker=1,
                 processes=False,
@@ -422,7 +427,7 @@ async def _stop_pages(cluster: Any) -> None:
 
 
 @contextmanager
-def _run_loop() -> Iterator[IOLoop]:
+def run_loop() -> Iterator[IOLoop]:
     """Lend the event loop of a thread of its own. distributed gives up when a busy machine has not started one in ten seconds."""
     started: Future[tuple[IOLoop, asyncio.Event]] = Future()
 
@@ -431,7 +436,15 @@ def _run_loop() -> Iterator[IOLoop]:
         started.set_result((IOLoop.current(), end))
         await end.wait()
 
-    thread = threading.Thread(target=lambda: asyncio.run(run()), name="labeldp-dask", daemon=True)
+    def work() -> None:
+        try:
+            asyncio.run(run())
+        except OSError as error:  # no file is left for a loop: who waits for it is told
+            if started.done():
+                raise
+            started.set_exception(error)
+
+    thread = threading.Thread(target=work, name="labeldp-dask", daemon=True)
     thread.start()
     loop, end = started.result()
     try:

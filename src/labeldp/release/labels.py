@@ -172,7 +172,7 @@ class SensitiveLabels:
         """Return the labels of a subset of rows (a stage, a part), under the same name and classes."""
         part = object.__new__(SensitiveLabels)
         part.name, part.classes, part.classes_read_off = self.name, self.classes, self.classes_read_off
-        part.row_ids = None if self.row_ids is None else np.asarray(self.row_ids)[rows]
+        part.row_ids = None if self.row_ids is None else np.asanyarray(self.row_ids)[rows]
         part._codes, part.beside = self._codes[rows], self.beside
         part.bounds, part.outside = self.bounds, self.outside
         part._owners = None if self._owners is None else self._owners.take(rows)
@@ -310,6 +310,12 @@ def _read_column(values: Any) -> tuple[npt.NDArray[Any], tuple[Hashable, ...] | 
     if declared is None and plain.dtype == np.bool_:
         declared = (False, True)
     return plain, declared
+
+
+def refuse_masked(owner: str, name: str, values: Any) -> None:
+    """Refuse an array with masked values: scikit-learn would take what lies under the mask."""
+    if np.ma.is_masked(values):
+        _refuse_missing(owner, name, _from_sequence(values))
 
 
 def _refuse_missing(owner: str, name: str, plain: npt.NDArray[Any]) -> None:
@@ -574,8 +580,7 @@ def _as_one_column(owner: str, y: Any) -> Any:
 
     if hasattr(y, "dtype") and not isinstance(y, np.ndarray):
         return y
-    if np.ma.is_masked(y):  # scikit-learn takes what lies under the mask
-        _refuse_missing(owner, "y", _from_sequence(y))
+    refuse_masked(owner, "y", y)
     with hide_labels(owner, "y", must="be one number per row (bad input shape)", fix="Pass a vector of numbers."):
         return column_or_1d(y, warn=True)
 

@@ -47,7 +47,7 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.metrics import accuracy_score, r2_score
 
 from labeldp.errors import Described, RawLabelWarning, invalid
-from labeldp.release.labels import SensitiveLabels
+from labeldp.release.labels import SensitiveLabels, refuse_masked
 from labeldp.validate import hide_labels
 
 #: The learners that were warned of in this process. Python's own register forgets whenever a library changes its filters.
@@ -96,6 +96,7 @@ class ScoredRegressor(RegressorMixin):  # type: ignore[misc]  # scikit-learn has
 
 def compare_labels(owner: str, metric: Callable[..., Any], y: Any, predicted: Any, sample_weight: Any) -> float:
     """Return a metric of scikit-learn on raw labels; labels that it cannot compare are refused without being shown."""
+    refuse_masked(f"{owner}.score", "y", y)
     fix = f"Predictions are {np.asarray(predicted).dtype}, {len(predicted)} of them: so must the labels be, and the weights as many."
     with hide_labels(f"{owner}.score", "y", must="be labels as the predictions are", fix=fix):
         return float(metric(y, predicted, sample_weight=sample_weight))

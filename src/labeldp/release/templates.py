@@ -76,8 +76,10 @@ TELLING: Mapping[str, Any] = {
     "verbose_eval": None,
     "verbosity": 0,
 }
-#: Ends of the names of seeds: LightGBM has half a dozen of them.
-SEEDS = ("random_state", "seed")
+#: Ends of the names of seeds: LightGBM has half a dozen of them, and a fitted bag has `_seeds`.
+SEEDS = ("random_state", "seed", "_seeds")
+#: What a seed has become in a fitted estimator, under any name: its state says which one it was to whoever tries them all.
+GENERATORS = (np.random.RandomState, np.random.Generator)
 #: Parameters that are settings by name, of an estimator inside or of the library's own.
 SETTINGS = ("params", "stage_params", "final_params")
 
@@ -133,7 +135,7 @@ def _is_set(value: Any) -> bool:
     """Whether a setting is on, or any of those that a search would try; numbers below 0 are how LightGBM is silent."""
     if isinstance(value, (list, tuple)):
         return any(map(_is_set, value))
-    if isinstance(value, (int, float)):
+    if isinstance(value, (int, float, np.number, np.bool_)):
         return bool(value > 0)
     return value is not None and not (isinstance(value, str) and value in ("", "Silent"))
 
@@ -160,7 +162,7 @@ def _forget(part: Any) -> Any:
         return part
     known, new = inspect.signature(type(part).__init__).parameters, {}
     for name, value in vars(part).items():
-        if is_owners(name):
+        if is_owners(name) or isinstance(value, GENERATORS):
             default = known[name].default if name in known else None
             new[name] = None if default is inspect.Parameter.empty else default
         elif name in SETTINGS and isinstance(value, Mapping):

@@ -393,6 +393,7 @@ def test_a_teacher_that_would_keep_or_show_what_it_learns_is_refused_before_a_ch
         ("xgboost", {"n_jobs": 1, "n_estimators": 2}),
         ("catboost", {"thread_count": 1, "iterations": 2}),
         ("catboost", {"thread_count": 1, "iterations": 2, "silent": False}),
+        ("xgboost", {"n_jobs": 1, "n_estimators": 2, "verbosity": np.int64(0)}),
     ],
 )
 def test_teachers_of_other_libraries_are_silent_and_write_nothing(library, settings, tmp_path, monkeypatch, capfd):
