@@ -255,9 +255,8 @@ def _is_loopback(address: str) -> bool:
 def _connect(scheduler: str, *, insecure: bool) -> Cluster:
     try:
         client: Any = Client(scheduler, timeout=SCHEDULER_SECONDS, set_as_default=False)  # type: ignore[no-untyped-call]
-    except (
-        AssertionError
-    ) as error:  # distributed's whole answer; `run_loop` is no help, since a client that fails needs its loop later
+    except AssertionError as error:
+        # distributed's whole answer; `run_loop` is no help, since a client that fails needs its loop later.
         busy = "distributed has not started its event loop in ten seconds: this machine is too busy. Try again."
         raise LabelDPError(f"{OWNER}: {busy}") from error
     except (OSError, ValueError, TypeError, TimeoutError) as error:  # TypeError: tls:// without certificates
