@@ -263,8 +263,8 @@ class PrivateSearchCV(ScoredClassifier, BaseEstimator):  # type: ignore[misc]  #
         results, best = tabulate(candidates, table, sizes, weights=held)
         model = self._make(candidates[best]).fit_release(whole, release, sample_weight=weights) if self.refit else None
         self.release_, self.seeded_, self.ledger_entry_ = release, release.seeded, release.ledger_entry
-        starts = list_weights(*(self._make(params) for params in candidates))
-        guarantee = assume_public(release.guarantee, *starts, *([] if weights is None else [WEIGHTS]))
+        given = self._list_given(candidates, groups)
+        guarantee = assume_public(release.guarantee, *given, *([] if weights is None else [WEIGHTS]))
         return self._keep(results, best, model, guarantee, release.classes)
 
     # ----------------------------------------------------------------------------------------- by charged noisy counts
@@ -281,7 +281,7 @@ class PrivateSearchCV(ScoredClassifier, BaseEstimator):  # type: ignore[misc]  #
         key = as_key(OWNER, self.random_state, name="random_state")
         epsilon, delta = check_epsilon(OWNER, self.epsilon), check_delta(OWNER, self.delta)
         train, held = self._hold_out(X, groups, persons)
-        given = list_weights(*(self._make(params) for params in candidates))
+        given = self._list_given(candidates, groups)
         given = given if persons is None else (*given, ASSIGNMENT)
         budget = Budget(owner=OWNER, labels=labels, ledger=self.ledger, seeded=key.seeded, given=given, persons=persons)
         shares = budget.share_search(epsilon, delta, fits=len(candidates), refit=self.refit)
@@ -523,6 +523,17 @@ class PrivateSearchCV(ScoredClassifier, BaseEstimator):  # type: ignore[misc]  #
             return plain.set_params(epsilon=None, classes=None)  # the search and its release say both
         # In one stage: no candidate's model may choose what the others are compared by.
         return LabelPrivateClassifier(plain, stages=1)
+
+    def _list_given(self, candidates: list[dict[str, Any]], groups: Any) -> tuple[str, ...]:
+        """Return, in words, what shapes the search beside features and labels, and must not have seen these.
+
+        A splitter may hold rows (`PredefinedSplit`), and groups are the user's: folds that are cut by a label tell of it, and the two sides
+        of a split do not compose in parallel.
+        """
+        cuts = [
+            name for name, given in (("splitter", hasattr(self.cv, "split")), ("groups", groups is not None)) if given
+        ]
+        return (*list_weights(*(self._make(params) for params in candidates)), *cuts)
 
     def _check_weights(self, sample_weight: Any, n: int, *, of_persons: bool = False) -> Floats | None:
         """Return the weights, checked with the folds where these are known before there is a release."""
