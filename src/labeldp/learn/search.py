@@ -57,7 +57,6 @@ from __future__ import annotations
 
 import copy
 import inspect
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
@@ -73,7 +72,7 @@ from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from labeldp.arrays import Floats, Places
-from labeldp.errors import Described, LabelDPError, PrivacyError, invalid
+from labeldp.errors import Described, LabelDPError, PrivacyError, hide_warnings, invalid
 from labeldp.guarantee import Guarantee, Unit
 from labeldp.learn.classifier import WEIGHTS, LabelPrivateClassifier, takes_rows_of
 from labeldp.learn.corrections import as_indexable, check_answered, take_answered, take_rows
@@ -349,10 +348,7 @@ class PrivateSearchCV(ScoredClassifier, BaseEstimator):  # type: ignore[misc]  #
         if persons is None:
             return list(splitter.split(X, codes, groups))
         if splitter is cv:
-            with warnings.catch_warnings():
-                warnings.filterwarnings(
-                    "ignore", "The groups parameter is ignored", UserWarning
-                )  # what it cuts is looked at
+            with hide_warnings(UserWarning, message="The groups parameter is ignored"):  # what it cuts is looked at
                 folds = list(splitter.split(X, codes, persons.codes if groups is None else groups))
             for fold in folds:
                 check_apart(persons, fold)
@@ -443,8 +439,7 @@ class PrivateSearchCV(ScoredClassifier, BaseEstimator):  # type: ignore[misc]  #
         """Return folds as a splitter would cut them if all codes were equal; it is a copy, and random numbers are put back."""
         state = np.random.get_state()  # noqa: NPY002 - what a splitter without a seed would draw from
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
+            with hide_warnings():
                 codes = np.zeros(_num_samples(X), np.int64)
                 return self._cut_folds(X, codes, groups, persons, cv=copy.deepcopy(self.cv))
         except LabelDPError:

@@ -9,8 +9,7 @@ through joblib, so that whatever backend is set (`joblib.parallel_config`) sprea
 are kept and progress is shown between blocks whatever the backend can do. Teachers take random states from `split`, not
 from the noise key, so that a resumed run goes on as it began. A teacher learns on one core (`n_jobs` is for using more):
 parts are small, and threads of linear algebra then cost more than they save, four times on two cores. Errors and warnings
-of a teacher are passed on by their type alone: it learns from raw labels, and its words may quote them into a log. Warnings belong to
-the process and not to a thread, so that teachers who learn at once in threads share one `WarningRecord`.
+of a teacher are passed on by their type alone: it learns from raw labels, and its words may quote them into a log.
 
 *Several labels.* In a small part a label may be always or never there. Such a column has nothing to be learned from, and
 scikit-learn's estimators refuse it, warn, or drop a column of probabilities. So it is set aside and put back. One column
@@ -47,10 +46,9 @@ import io
 import json
 import os
 import sys
-import threading
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -64,7 +62,7 @@ from sklearn.dummy import DummyClassifier
 from threadpoolctl import ThreadpoolController
 
 from labeldp.arrays import Array, Float64s, UInt8s
-from labeldp.errors import Described, LabelDPError, PrivacyError, ReleaseError, invalid
+from labeldp.errors import Described, LabelDPError, PrivacyError, ReleaseError, invalid, keep_warnings
 from labeldp.random import NoiseKey
 from labeldp.release.persons import Persons, check_apart
 from labeldp.release.unfinished import hidden_name, is_partial, lock, remove_leftover
@@ -182,52 +180,13 @@ def vote_for_labels(teacher: Any, X: Any, targets: Array, X_public: Any, *, tau:
         return votes if tau is None else clip_votes(votes, model.scores(X_public), tau=tau)
 
 
-@dataclass(eq=False)
-class WarningRecord:
-    """What is warned of in this process while teachers learn in it, however many of them at once.
-
-    Python's own record (`warnings.catch_warnings`) replaces what the whole process does with a warning, and puts back what it found. Of
-    two that overlap in threads, the first to end lets the words of the other through, and the last one puts back the record of the
-    first, for good. So there is one, begun by the first teacher and ended by the last.
-    """
-
-    _lock: threading.Lock = field(default_factory=threading.Lock)
-    _inside: int = 0
-    _record: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
-    _caught: list[warnings.WarningMessage] = field(default_factory=list)
-
-    def enter(self) -> None:
-        """Record from now on, if no teacher is learning yet."""
-        with self._lock:
-            if not self._inside:
-                self._caught = self._record.enter_context(warnings.catch_warnings(record=True))
-                warnings.simplefilter("always")
-            self._inside += 1
-
-    def leave(self) -> list[type[Warning]]:
-        """Return the types of what was recorded, each once, to whoever leaves last; to others nothing."""
-        with self._lock:
-            self._inside -= 1
-            if self._inside:
-                return []
-            self._record.close()
-            return list(dict.fromkeys(one.category for one in self._caught))
-
-
-_RECORD = WarningRecord()
-
-
 @contextlib.contextmanager
 def quiet_failure(owner: str) -> Iterator[None]:
     """Pass on the types of the errors and warnings of a teacher: it learns from raw labels, and its words may quote them."""
     fix = "Its words may quote labels and are not shown: fit the teacher on public data to see them."
-    told: list[type[Warning]] = []
-    _RECORD.enter()
     try:
-        try:
+        with keep_warnings() as told:
             yield
-        finally:
-            told = _RECORD.leave()
     except LabelDPError:
         raise
     except Exception as error:  # noqa: BLE001 - all that a stranger's estimator may raise
