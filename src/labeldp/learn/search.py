@@ -182,7 +182,7 @@ class PrivateSearchCV(ScoredClassifier, BaseEstimator):  # type: ignore[misc]  #
     def fit(
         self, X: Any, y: Any, *, groups: Any = None, sample_weight: Any = None, persons: Any = None
     ) -> PrivateSearchCV:
-        """Search, within one budget; `groups` are public and for the splitter.
+        """Search, within one budget; `groups` are public and for the splitter. Neither may have seen the labels, and the guarantee says so.
 
         Everything that can be refused is refused before the ledger is charged, and nothing is drawn before that.
 
