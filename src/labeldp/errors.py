@@ -10,12 +10,22 @@ at. What holds many values (a list, an array, a column) is shown by its type and
 where something else was expected. `Described` is for values that must not, or need not, be shown as they are: its text is
 written by the caller. An error of another library whose message may quote data is replaced, `from None`: a chain of
 exceptions prints the inner message too.
+
+*Warnings.* What is done with a warning is a matter of the whole process and not of a thread, and Python's `warnings.catch_warnings` puts
+back what it found. Of two that overlap in threads, the first to end shows what the other one hides, and the last one puts back what the
+first had set, for good: fits in threads left a process in which no warning was shown any more, of a charge or of raw labels neither.
+So whoever hides warnings does it here, by `hide_warnings` or `keep_warnings`: the first to begin remembers how things were, and they are
+put back when the last has ended. Other libraries overlap with that as they like; what they put back afterwards hides nothing.
 """
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sized
+import threading
+import warnings
+from collections.abc import Iterable, Iterator, Sized
+from contextlib import ExitStack, contextmanager
+from typing import Any, TextIO
 
 #: A value is shown in at most this many characters.
 LONGEST_SHOWN = 80
@@ -194,3 +204,107 @@ def was_interrupted(error: BaseException | None) -> bool:
         seen.add(id(error))
         error = error.__cause__ or error.__context__
     return False
+
+
+# ------------------------------------------------------------------------------------------------------------- warnings
+
+
+class _Quiet:
+    """Who hides warnings of this process, or keeps them, at this moment."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._inside = self._keepers = 0
+        self._before = ExitStack()
+        self._filters: Any = None
+        self._show: Any = None
+        self._kept: list[type[Warning]] = []
+
+    def enter(self) -> None:
+        with self._lock:
+            if not self._inside:
+                self._before.enter_context(warnings.catch_warnings())
+                self._filters = warnings.filters
+                if self._show is None or warnings.showwarning != self._note:
+                    self._show = warnings.showwarning
+            self._inside += 1
+
+    def leave(self) -> None:
+        with self._lock:
+            self._inside -= 1
+            if not self._inside:
+                self._before.close()
+                # Whoever began to catch warnings meanwhile, in another thread, puts this very list back.
+                self._filters[:] = warnings.filters
+
+    def keep(self) -> None:
+        with self._lock:
+            if not self._keepers:
+                self._kept, warnings.showwarning = [], self._note
+            self._keepers += 1
+            warnings.simplefilter("always")
+
+    def stop_keeping(self) -> list[type[Warning]]:
+        """Return the types of what was kept, each once, to the last who kept; to others nothing."""
+        with self._lock:
+            self._keepers -= 1
+            if self._keepers:
+                return []
+            warnings.showwarning = self._show
+            return list(dict.fromkeys(self._kept))
+
+    def _note(  # noqa: PLR0917 - as Python calls it
+        self,
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        file: TextIO | None = None,
+        line: str | None = None,
+    ) -> None:
+        """Keep the type of a warning, and nothing of its words; one that comes when nobody keeps them any more is shown."""
+        if self._keepers:
+            self._kept.append(category)
+        else:
+            self._show(message, category, filename, lineno, file, line)
+
+
+_QUIET = _Quiet()
+
+
+@contextmanager
+def hide_warnings(category: type[Warning] = Warning, *, message: str = "") -> Iterator[None]:
+    """Show no warning of this category, whose message begins as `message` (a pattern), until the body has ended.
+
+    >>> with hide_warnings():
+    ...     warnings.warn("not shown")
+    """
+    _QUIET.enter()
+    try:
+        warnings.filterwarnings("ignore", message, category)
+        yield
+    finally:
+        _QUIET.leave()
+
+
+@contextmanager
+def keep_warnings() -> Iterator[list[type[Warning]]]:
+    """Show no warning until the body has ended; the list that is given then has the types of those that came, and no words.
+
+    Of several that overlap in threads, the list of the last to end has those of all.
+
+    >>> with keep_warnings() as kept:
+    ...     warnings.warn("labels 0, 1, 1", RuntimeWarning)
+    >>> kept
+    [<class 'RuntimeWarning'>]
+    """
+    kept: list[type[Warning]] = []
+    _QUIET.enter()
+    try:
+        _QUIET.keep()
+        try:
+            yield kept
+        finally:
+            kept += _QUIET.stop_keeping()
+    finally:
+        _QUIET.leave()

@@ -86,6 +86,10 @@ def test_owner_attacks_with_her_labels(released, run):
     facts = facts_of(run(line))
     assert 0 <= facts["lower_bound"] <= 2.0
     assert facts["measures"]["attack"]["n"] == 600
+    assert facts["raw_labels"] is True
+    assert "for the owner of the labels alone" in run(line.removesuffix(" --json")).stdout
+    assert facts_of(run("audit release --json"))["raw_labels"] is False
+    assert "owner" not in run("audit release").stdout
 
 
 def test_seeded_release_fails(folder, run):

@@ -48,6 +48,16 @@ def test_what_audit_writes_report_reads(run, released):
     assert len(page) < 100_000
 
 
+def test_an_audit_of_the_owners_labels_is_not_written_into_a_page(run, released):
+    """It may find nothing, or something: what it says is counts of raw labels either way, and the page is for anyone."""
+    # A sound release is found at fault, which is exit code 1 here, with probability 1e-7 at most.
+    line = "audit release --labels people.parquet --label income --confidence 0.9999999 --json"
+    (released / "audit.json").write_text(run(line).stdout)
+    said = run("report release --to report.html --audit audit.json", code=4).stderr
+    assert "leave --labels out" in " ".join(said.split())
+    assert not (released / "report.html").exists()
+
+
 def test_an_option_that_has_no_effect_any_more_is_accepted_and_not_shown(run, released):
     run("report release --to one.html")
     run("report release --to two.html --static")

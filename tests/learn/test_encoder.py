@@ -15,9 +15,9 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from labeldp import LabelPrivateClassifier, LabelPrivateRegressor, Ledger
 from labeldp.errors import LabelDPError
-from labeldp.learn import PATE, SoftmaxRegression
+from labeldp.learn import PATE, SoftmaxRegression, evaluate
 from labeldp.learn.convex import OutputPerturbation, PrivateGLM
-from labeldp.learn.scoring import CorrectCount, noise_width, score_privately
+from labeldp.learn.scoring import PUBLIC_SCORES, CorrectCount, noise_width, score_privately
 from labeldp.learn.tables import TableEncoder
 
 RNG = np.random.default_rng(3)
@@ -224,6 +224,14 @@ def test_scores_are_clipped_to_shares_and_seeded_ones_say_so():
     score = score_privately(["a"] * 3, ["a", "a", "b"], classes=["a", "b"], epsilon=1e-3, rng=1)
     assert 0.0 <= score.accuracy <= 1.0
     assert score.seeded
+
+
+def test_a_private_score_says_what_it_takes_of_the_predictions():
+    """As a whole report does. Before: predictions that a model of these very labels had made were scored without a word of it."""
+    score = score_privately([0, 1, 1], [0, 1, 1], classes=[0, 1], epsilon=1.0)
+    assert score.guarantee.assumptions == (PUBLIC_SCORES,)
+    whole = evaluate([0.1, 0.9, 0.9], None, [0, 1, 1], classes=[0, 1], epsilon=1.0)
+    assert whole.guarantee.assumptions == (PUBLIC_SCORES,)
 
 
 def test_predictions_outside_the_classes_are_wrong():

@@ -15,7 +15,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GroupKFold, KFold, ShuffleSplit, StratifiedKFold
+from sklearn.model_selection import GroupKFold, KFold, PredefinedSplit, ShuffleSplit, StratifiedKFold
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -26,7 +26,7 @@ from labeldp import BudgetError, Ledger, RandomizedResponse, SensitiveLabels, me
 from labeldp.channel import MatrixChannel
 from labeldp.data import load, open_table
 from labeldp.errors import LabelDPError, PrivacyError
-from labeldp.guarantee import Guarantee
+from labeldp.guarantee import Guarantee, did_not_see
 from labeldp.learn import (
     LPRRSGD,
     LabelPrivateClassifier,
@@ -218,6 +218,22 @@ def test_folds_never_see_a_label(problem):
     private = PrivateSearchCV(LPRRSGD(clip=5.0), {"epochs": [1]}, by="noisy_count", cv=Spy(2))
     private.fit(problem.X, problem.y)
     assert seen[2] is None
+
+
+@pytest.mark.parametrize(
+    "way", [{}, {"by": "noisy_count", "estimator": LPRRSGD(clip=5.0), "param_grid": {"epochs": [1]}}]
+)
+def test_the_promise_says_that_what_cuts_the_folds_saw_no_label(problem, way):
+    """Before: a splitter or groups made of the labels put rows on one side or the other by their label, and nobody was told."""
+
+    def search(cv, groups=None):
+        found = PrivateSearchCV(cv=cv, **way).fit(problem.X, problem.y, groups=groups)
+        assert found.guarantee_ == found.best_estimator_.guarantee_
+        return set(found.guarantee_.assumptions)
+
+    plain = search(2)
+    assert search(PredefinedSplit(problem.y == problem.y[0])) == plain | {*did_not_see("splitter")}
+    assert search(GroupKFold(2), problem.y) == plain | {*did_not_see("splitter", "groups")}
 
 
 def test_a_search_that_fails_later_keeps_the_release(problem):

@@ -10,8 +10,9 @@ import pytest
 
 import labeldp
 from labeldp.accounting import Ledger
+from labeldp.audit import audit as run_audit
 from labeldp.display import percent
-from labeldp.errors import LabelDPError, ReleaseError
+from labeldp.errors import LabelDPError, PrivacyError, ReleaseError
 from labeldp.guarantee import Guarantee
 from labeldp.learn import evaluate
 from labeldp.priors import ClusterPrior
@@ -124,6 +125,20 @@ def test_an_audit_is_shown_and_a_foreign_one_is_called_so(saved):
     assert "NOT of this release" not in text
     foreign = {**AUDIT, "claims": {"label_set": "school"}}
     assert "NOT of this release" in words(release_page(place, audit=foreign))
+
+
+def test_an_audit_that_read_raw_labels_is_for_their_owner_and_no_page_has_it(saved):
+    """Before: the page, which is for anyone, said how many labels are of the commonest class, exactly."""
+    place = saved()
+    found = run_audit(place, labels=np.arange(N) % 3).to_json()
+    assert found["raw_labels"] is True
+    older = {name: value for name, value in found.items() if name != "raw_labels"}
+    for one in (found, older, {**AUDIT, "raw_labels": True}):
+        with pytest.raises(PrivacyError, match="`audit` must not have read raw labels"):
+            release_page(place, audit=one)
+    alone = run_audit(place).to_json()
+    assert alone["raw_labels"] is False
+    assert "No audit was given" not in words(release_page(place, audit=alone))
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,15 @@ import numpy.typing as npt
 
 from labeldp.arrays import Floats
 from labeldp.audit.channel import Run
-from labeldp.audit.results import Check, audit_card, check_confidence, claimed_epsilon, lower_limit, upper_limit
+from labeldp.audit.results import (
+    OWNERS_ALONE,
+    Check,
+    audit_card,
+    check_confidence,
+    claimed_epsilon,
+    lower_limit,
+    upper_limit,
+)
 from labeldp.display import percent
 from labeldp.errors import Described, invalid
 from labeldp.guarantee import advantage_bound
@@ -84,7 +92,8 @@ class LabelInference:
 
     def _repr_html_(self) -> str:
         """Return a card for a notebook."""
-        return audit_card("Label inference attack", [self.check()], rows=[("confidence", percent(self.confidence))])
+        rows = [("for", OWNERS_ALONE), ("confidence", percent(self.confidence))]
+        return audit_card("Label inference attack", [self.check()], rows=rows)
 
 
 def label_inference(

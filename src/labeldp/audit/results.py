@@ -32,6 +32,8 @@ from labeldp.validate import check_epsilon, check_real
 GRID = np.arange(1, 801) * 0.05
 #: What an audit's answer is worth, whatever it is.
 WORTH = "a failed check is evidence against the claim; a passed one promises nothing"
+#: Whom an audit is for that compared a release with the raw labels: its figures are counts of them, and have no noise.
+OWNERS_ALONE = "the owner of the labels alone: it was made from the raw ones, without noise"
 #: Told (done, total) while an audit works.
 Progress = Callable[[int, int], None]
 
@@ -51,7 +53,8 @@ class Audit:
 
     `lower_bound` is an epsilon that the audited thing exceeds or equals with probability `confidence` at least (None:
     nothing was run, only read). A failed check carries that confidence; a passed one promises nothing. `measures` holds
-    what was measured beside the checks, as plain numbers by name.
+    what was measured beside the checks, as plain numbers by name. `raw_labels` says that raw labels were read for it: then it
+    is for their owner, and no report takes it.
     """
 
     claims: Mapping[str, Any]
@@ -59,6 +62,7 @@ class Audit:
     confidence: float
     lower_bound: float | None = None
     measures: Mapping[str, Any] = field(default_factory=dict)
+    raw_labels: bool = False
 
     @property
     def passed(self) -> bool:
@@ -66,13 +70,14 @@ class Audit:
         return all(check.passed for check in self.checks)
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values: claims, checks, lower_bound, confidence, measures, passed."""
+        """Return plain values: claims, checks, lower_bound, confidence, measures, raw_labels, passed."""
         return {
             "claims": dict(self.claims),
             "checks": [{"name": c.name, "passed": c.passed, "detail": c.detail} for c in self.checks],
             "lower_bound": self.lower_bound,
             "confidence": self.confidence,
             "measures": dict(self.measures),
+            "raw_labels": self.raw_labels,
             "passed": self.passed,
         }
 
@@ -81,7 +86,7 @@ class Audit:
         rows = [(f"claimed {name.replace('_', ' ')}", str(value)) for name, value in self.claims.items()]
         if self.lower_bound is not None:
             rows.append(("lower bound", say_bound(self.lower_bound, self.confidence)))
-        return audit_card("Audit", self.checks, rows=rows)
+        return audit_card("Audit", self.checks, rows=[*([("for", OWNERS_ALONE)] if self.raw_labels else []), *rows])
 
 
 def audit_card(title: str, checks: Sequence[Check], *, rows: Iterable[tuple[str, str]] = ()) -> str:

@@ -250,6 +250,7 @@ def _audit_release(
         confidence=confidence,
         lower_bound=found.lower_bound,
         measures={"attack": asdict(attack), "event": found.event},
+        raw_labels=True,
     )
 
 

@@ -41,7 +41,8 @@ def audit(
     """Audit a release on disk, or run a mechanism or a training and bound its epsilon from below.
 
     A release is read: checksums, matrix, noise, ledger, stray files, columns that look like the raw labels. With
-    --labels, which only its owner has, it is attacked as well; what is then found depends on the raw labels, so keep it.
+    --labels, which only its owner has, it is attacked as well; what is then found depends on the raw labels, so keep it. It
+    says so, and `labeldp report` does not take it.
     Labels that were tidied for the release are tidied alike here.
 
     MODULE:FUNCTION names a Python function without arguments that returns labeldp.audit.Randomizer (labels in, outputs
@@ -205,5 +206,9 @@ def _show(console: Console, facts: dict[str, Any]) -> None:
         console.print(f"claimed: {claim}", soft_wrap=True)
     if facts["lower_bound"] is not None:
         console.print(f"epsilon is at least {facts['lower_bound']:.4g}, at confidence {facts['confidence']:g}")
+    if facts["raw_labels"]:
+        from labeldp.audit.results import OWNERS_ALONE
+
+        console.print(styled(("keep it", "yellow"), f": it is for {OWNERS_ALONE}"), soft_wrap=True)
     failed = ("The claim does not stand.", "bold red")
     console.print(styled("Nothing was found. That proves nothing." if facts["passed"] else failed))

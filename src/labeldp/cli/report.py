@@ -137,11 +137,9 @@ def _evaluate_here(fitted: Any, path: Path, directory: Path) -> dict[str, Any] |
 
     That the model learned from these very labels, and that the figures are too good then, is among the notes of the answer.
     """
-    import warnings
-
     from labeldp.cli.predict import features_of, labels_of, require_features
     from labeldp.engines import open_released_table
-    from labeldp.errors import OptimisticScoreWarning
+    from labeldp.errors import OptimisticScoreWarning, hide_warnings
     from labeldp.learn import evaluate
     from labeldp.learn.tables import read_columns
 
@@ -151,8 +149,7 @@ def _evaluate_here(fitted: Any, path: Path, directory: Path) -> dict[str, Any] |
         source, released = open_released_table(directory)
         wanted = features_of(fitted, path)
         require_features(source, wanted)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", OptimisticScoreWarning)
+        with hide_warnings(OptimisticScoreWarning):
             facts: dict[str, Any] = evaluate(fitted, read_columns(source, wanted), released).facts()
     except LabelDPError as error:
         return str(error)

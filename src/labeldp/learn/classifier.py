@@ -14,7 +14,6 @@ from __future__ import annotations
 import hashlib
 import inspect
 import os
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -27,7 +26,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from labeldp.arrays import Floats
-from labeldp.errors import Described, LabelDPError, PrivacyError, invalid
+from labeldp.errors import Described, LabelDPError, PrivacyError, hide_warnings, invalid
 from labeldp.guarantee import Guarantee, Unit
 from labeldp.learn.beliefs import check_whole_arrays, predict_labels
 from labeldp.learn.checkpoint import PRIOR, Checkpoint, Journal
@@ -399,8 +398,7 @@ class LabelPrivateClassifier(ScoredClassifier, BaseEstimator):  # type: ignore[m
             What an earlier call returned, if nothing before the last step is different.
         """
         classes, epsilon = tuple(range(n_classes)), choose_budget(OWNER, self.epsilon, self.mechanism)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # `fit` says it
+        with hide_warnings():  # `fit` says it
             plan, _ = self._plan(X, epsilon, n_examples=_num_samples(X), n_classes=n_classes, of_persons=of_persons)
             transformer, settings = check_settings(self, classes, epsilon, silent=not plan.shares)
             check_whole_arrays(settings.estimator, settings.correction, n_rows=_num_samples(X), n_classes=n_classes)

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import inspect
 import re
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -24,7 +23,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.model_selection import ParameterGrid
 from sklearn.pipeline import Pipeline
 
-from labeldp.errors import Described, invalid, nearest
+from labeldp.errors import Described, hide_warnings, invalid, nearest
 from labeldp.learn.boosters import make_classifier
 from labeldp.learn.classifier import LabelPrivateClassifier
 from labeldp.learn.regressor import PENALTIES, LabelPrivateRegressor
@@ -202,8 +201,7 @@ def _try_settings(plain: BaseEstimator, params: Mapping[str, Any]) -> None:
     """Refuse settings that a classifier does not take: most of them look at their settings only when they are fitted."""
     X, y = np.random.default_rng(0).normal(size=(64, 2)), np.arange(64) % 2
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about made-up rows
+        with hide_warnings():  # about made-up rows
             clone(plain).set_params(**params).fit(X, y)
     except Exception as error:  # each library has errors of its own
         got = ", ".join(f"{name}={value!r}" for name, value in params.items())

@@ -40,7 +40,6 @@ assumed that is not assumed anyway.
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -50,6 +49,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from labeldp.arrays import Floats, Ints
 from labeldp.channel import Evidence
+from labeldp.errors import hide_warnings
 from labeldp.items import is_dataset, stack_items
 from labeldp.learn.corrections import fit_soft
 from labeldp.learn.softmax import (
@@ -164,8 +164,7 @@ def fit_linear(
         # Held-out answers are made to say nothing: the same neighbourhoods serve each time.
         beliefs = _average_shares(groups, np.where(held[:, None], 1.0, likelihood))
         shares = {} if weights is None else {"sample_weight": weights[kept]}
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # only what is kept has to be finished
+        with hide_warnings(ConvergenceWarning):  # only what is kept has to be finished
             pooler = clone(trial).fit_targets(X[kept], beliefs[kept], classes=classes, **shares)
         pooled[held] = X[held] @ pooler.coef_.T + pooler.intercept_
 

@@ -22,7 +22,6 @@ settings that a solver does not have, a module without a gradient, a full disk) 
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -34,6 +33,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection._search import BaseSearchCV
 from sklearn.utils import check_array, get_tags
 
+from labeldp.errors import hide_warnings
 from labeldp.learn.settings import Settings
 from labeldp.release.templates import walk_parts
 
@@ -121,8 +121,7 @@ def _check_features(estimator: BaseEstimator, X: Any) -> None:
     sparse, tags = scipy.sparse.issparse(X), get_tags(estimator)
     if tags.no_validation or not (sparse or (isinstance(X, np.ndarray) and X.dtype.kind in "biuf")):
         return  # features that are not looked at; tables and rows in batches, which are the estimator's own matter
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with hide_warnings():
         check_array(
             X,
             accept_sparse=bool(tags.input_tags.sparse),

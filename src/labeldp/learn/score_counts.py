@@ -47,6 +47,7 @@ from labeldp.arrays import Float64s, Int64s, Ints
 from labeldp.errors import Described, invalid
 from labeldp.learn.evaluated import Estimated
 from labeldp.learn.metrics import Scores
+from labeldp.learn.scoring import PUBLIC_SCORES
 from labeldp.release import Measurement, Query, Sensitivity
 from labeldp.release.measurement import choose_noise
 
@@ -62,8 +63,6 @@ MOST_LOGIT = 12.0
 MOST_CELLS, MOST_RATE = 256, 20.0
 #: Where all rows are certain, they are equally important.
 LEAST_WEIGHT = 1e-300
-
-PUBLIC_SCORES = "the predictions are public: whatever labels their model has seen, it has seen through releases"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -66,6 +66,8 @@ from labeldp.release import Query, Release, SensitiveLabels, Sensitivity, measur
 
 #: How sure the stated width of the noise is.
 CONFIDENCE = 0.95
+#: What a count of labels by predictions stands on: nobody can tell what labels a model has seen.
+PUBLIC_SCORES = "the predictions are public: whatever labels their model has seen, it has seen through releases"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -78,6 +80,7 @@ class CorrectCount(Query):
     """
 
     predicted: Any
+    assumptions: tuple[str, ...] = (PUBLIC_SCORES,)
 
     def check_size(self, n_examples: int) -> None:
         """One prediction per label, of each model."""

@@ -57,7 +57,6 @@ from __future__ import annotations
 
 import copy
 import inspect
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
@@ -73,7 +72,7 @@ from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from labeldp.arrays import Floats, Places
-from labeldp.errors import Described, LabelDPError, PrivacyError, invalid
+from labeldp.errors import Described, LabelDPError, PrivacyError, hide_warnings, invalid
 from labeldp.guarantee import Guarantee, Unit
 from labeldp.learn.classifier import WEIGHTS, LabelPrivateClassifier, takes_rows_of
 from labeldp.learn.corrections import as_indexable, check_answered, take_answered, take_rows
@@ -183,7 +182,7 @@ class PrivateSearchCV(ScoredClassifier, BaseEstimator):  # type: ignore[misc]  #
     def fit(
         self, X: Any, y: Any, *, groups: Any = None, sample_weight: Any = None, persons: Any = None
     ) -> PrivateSearchCV:
-        """Search, within one budget; `groups` are public and for the splitter.
+        """Search, within one budget; `groups` are public and for the splitter. Neither may have seen the labels, and the guarantee says so.
 
         Everything that can be refused is refused before the ledger is charged, and nothing is drawn before that.
 
@@ -263,8 +262,8 @@ class PrivateSearchCV(ScoredClassifier, BaseEstimator):  # type: ignore[misc]  #
         results, best = tabulate(candidates, table, sizes, weights=held)
         model = self._make(candidates[best]).fit_release(whole, release, sample_weight=weights) if self.refit else None
         self.release_, self.seeded_, self.ledger_entry_ = release, release.seeded, release.ledger_entry
-        starts = list_weights(*(self._make(params) for params in candidates))
-        guarantee = assume_public(release.guarantee, *starts, *([] if weights is None else [WEIGHTS]))
+        given = self._list_given(candidates, groups)
+        guarantee = assume_public(release.guarantee, *given, *([] if weights is None else [WEIGHTS]))
         return self._keep(results, best, model, guarantee, release.classes)
 
     # ----------------------------------------------------------------------------------------- by charged noisy counts
@@ -281,7 +280,7 @@ class PrivateSearchCV(ScoredClassifier, BaseEstimator):  # type: ignore[misc]  #
         key = as_key(OWNER, self.random_state, name="random_state")
         epsilon, delta = check_epsilon(OWNER, self.epsilon), check_delta(OWNER, self.delta)
         train, held = self._hold_out(X, groups, persons)
-        given = list_weights(*(self._make(params) for params in candidates))
+        given = self._list_given(candidates, groups)
         given = given if persons is None else (*given, ASSIGNMENT)
         budget = Budget(owner=OWNER, labels=labels, ledger=self.ledger, seeded=key.seeded, given=given, persons=persons)
         shares = budget.share_search(epsilon, delta, fits=len(candidates), refit=self.refit)
@@ -349,10 +348,7 @@ class PrivateSearchCV(ScoredClassifier, BaseEstimator):  # type: ignore[misc]  #
         if persons is None:
             return list(splitter.split(X, codes, groups))
         if splitter is cv:
-            with warnings.catch_warnings():
-                warnings.filterwarnings(
-                    "ignore", "The groups parameter is ignored", UserWarning
-                )  # what it cuts is looked at
+            with hide_warnings(UserWarning, message="The groups parameter is ignored"):  # what it cuts is looked at
                 folds = list(splitter.split(X, codes, persons.codes if groups is None else groups))
             for fold in folds:
                 check_apart(persons, fold)
@@ -443,8 +439,7 @@ class PrivateSearchCV(ScoredClassifier, BaseEstimator):  # type: ignore[misc]  #
         """Return folds as a splitter would cut them if all codes were equal; it is a copy, and random numbers are put back."""
         state = np.random.get_state()  # noqa: NPY002 - what a splitter without a seed would draw from
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
+            with hide_warnings():
                 codes = np.zeros(_num_samples(X), np.int64)
                 return self._cut_folds(X, codes, groups, persons, cv=copy.deepcopy(self.cv))
         except LabelDPError:
@@ -523,6 +518,17 @@ class PrivateSearchCV(ScoredClassifier, BaseEstimator):  # type: ignore[misc]  #
             return plain.set_params(epsilon=None, classes=None)  # the search and its release say both
         # In one stage: no candidate's model may choose what the others are compared by.
         return LabelPrivateClassifier(plain, stages=1)
+
+    def _list_given(self, candidates: list[dict[str, Any]], groups: Any) -> tuple[str, ...]:
+        """Return, in words, what shapes the search beside features and labels, and must not have seen these.
+
+        A splitter may hold rows (`PredefinedSplit`), and groups are the user's: folds that are cut by a label tell of it, and the two sides
+        of a split do not compose in parallel.
+        """
+        cuts = [
+            name for name, given in (("splitter", hasattr(self.cv, "split")), ("groups", groups is not None)) if given
+        ]
+        return (*list_weights(*(self._make(params) for params in candidates)), *cuts)
 
     def _check_weights(self, sample_weight: Any, n: int, *, of_persons: bool = False) -> Floats | None:
         """Return the weights, checked with the folds where these are known before there is a release."""

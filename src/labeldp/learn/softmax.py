@@ -32,7 +32,6 @@ are none of them narrow (pixels, shares, categories) share a unit already and st
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
@@ -49,7 +48,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from labeldp.arrays import Floats
 from labeldp.channel import LazyRows
 from labeldp.channel.evidence import keep_small, make_rows
-from labeldp.errors import Described, invalid
+from labeldp.errors import Described, hide_warnings, invalid
 from labeldp.softmax import (
     ColumnMoments,
     Columns,
@@ -384,8 +383,7 @@ def choose_l2(
         path = clone(trial).fit_path(
             rows, answers, classes=classes, weights=kept.astype(X.dtype), strengths=strengths[::-1]
         )
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # only what is kept has to be finished
+        with hide_warnings(ConvergenceWarning):  # only what is kept has to be finished
             for model in path:
                 found = model.find_logits(others)
                 logits[model.l2_][held] = found[held] if in_batches else found

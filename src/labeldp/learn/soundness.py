@@ -50,7 +50,7 @@ from sklearn.svm._base import BaseLibSVM
 from sklearn.tree import BaseDecisionTree
 from sklearn.tree._tree import Tree
 
-from labeldp.errors import MissingExtraError
+from labeldp.errors import MissingExtraError, hide_warnings
 from labeldp.learn.boosters import BoosterClassifier
 from labeldp.learn.tables import TableEncoder
 
@@ -214,8 +214,8 @@ def _make_rows(model: Any) -> Any:
 
 def _ask(model: Any, question: str, rows: Any) -> None:
     """Ask about all rows, and about some: an array that happens to have as many rows as were asked about fits no others."""
-    with warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore")  # columns without names, numbers that overflow: nobody reads these answers
+    # Columns without names, numbers that overflow: nobody reads these answers.
+    with hide_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("error", np.exceptions.ComplexWarning)  # no model of real numbers has complex ones inside
         for part in (rows, rows[:3]):
             _require(getattr(model, question)(part).shape[0] == part.shape[0], "the number of answers")

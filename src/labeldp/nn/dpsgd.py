@@ -50,7 +50,6 @@ can be named, cloned and documented, and a fitted model predicts with NumPy alon
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -66,7 +65,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from labeldp import kernels
 from labeldp.arrays import Array, Float32s, Float64s, Floats, Int64s, Ints
-from labeldp.errors import Described, PrivacyError, invalid, missing_extra
+from labeldp.errors import Described, PrivacyError, hide_warnings, invalid, missing_extra
 from labeldp.guarantee import Guarantee, Unit
 from labeldp.random import BitStream, as_key
 from labeldp.release.labels import box_labels
@@ -265,8 +264,7 @@ ALONE = "a record's gradient, computed in floating point, does not depend on the
 
 def import_opacus() -> Any:
     """Return the package opacus with the parts that are used here; without it raise `MissingExtraError`."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of opacus and torch, about their own insides
+    with hide_warnings():  # of opacus and torch, about their own insides
         try:
             import opacus
             import opacus.accountants.analysis.rdp
@@ -321,8 +319,7 @@ def calibrate_noise(*, epsilon: float, delta: float, sample_rate: float, steps: 
     if math.isinf(epsilon):
         return 0.0
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that the best order is the last one tried: looser, not wrong
+        with hide_warnings():  # that the best order is the last one tried: looser, not wrong
             found = import_opacus().accountants.utils.get_noise_multiplier(
                 target_epsilon=epsilon - 2 * steps * ROUNDING,
                 target_delta=delta,
@@ -368,9 +365,8 @@ class PrivateTraining(Procedure):
         targets = torch.as_tensor(codes.astype(np.int64))
         network = _make_network(self.widths, seed=int(bits.take(1)[0] >> np.uint64(1)))
         total, kept = torch.zeros(_flatten(network).shape, dtype=torch.float64), 0
-        with warnings.catch_warnings():
-            # opacus hooks modules whose input needs no gradient, which torch remarks upon.
-            warnings.filterwarnings("ignore", message=".*backward hook.*")
+        # opacus hooks modules whose input needs no gradient, which torch remarks upon.
+        with hide_warnings(message=".*backward hook.*"):
             sampled = import_opacus().GradSampleModule(network, loss_reduction="sum")
             optimizer = self._make_optimizer(network, bits)
             for step in range(self.steps):

@@ -41,7 +41,7 @@ from torch import Tensor
 from labeldp.arrays import Array, Float32s, Floats
 from labeldp.channel import LazyRows
 from labeldp.channel.evidence import keep_small
-from labeldp.errors import Described, NewRunWarning, invalid
+from labeldp.errors import Described, NewRunWarning, hide_warnings, invalid
 from labeldp.items import Items, is_dataset
 from labeldp.nn.models import MODELS
 from labeldp.validate import MOST_CHANNELS, check_sides, keep_axes, measure_pixels, stack_examples
@@ -270,8 +270,7 @@ def share_memory(array: Array) -> Tensor:
 
     Images may have their channels last in memory, as convolutions prefer them. Other arrays are copied if they have gaps.
     """
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
+    with hide_warnings(message="The given NumPy array is not writable"):
         as_it_is = array.ndim == 4 and array.transpose(0, 2, 3, 1).flags.c_contiguous
         return torch.from_numpy(array if as_it_is else np.ascontiguousarray(array))
 

@@ -22,7 +22,6 @@ clusterer; merging moves the mean as if the rows had been one cluster from the s
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -30,7 +29,7 @@ import numpy as np
 import numpy.typing as npt
 
 from labeldp.arrays import Float64s, Int64s, Ints
-from labeldp.errors import Described, invalid
+from labeldp.errors import Described, hide_warnings, invalid
 from labeldp.guarantee import Guarantee, did_not_see
 from labeldp.mechanisms import Mechanism
 from labeldp.priors.base import Beliefs, Counts, Examples, Grouping, Prior
@@ -254,8 +253,7 @@ def cluster(X: Any, *, n_clusters: int, random_state: int, full_steps: int = 0) 
         from sklearn.cluster import KMeans
 
         centres = model.cluster_centers_
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that few steps do not converge is what was asked for
+        with hide_warnings():  # that few steps do not converge is what was asked for
             found = KMeans(len(centres), init=centres, n_init=1, max_iter=full_steps, tol=0.0).fit_predict(X)
     return np.unique(found, return_inverse=True)[1].astype(np.int64)
 

@@ -34,6 +34,7 @@ from labeldp.accounting import Ledger
 from labeldp.accounting.balance import format_down
 from labeldp.channel import NumericChannel
 from labeldp.display import list_names
+from labeldp.errors import Described, PrivacyError, invalid
 from labeldp.guarantee import Guarantee, Unit, best_guess
 from labeldp.plots import Bars, Lines, Series
 from labeldp.release import Release, load_release
@@ -537,11 +538,18 @@ def audit_section(found: dict[str, Any] | None, release: Release) -> Section:
     """Return an audit's checks and its lower bound on epsilon.
 
     `found` is the JSON of an audit, which may be an older one or someone else's: keys that it does not have are left out,
-    and an audit whose claims are not those of this release is called so before anything else is said.
+    and an audit whose claims are not those of this release is called so before anything else is said. One that read raw labels is
+    refused: this page is for anyone, and the figures of the attack are counts of labels without noise.
     """
     title = "Audit"
     if found is None:
         return Section(title=title, blocks=("No audit was given to this report. `labeldp audit` makes one.",))
+    measures = found.get("measures")
+    attacked = isinstance(measures, dict) and "attack" in measures  # of a version that did not say what it had read
+    if found.get("raw_labels") or attacked:
+        fix = "Its figures are counts of labels, without noise. Audit the release alone for a page: leave --labels out."
+        got = Described("one that was made with --labels")
+        raise invalid("report", "audit", "not have read raw labels", got=got, fix=fix, kind=PrivacyError)
     checks = [check for check in found.get("checks") or [] if isinstance(check, dict)]
     passed = found.get("passed", bool(checks) and all(check.get("passed") for check in checks))
     failed = sum(not check.get("passed") for check in checks)

@@ -9,6 +9,7 @@ import pytest
 
 from labeldp.accounting import Ledger
 from labeldp.errors import BudgetError, LabelDPError
+from labeldp.guarantee import SEEDED, did_not_see
 from labeldp.learn import SoftmaxRegression, SufficientStatistics
 from labeldp.learn.convex import moments as _moments
 from labeldp.learn.convex import sufficient as _sufficient
@@ -165,3 +166,18 @@ def test_soft_targets_are_probabilities_with_a_floor():
     np.testing.assert_allclose(targets.sum(axis=1), 1.0, rtol=1e-12)
     assert targets.min() > 0.2 / 3 / 2
     np.testing.assert_allclose(targets[1], [0.2, 0.3, 0.5], rtol=1e-12)
+
+
+@pytest.mark.parametrize("changes", [{}, {"stages": 1, "network": None}], ids=["stages", "one stage"])
+@pytest.mark.parametrize("of_rows", [False, True])
+def test_a_centre_did_not_see_the_labels_and_the_promise_says_so(changes, of_rows):
+    """A centre that is made of the labels tells of them: the model keeps their shares, or what noisy sums have beside their sums.
+
+    Before: the promise said nothing of it.
+    """
+    X, y = problem(n=60)
+    shares = np.eye(3)[y] if of_rows else np.bincount(y, minlength=3) / len(y)
+    said = {SEEDED, *did_not_see("features")}
+    assert set(learner(**changes).fit(X, y).guarantee_.assumptions) == said
+    model = learner(**changes).fit(X, y, centre=shares)
+    assert set(model.guarantee_.assumptions) == {*said, *did_not_see("centre")}

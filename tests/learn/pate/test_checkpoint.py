@@ -14,6 +14,7 @@ from labeldp import Ledger
 from labeldp.errors import LabelDPError, PrivacyError, ReleaseError
 from labeldp.learn.pate import PATE, MultiLabelPATE
 from labeldp.learn.pate.teachers import VoteStore, digest_run
+from labeldp.release.unfinished import hidden_name, hold
 
 RNG = np.random.default_rng(0)
 X, PUBLIC = RNG.normal(size=(200, 2)), RNG.normal(size=(20, 2))
@@ -138,6 +139,25 @@ def test_discarding_leaves_what_is_not_ours(tmp_path: Path):
     (store.folder / "note.txt").write_text("mine")
     store.discard()
     assert [path.name for path in store.folder.iterdir()] == ["note.txt"]
+
+
+@pytest.mark.parametrize("of", ["votes-000008.npy", "manifest.json"])
+def test_what_a_kill_left_half_written_goes_with_the_rest(tmp_path: Path, of: str):
+    """Before: votes that a kill caught while they were written stayed behind, in a folder that said no more what it holds."""
+    folder = tmp_path / "votes"
+    interrupted(folder)
+    (folder / hidden_name(of)).write_bytes(b"the first half of raw votes")
+    model(folder).fit(X, y, PUBLIC)
+    assert not folder.exists()
+
+
+def test_what_another_process_is_writing_stays(tmp_path: Path):
+    store = VoteStore.open("test", tmp_path / "votes", identity="a", split=1)
+    theirs = store.folder / hidden_name("votes-000001.npy")
+    theirs.write_bytes(b"half")
+    with hold(theirs):
+        store.discard()
+        assert theirs.exists()
 
 
 def test_identities_tell_arrays_apart():

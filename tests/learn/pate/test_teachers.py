@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import warnings
 from functools import partial
 
 import joblib
@@ -20,6 +22,7 @@ from labeldp.learn.pate.teachers import (
     collect_votes,
     deal_rows,
     fit_labels,
+    quiet_failure,
     seed_teacher,
     vote_for_class,
     vote_for_labels,
@@ -156,3 +159,50 @@ def test_nan_scores_are_refused():
 
     with pytest.raises(LabelDPError, match="NaN"):
         vote_for_labels(Lost(1), X, LABELS, PUBLIC, tau=1)
+
+
+def test_words_of_a_teacher_are_kept_back_while_another_one_ends():
+    """Before: of two teachers in threads the one that ended first let the other's words through, raw labels among them.
+
+    What it had put back was then taken off again by the other one, for good: no warning of this process was shown any more.
+    """
+    one_learns, both_learn, one_is_done = threading.Event(), threading.Event(), threading.Event()
+
+    def learn_quickly():
+        with quiet_failure("PATE"):
+            one_learns.set()
+            assert both_learn.wait(60)
+        one_is_done.set()
+
+    def learn_slowly():
+        assert one_learns.wait(60)
+        with quiet_failure("PATE"):
+            both_learn.set()
+            assert one_is_done.wait(60)
+            warnings.warn("labels 0, 1, 1", UserWarning, stacklevel=1)
+
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        before = warnings.filters
+        teachers = [threading.Thread(target=learn) for learn in (learn_quickly, learn_slowly)]
+        for one in teachers:
+            one.start()
+        for one in teachers:
+            one.join(60)
+        assert warnings.filters is before
+        warnings.warn("a later one", UserWarning, stacklevel=1)
+    said = [str(one.message) for one in told]
+    assert len(said) == 2
+    assert said[0].startswith("PATE: a teacher warned (UserWarning).")
+    assert said[1] == "a later one"
+
+
+def test_a_teacher_that_fails_leaves_warnings_as_they_were():
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        before = warnings.filters
+        with pytest.raises(LabelDPError, match="learn from its part"), quiet_failure("PATE"):
+            raise RuntimeError("labels 0, 1, 1")
+        assert warnings.filters is before
+        warnings.warn("a later one", UserWarning, stacklevel=1)
+    assert [str(one.message) for one in told] == ["a later one"]

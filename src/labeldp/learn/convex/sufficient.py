@@ -63,7 +63,7 @@ from labeldp.priors import model_probabilities
 from labeldp.priors.staged import half_whiten
 from labeldp.random import NoiseKey, as_key
 from labeldp.release.budget import Budget
-from labeldp.release.labels import box_labels
+from labeldp.release.labels import SensitiveLabels, box_labels
 from labeldp.release.persons import ASSIGNMENT, Persons
 from labeldp.release.stages import StageDoor, run_stages
 from labeldp.release.templates import copy_template, list_weights
@@ -164,7 +164,7 @@ class SufficientStatistics(ConvexClassifier):
         """Release the moments of y and solve.
 
         `centre` is a label-free belief about the labels, (K,) for all or (n, K); by default uniform. A belief of each
-        row's own is needed again to predict.
+        row's own is needed again to predict. The guarantee says that it did not see the labels.
 
         `persons` (n,) are the public ids of who owns each row: then (epsilon, delta) is for all labels of a person. Her rows have
         public weights such that together they move the moments by a bounded amount (`labeldp.learn.convex.persons`), and the
@@ -182,6 +182,7 @@ class SufficientStatistics(ConvexClassifier):
             fix = "Each stage needs a network to make its features: pass network=."
             raise invalid(OWNER, "stages", "be 1 without a network", got=stages, fix=fix)
         inputs = self._read_inputs(X, y)
+        inputs = inputs._replace(labels=_name_centre(inputs.labels, centre))
         belief = check_centre(centre, inputs.rows.shape[0], inputs.labels.n_classes)
         owners = None if persons is None else Persons.of(persons, n_rows=len(inputs.labels), owner=OWNER)
         found = self._measure(inputs, owners, epsilon=epsilon, delta=delta, key=key, ledger=self.ledger)
@@ -203,6 +204,7 @@ class SufficientStatistics(ConvexClassifier):
         X = check_rows(self, X, inner=self.network, reset=True)
         row_map = self._make_row_map()
         labels = box_labels(OWNER, y, n_rows=len(X), classes=self.classes, label_set=self.label_set)
+        labels = _name_centre(labels, centre)
         ways = [find_stage_params(params, number) for number in range(stages)]
         check_estimator(network, X, n_classes=labels.n_classes, ways=ways)
         owners = None if persons is None else Persons.of(persons, n_rows=len(X), owner=OWNER)
@@ -381,6 +383,11 @@ class StageModel(NamedTuple):
     network: Any
     moments: Moments
     penalty: float
+
+
+def _name_centre(labels: SensitiveLabels, centre: Any) -> SensitiveLabels:
+    """Return the labels with what was handed in beside them: the model is made of a centre too, which must not have seen them."""
+    return labels if centre is None else labels.with_beside("centre")
 
 
 def weigh_rows(rows: Any, persons: Persons, *, n_classes: int, epsilon: float, delta: float) -> Floats:

@@ -62,10 +62,10 @@ from sklearn.dummy import DummyClassifier
 from threadpoolctl import ThreadpoolController
 
 from labeldp.arrays import Array, Float64s, UInt8s
-from labeldp.errors import Described, LabelDPError, PrivacyError, ReleaseError, invalid
+from labeldp.errors import Described, LabelDPError, PrivacyError, ReleaseError, invalid, keep_warnings
 from labeldp.random import NoiseKey
 from labeldp.release.persons import Persons, check_apart
-from labeldp.release.unfinished import hidden_name, lock
+from labeldp.release.unfinished import hidden_name, is_partial, lock, remove_leftover
 from labeldp.untrusted import check_npy, read_json
 
 #: (teacher, its rows, its targets, public points) -> votes
@@ -184,16 +184,15 @@ def vote_for_labels(teacher: Any, X: Any, targets: Array, X_public: Any, *, tau:
 def quiet_failure(owner: str) -> Iterator[None]:
     """Pass on the types of the errors and warnings of a teacher: it learns from raw labels, and its words may quote them."""
     fix = "Its words may quote labels and are not shown: fit the teacher on public data to see them."
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        try:
+    try:
+        with keep_warnings() as told:
             yield
-        except LabelDPError:
-            raise
-        except Exception as error:  # noqa: BLE001 - all that a stranger's estimator may raise
-            got = Described(f"a {type(error).__name__}")
-            raise invalid(owner, "teacher", "learn from its part of the rows", got=got, fix=fix) from None
-    for category in dict.fromkeys(one.category for one in caught):
+    except LabelDPError:
+        raise
+    except Exception as error:  # noqa: BLE001 - all that a stranger's estimator may raise
+        got = Described(f"a {type(error).__name__}")
+        raise invalid(owner, "teacher", "learn from its part of the rows", got=got, fix=fix) from None
+    for category in told:
         warnings.warn(f"{owner}: a teacher warned ({category.__name__}). {fix}", category, stacklevel=2)
 
 
@@ -330,7 +329,9 @@ class VoteStore:
         write_private(self._path(teacher), data + hashlib.sha256(data).digest())
 
     def discard(self) -> None:
-        """Delete every file of the run and the folder, unless something else lies in it."""
+        """Delete every file of the run, what a kill left half written too, and the folder, unless something else lies in it."""
+        for path in [path for path in self.folder.iterdir() if is_partial(path.name)]:
+            remove_leftover(path)
         for path in [*self.folder.glob("votes-*.npy"), self.folder / MANIFEST, self.folder / MARK]:
             path.unlink(missing_ok=True)
         if not any(self.folder.iterdir()):
