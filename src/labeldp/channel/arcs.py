@@ -311,14 +311,15 @@ def join_answers(answers: Sequence[tuple[Array, FiniteChannel]]) -> tuple[Array,
 
     As `join_channels`, for outputs and channels together. Where some groups answered with arcs and others with sets by a prior,
     the arcs are written as sets first: the same answers, with the same likelihoods. So are groups that answered at several
-    epsilons, unless their arcs have one label each: those are labels, and stay labels.
+    epsilons, unless all that any group answered are labels (arcs of one label each are): those stay labels.
     """
     parts = list(answers)
     arcs = [isinstance(channel, ArcChannel) for _, channel in parts]
-    if all(arcs) and len({_odds_and_size(channel) for _, channel in parts}) > 1:
+    if any(arcs) and len({_odds_and_size(channel) for _, channel in parts}) > 1:
         if all(channel.outputs_are_labels for _, channel in parts):
             parts = [(codes, _as_labels(channel)) for codes, channel in parts]
-        else:
+            arcs = []
+        elif all(arcs):
             arcs = [*arcs, False]
     if any(arcs) and not all(arcs):
         parts = [
@@ -331,14 +332,15 @@ def join_answers(answers: Sequence[tuple[Array, FiniteChannel]]) -> tuple[Array,
     return np.concatenate([codes for codes, _ in parts]), channel
 
 
-def _odds_and_size(channel: FiniteChannel) -> tuple[float, int]:
-    assert isinstance(channel, ArcChannel)
-    return channel.odds, channel.size
+def _odds_and_size(channel: FiniteChannel) -> tuple[float, int] | None:
+    """Return what arcs of one kind have in common; None for a channel of another kind."""
+    return (channel.odds, channel.size) if isinstance(channel, ArcChannel) else None
 
 
 def _as_labels(channel: FiniteChannel) -> FiniteChannel:
-    """Return arcs of one label as what they are: randomized response."""
-    assert isinstance(channel, ArcChannel)
+    """Return arcs of one label as what they are, randomized response; other channels of labels as they come."""
+    if not isinstance(channel, ArcChannel):
+        return channel
     keep, redraw = odds_to_keep(channel.odds, [channel.n_classes])
     return Channel(keep=keep, redraw=redraw, base=np.full((1, channel.n_classes), 1.0 / channel.n_classes))
 
