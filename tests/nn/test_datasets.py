@@ -71,6 +71,16 @@ def test_a_loop_learns_and_never_sees_a_label(blobs, released):
     assert (found == y[400:]).mean() > 0.8  # the best possible is 0.97, chance a third
 
 
+def test_a_tensor_with_gaps_is_refused_like_an_array(blobs, released):
+    X = torch.from_numpy(blobs[0].copy())
+    X[333, 1] = torch.nan
+    with pytest.raises(LabelDPError, match="`dataset` must be finite, got NaN or infinity in row 333"):
+        released.dataset(X)
+    with pytest.raises(LabelDPError, match="one example after the other, got a single number"):
+        released.dataset(X[0, 0])
+    assert len(released.dataset(X.to("meta"))) == 450  # holds no numbers to look at
+
+
 def test_iterable_datasets_are_refused(released):
     class Stream(IterableDataset):
         def __iter__(self):
@@ -147,6 +157,22 @@ def test_who_cannot_take_a_dataset_says_so(blobs):
         curator.fit(Watched(X, y), y)
     with pytest.raises(LabelDPError, match="449"):
         curator.fit(TensorDataset(torch.from_numpy(X[1:])), y)
+
+
+@pytest.mark.parametrize("stages", [1, 2])
+@pytest.mark.parametrize("row", [3, 333])
+def test_an_item_that_is_no_number_is_named(blobs, stages, row):
+    """Whoever reads it first, in whichever stage: by its number in the dataset, and by the learner that people called."""
+    X, y = blobs[0].copy(), blobs[1]
+    X[row, 1] = np.nan
+    model = LabelPrivateClassifier(
+        NetClassifier("mlp", **QUICK), epsilon=4.0, stages=stages, classes=range(3), random_state=0
+    )
+    said = rf"^(LabelPrivate|Net)Classifier: `dataset` must be finite, got NaN or infinity in item {row}\. Fill"
+    with pytest.raises(LabelDPError, match=said):
+        model.fit(TensorDataset(torch.from_numpy(X)), y)
+    with pytest.raises(LabelDPError, match=said):
+        NetClassifier("mlp", **QUICK).fit(TensorDataset(torch.from_numpy(X)), y)
 
 
 def test_a_regressor_reads_a_dataset_through_an_encoder():

@@ -214,6 +214,9 @@ class DatasetInputs:
 
     def _stack(self, rows: list[int]) -> Tensor:
         stacked = torch.stack([as_tensor(self.items[row]) for row in rows])
+        if stacked.is_floating_point() and len(rows) and not bool(stacked.isfinite().all()):
+            wrong = int((~stacked.flatten(1).isfinite().all(dim=1)).int().argmax())
+            raise self.items.describe_gap(rows[wrong])
         return order_axes(stacked) if self.images else stacked
 
     def update_digest(self, digest: hashlib.blake2b) -> None:
