@@ -218,7 +218,7 @@ def expect_numbers(owner: str, X: Any) -> Iterator[None]:
         found = describe_words(X, error)
         if found is not None:
             raise invalid(owner, "X", "be numbers", got=Described(found), fix=ENCODE) from error
-        said = str(error).split("\n", 1)[0]
+        said = str(error).split("\n", 1)[0].rstrip(".")
         if "contains NaN" in said:
             gaps = name_gaps(X)
             fix = f"{ENCODE} For an array: sklearn.impute.SimpleImputer(add_indicator=True)."
