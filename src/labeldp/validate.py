@@ -222,6 +222,7 @@ def expect_numbers(owner: str, X: Any) -> Iterator[None]:
         if "contains NaN" in said:
             gaps = name_gaps(X)
             fix = f"{ENCODE} For an array: sklearn.impute.SimpleImputer(add_indicator=True)."
+            fix = fix if getattr(X, "ndim", 2) <= 2 else "Fill them: np.nan_to_num(X), for instance."
             raise invalid(owner, "X", "have no gaps", got=Described(f"{gaps} ({said})"), fix=fix) from error
         if "contains infinity" in said:
             raise invalid(

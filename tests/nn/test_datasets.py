@@ -219,6 +219,17 @@ def test_channels_last_or_first_or_none(pictures):
     assert np.allclose(floats.predict_proba(images / 255), last.predict_proba(images), atol=2e-2)
 
 
+def test_gaps_in_images_are_named_by_every_reader_of_images(pictures):
+    images, y = pictures[0].astype(np.float32), pictures[1]
+    network = NetClassifier("small-cnn", epochs=1, batch_size=32, augment="", random_state=0).fit(images, y)
+    wrong = images.copy()
+    wrong[77, 2, 2] = np.nan
+    private = LabelPrivateClassifier(clone(network), classes=range(2))
+    for ask in (network.predict, lambda X: private.fit(X, y), PatchFeatures().fit):
+        with pytest.raises(LabelDPError, match=r"`X` must have no gaps, got one in row 77 .*np\.nan_to_num"):
+            ask(wrong)
+
+
 @pytest.mark.parametrize("trust", ["no one", "curator"])
 def test_private_labels_of_images(pictures, trust):
     images, y = pictures
