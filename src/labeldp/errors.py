@@ -182,9 +182,12 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
     >>> nearest("incmoe", ["age", "income"])
     'Did you mean `income`?'
+    >>> nearest("Y", ["age", "y"])
+    'Did you mean `y`?'
     """
     names = [str(k) for k in known]
-    close = difflib.get_close_matches(str(name), names, n=3, cutoff=0.6)
+    same = [k for k in names if k.casefold().strip() == str(name).casefold().strip()]
+    close = same or difflib.get_close_matches(str(name), names, n=3, cutoff=0.6)
     if close:
         return "Did you mean " + " or ".join(f"`{c}`" for c in close) + "?"
     shown = ", ".join(f"`{k}`" for k in names[:8])

@@ -33,7 +33,7 @@ from typing import Any
 import numpy as np
 
 from labeldp.arrays import Places
-from labeldp.errors import Described, invalid
+from labeldp.errors import Described, LabelDPError, invalid
 
 #: Which part of an item is the input: a place, a key, or several of them.
 Part = int | str | tuple[int | str, ...] | None
@@ -87,6 +87,23 @@ class Items:
             raise IndexError(f"{self._owner}: there is no example {row}: there are {len(self)}")
         row += len(self) if row < 0 else 0
         return row if self._rows is None else int(self._rows[row])
+
+    def read(self) -> Any:
+        """Return all inputs as one array of finite numbers."""
+        stacked = stack_items(self._owner, list(self))
+        finite = (
+            np.isfinite(stacked).reshape(len(stacked), -1).all(axis=1)
+            if stacked.dtype.kind == "f"
+            else np.ones(1, bool)
+        )
+        if not finite.all():
+            raise self.describe_gap(int(np.argmin(finite)))
+        return stacked
+
+    def describe_gap(self, row: int) -> LabelDPError:
+        """Return the error for an example that is no numbers, by the number that it has in the dataset itself."""
+        got = Described(f"NaN or infinity in item {self._find(int(row))}")
+        return invalid(self._owner, "dataset", "be finite", got=got, fix="Fill what is missing in its transform.")
 
     def take(self, rows: Any) -> Items:
         """Return some of the examples, in the order of `rows`; nothing is read yet."""

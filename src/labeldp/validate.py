@@ -20,6 +20,7 @@ import math
 import operator
 import re
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -191,20 +192,56 @@ def check_classes(owner: str, name: str, y: Any, *, numeric: bool = False) -> An
     return column
 
 
+def refuse_repeats(owner: str, X: Any) -> None:
+    """Refuse a table or data frame with two columns of one name: nobody can say which of them is meant."""
+    listed = getattr(X, "column_names", getattr(X, "columns", None))
+    if listed is None or callable(listed):
+        return
+    repeated = next((name for name, count in Counter(listed).items() if count > 1), None)
+    if repeated is not None:
+        got = Described(f"{str(repeated)!r} more than once")
+        raise invalid(owner, "X", "have columns of different names", got=got, fix="Rename one of them.")
+
+
 @contextmanager
 def expect_numbers(owner: str, X: Any) -> Iterator[None]:
-    """Inside, features are made numbers; where that fails for words or dates in them, say which, and what makes numbers of them."""
+    """Inside, features are made rows of numbers; where that fails, say what in them is none, and what makes numbers of it.
+
+    Words, dates, gaps and images are told apart. What else scikit-learn finds wrong it says itself.
+    """
+    refuse_repeats(owner, X)
     try:
         yield
+    except LabelDPError:
+        raise
     except (TypeError, ValueError) as error:
         found = describe_words(X, error)
-        if found is None:
-            raise
-        fix = (
-            "labeldp.learn.TableEncoder() in front makes numbers of words, dates and gaps, without a label: "
-            "make_pipeline(TableEncoder(), estimator)."
-        )
-        raise invalid(owner, "X", "be numbers", got=Described(found), fix=fix) from error
+        if found is not None:
+            raise invalid(owner, "X", "be numbers", got=Described(found), fix=ENCODE) from error
+        said = str(error).split("\n", 1)[0].rstrip(".")
+        if "contains NaN" in said:
+            gaps = name_gaps(X)
+            fix = f"{ENCODE} For an array: sklearn.impute.SimpleImputer(add_indicator=True)."
+            fix = fix if getattr(X, "ndim", 2) <= 2 else "Fill them: np.nan_to_num(X), for instance."
+            raise invalid(owner, "X", "have no gaps", got=Described(f"{gaps} ({said})"), fix=fix) from error
+        if "contains infinity" in said:
+            raise invalid(
+                owner, "X", "be finite", got=Described(said), fix="Clip such numbers, or drop them."
+            ) from error
+        if "Found array with dim" in said:
+            fix = (
+                "Images: labeldp.features.PatchFeatures() in front, or labeldp.nn.NetClassifier. Rows of all numbers of an example: "
+                "X.reshape(len(X), -1)."
+            )
+            raise invalid(owner, "X", "be rows of numbers, (n, d)", got=Described(said), fix=fix) from error
+        raise
+
+
+#: What makes numbers of a table.
+ENCODE = (
+    "labeldp.learn.TableEncoder() in front makes numbers of words, dates and gaps, without a label: "
+    "make_pipeline(TableEncoder(), estimator)."
+)
 
 
 def describe_words(X: Any, error: Exception) -> str | None:
@@ -212,9 +249,24 @@ def describe_words(X: Any, error: Exception) -> str | None:
     types: Any = getattr(X, "dtypes", None)
     if hasattr(types, "items"):
         columns = [repr(str(name)) for name, kind in types.items() if getattr(kind, "kind", "f") in "OSUMm"]
-        more = f" and {len(columns) - 3} more" if len(columns) > 3 else ""
-        return f"words or dates in {', '.join(columns[:3])}{more}" if columns else None
+        return f"words or dates in {_name_few(columns)}" if columns else None
     return "text" if "could not convert string" in str(error) else None
+
+
+def name_gaps(X: Any) -> str:
+    """Name the columns of a data frame with missing values, the first few of many; of an array the first row that has one."""
+    if hasattr(X, "isna") and hasattr(X, "columns"):
+        gone = X.isna().any()
+        return f"missing values in {_name_few([repr(str(name)) for name in X.columns[gone.to_numpy()]])}"
+    try:
+        missing = np.isnan(np.asarray(X, np.float64)).reshape(len(X), -1).any(axis=1)
+    except (TypeError, ValueError):  # of a sparse matrix, or another thing that is none
+        return "some"
+    return f"one in row {int(np.argmax(missing))}" if missing.any() else "some"
+
+
+def _name_few(names: list[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
 def stack_examples(owner: str, X: Any) -> Any:

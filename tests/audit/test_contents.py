@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import labeldp
 from labeldp.audit import audit, contents
 from labeldp.audit.contents import looks_raw, plausible_check, support_check
+from labeldp.engines import privatize_table
 from labeldp.errors import LabelDPError
 from labeldp.release.columns import clean_field, clean_metadata, find_metadata
 
@@ -96,3 +99,14 @@ def test_cleaning_metadata_twice_changes_nothing() -> None:
     assert once is not None
     assert b"positives" not in once[b"pandas"]
     assert clean_metadata(once, columns=schema.names, label="c") == once
+
+
+@pytest.mark.parametrize("places", [pa.uint8(), pa.uint32(), pa.int8()])
+def test_a_column_of_categories_is_no_sign_of_raw_labels(places: Any, tmp_path: Path) -> None:
+    """polars numbers the categories of a table by unsigned integers, which have no -1 for what is missing."""
+    towns = pa.DictionaryArray.from_arrays(pa.array([0, 1, None, 1] * (N // 4), places), ["Bern", "Chur"])
+    pq.write_table(pa.table({"town": towns, "ill": np.arange(N) % 2}), tmp_path / "people.parquet")
+    privatize_table(tmp_path / "people.parquet", label="ill", to=tmp_path / "release", epsilon=1.0, classes=[0, 1])
+    checks = {check.name: check for check in audit(tmp_path / "release").checks}
+    assert checks["no raw label column"].passed, checks["no raw label column"].detail
+    assert checks["outputs plausible"].passed, checks["outputs plausible"].detail

@@ -298,3 +298,27 @@ def test_a_footer_that_counts_other_rows(tmp_path, claim):
     assert source.rows == claim
     with pytest.raises(LabelDPError, match="must be readable Parquet"):
         list(source.batches(batch_rows=100))
+
+
+@pytest.mark.skipif(not hasattr(pa, "string_view"), reason="this pyarrow cannot make views")
+@pytest.mark.parametrize("name", ["people.arrow", "people.parquet"])
+def test_texts_in_views_are_read_as_texts(name, tmp_path):
+    """As polars writes them: pyarrow takes no rows of views, and makes no dictionary of them."""
+    views = pa.array(["yes", None, "no", "yes"], pa.string_view())
+    words = pa.DictionaryArray.from_arrays(
+        pa.array([0, 1, None, 1], pa.uint32()), pa.array(["a", "b"], pa.string_view())
+    )
+    table = pa.table({"ill": views, "bytes": pa.array([b"x"] * 4, pa.binary_view())})
+    if name.endswith(".arrow"):  # Parquet has no dictionaries of views
+        table = table.append_column("ward", words)
+        with pa.ipc.new_file(tmp_path / name, table.schema) as file:
+            file.write_table(table)
+    else:
+        pq.write_table(table, tmp_path / name)
+    source = open_table(tmp_path / name)
+    read = pa.Table.from_batches(source.batches(batch_rows=3))
+    assert read.schema.equals(source.schema)
+    assert str(read.schema.field("ill").type) == "large_string"
+    assert read.to_pydict() == table.to_pydict()
+    assert column(source, "ill").take([2, 0]).to_pylist() == ["no", "yes"]
+    assert source.rewrite("ill", merge={"yes": "no"}).schema.field("ill").type == pa.large_string()

@@ -502,3 +502,11 @@ def test_a_network_learns_from_both_views():
     assert np.mean(model.predict(images) == y) > 0.9
     # An image and its mirror image are the same two views.
     assert np.allclose(model.predict_proba(images), model.predict_proba(images[:, :, ::-1]), atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", [list, np.array])
+def test_texts_without_an_encoder_are_refused(kind):
+    with pytest.raises(
+        LabelDPError, match=r"`X` must be numbers without an encoder, got texts\. Texts need an encoder"
+    ):
+        Embeddings().fit(kind(["good", "bad"]))

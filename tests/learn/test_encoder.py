@@ -8,14 +8,16 @@ import math
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pytest
+from sklearn.linear_model import Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from labeldp import LabelPrivateClassifier, LabelPrivateRegressor, Ledger
+from labeldp import LabelPrivateClassifier, LabelPrivateRegressor, Ledger, SensitiveLabels
 from labeldp.errors import LabelDPError
-from labeldp.learn import PATE, SoftmaxRegression, evaluate
+from labeldp.learn import PATE, PrivateSearchCV, SoftmaxRegression, evaluate
 from labeldp.learn.convex import OutputPerturbation, PrivateGLM
 from labeldp.learn.scoring import PUBLIC_SCORES, CorrectCount, noise_width, score_privately
 from labeldp.learn.tables import TableEncoder
@@ -191,6 +193,53 @@ def test_words_cost_nothing_and_under_the_encoder_they_are_learned_from(tmp_path
     assert np.array_equal(model.predict(frame), labels)
 
 
+@pytest.mark.parametrize(
+    ("X", "said"),
+    [
+        (
+            pd.DataFrame({"age": [1.0, np.nan], "pay": [2.0, 3.0], "kids": [np.nan, 1.0]}),
+            r"`X` must have no gaps, got missing values in 'age', 'kids' \(Input X contains NaN\). labeldp.learn.TableEncoder\(\)",
+        ),
+        (np.array([[1.0], [np.nan]]), r"got one in row 1 \(Input X contains NaN\).*sklearn.impute.SimpleImputer"),
+        (np.array([[1.0], [np.inf]]), "`X` must be finite, got Input X contains infinity .*Clip such numbers"),
+        (np.zeros((2, 8, 8)), r"`X` must be rows of numbers, \(n, d\), got Found array with dim 3.*PatchFeatures\(\)"),
+        (pd.DataFrame([[1, 2], [3, 4]], columns=["a", "a"]), "`X` must have columns of different names, got 'a' more"),
+    ],
+)
+def test_features_that_are_no_rows_of_numbers_say_what_helps(X, said):
+    with pytest.raises(LabelDPError, match=said):
+        LabelPrivateClassifier(epsilon=1.0, classes=[0, 1]).fit(X, [0, 1])
+    with pytest.raises(LabelDPError, match=said):
+        SoftmaxRegression().fit(X, [0, 1])
+
+
+@pytest.mark.parametrize("learner", [LabelPrivateClassifier, LabelPrivateRegressor])
+@pytest.mark.parametrize(
+    ("estimator", "said"),
+    [
+        (2.0, "got a float. Settings such as epsilon= are given by name"),
+        (Ridge, r"got the class Ridge. Make one: Ridge\(\)"),
+    ],
+)
+def test_what_is_no_estimator_is_refused(learner, estimator, said):
+    with pytest.raises(LabelDPError, match=f"`estimator` must be an estimator of scikit-learn's kind, {said}"):
+        PrivateSearchCV(estimator, {"alpha": [1.0]}).fit(np.zeros((4, 1)), [0, 1, 0, 1])
+    with pytest.raises(LabelDPError, match=f"`estimator` must be an estimator of scikit-learn's kind, {said}"):
+        learner(estimator).fit(np.zeros((4, 1)), SensitiveLabels([0, 1, 0, 1], **BOXES[learner]))
+
+
+BOXES = {LabelPrivateClassifier: {"classes": [0, 1]}, LabelPrivateRegressor: {"bounds": (0, 1)}}
+
+
+def test_two_columns_of_one_name_are_refused_in_front_of_a_transformer():
+    frame = pd.DataFrame([[1, 2], [3, 4]], columns=["a", "a"])
+    pipeline = make_pipeline(TableEncoder(), SoftmaxRegression())
+    with pytest.raises(
+        LabelDPError, match=r"`X` must have columns of different names, got 'a' more than once\. Rename"
+    ):
+        LabelPrivateClassifier(pipeline, epsilon=1.0, classes=[0, 1]).fit(frame, [0, 1])
+
+
 def test_what_is_wrong_with_numbers_is_said_as_before():
     with pytest.raises(ValueError, match="contains NaN"):
         SoftmaxRegression().fit(pd.DataFrame({"age": [1.0, np.nan]}), [0, 1])
@@ -236,3 +285,32 @@ def test_a_private_score_says_what_it_takes_of_the_predictions():
 
 def test_predictions_outside_the_classes_are_wrong():
     assert score_privately([7, 1], [0, 1], classes=[0, 1], epsilon=60.0).correct == 1
+
+
+def test_a_polars_frame_has_words():
+    words = ["f", "m", None, "f"]
+    frame = pl.DataFrame({"text": words, "kind": pl.Series(words, dtype=pl.Categorical), "n": [1.0, 2.0, 3.0, 4.0]})
+    table = pa.table({"text": words, "kind": words, "n": [1.0, 2.0, 3.0, 4.0]})
+    assert np.array_equal(TableEncoder().fit_transform(frame), TableEncoder().fit_transform(table))
+
+
+@pytest.mark.parametrize(
+    ("column", "said"),
+    [
+        (pd.Series([1, "a", 2.5], dtype=object), "type object, which Arrow"),
+        (pd.Series([1j, 2j, 3j]), "type complex128, which Arrow"),
+        (pd.cut(pd.Series([1.0, 2.0, 3.0]), 2), "interval"),
+    ],
+)
+def test_columns_that_arrow_does_not_take_are_named(column, said):
+    frame = pd.DataFrame({"age": [1.0, 2.0, 3.0], "odd": column})
+    with pytest.raises(
+        LabelDPError, match=rf"`odd` must be numbers, text, booleans or dates, got .*{said}.*Leave it out"
+    ):
+        TableEncoder().fit(frame)
+
+
+@pytest.mark.parametrize("frame", [pd.DataFrame([[1, 2]], columns=["a", "a"]), pa.table([[1], [2]], names=["a", "a"])])
+def test_two_columns_of_one_name_are_refused(frame):
+    with pytest.raises(LabelDPError, match="`X` must have columns of different names, got 'a' more than once"):
+        TableEncoder().fit(frame)

@@ -223,3 +223,10 @@ def test_sparse_rows_are_not_clustered():
     # Read one by one, with a penalty that the answers choose.
     found, forward = (LabelPrivateClassifier(**settings, correction=way).fit(rows, y) for way in ("auto", "forward"))
     np.testing.assert_array_equal(found.predict_proba(rows), forward.predict_proba(rows))
+
+
+def test_rows_that_are_all_the_same_have_one_neighbourhood():
+    """Without a warning, which would fail: the variance of such rows, 0, is divided by on the way."""
+    release = privatize(np.arange(300) % 3, InformativeResponse(4.0, n_classes=3), rng=0)
+    beliefs = pool_answers(np.zeros((300, 200)), [Evidence(release.codes, release.channel)])
+    np.testing.assert_allclose(beliefs, np.broadcast_to(beliefs[0], (300, 3)))

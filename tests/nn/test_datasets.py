@@ -71,6 +71,16 @@ def test_a_loop_learns_and_never_sees_a_label(blobs, released):
     assert (found == y[400:]).mean() > 0.8  # the best possible is 0.97, chance a third
 
 
+def test_a_tensor_with_gaps_is_refused_like_an_array(blobs, released):
+    X = torch.from_numpy(blobs[0].copy())
+    X[333, 1] = torch.nan
+    with pytest.raises(LabelDPError, match="`dataset` must be finite, got NaN or infinity in row 333"):
+        released.dataset(X)
+    with pytest.raises(LabelDPError, match="one example after the other, got a single number"):
+        released.dataset(X[0, 0])
+    assert len(released.dataset(X.to("meta"))) == 450  # holds no numbers to look at
+
+
 def test_iterable_datasets_are_refused(released):
     class Stream(IterableDataset):
         def __iter__(self):
@@ -149,6 +159,22 @@ def test_who_cannot_take_a_dataset_says_so(blobs):
         curator.fit(TensorDataset(torch.from_numpy(X[1:])), y)
 
 
+@pytest.mark.parametrize("stages", [1, 2])
+@pytest.mark.parametrize("row", [3, 333])
+def test_an_item_that_is_no_number_is_named(blobs, stages, row):
+    """Whoever reads it first, in whichever stage: by its number in the dataset, and by the learner that people called."""
+    X, y = blobs[0].copy(), blobs[1]
+    X[row, 1] = np.nan
+    model = LabelPrivateClassifier(
+        NetClassifier("mlp", **QUICK), epsilon=4.0, stages=stages, classes=range(3), random_state=0
+    )
+    said = rf"^(LabelPrivate|Net)Classifier: `dataset` must be finite, got NaN or infinity in item {row}\. Fill"
+    with pytest.raises(LabelDPError, match=said):
+        model.fit(TensorDataset(torch.from_numpy(X)), y)
+    with pytest.raises(LabelDPError, match=said):
+        NetClassifier("mlp", **QUICK).fit(TensorDataset(torch.from_numpy(X)), y)
+
+
 def test_a_regressor_reads_a_dataset_through_an_encoder():
     """Pairs of an input and a label have two parts and no columns: rows of an array may follow them, and the other way round."""
     rng = np.random.default_rng(0)
@@ -191,6 +217,17 @@ def test_channels_last_or_first_or_none(pictures):
     floats = NetClassifier("small-cnn", **settings).fit(images.astype(np.float64) / 255, y)
     # The scale of pixels is divided out; what is left is rounding of float32, over eight steps.
     assert np.allclose(floats.predict_proba(images / 255), last.predict_proba(images), atol=2e-2)
+
+
+def test_gaps_in_images_are_named_by_every_reader_of_images(pictures):
+    images, y = pictures[0].astype(np.float32), pictures[1]
+    network = NetClassifier("small-cnn", epochs=1, batch_size=32, augment="", random_state=0).fit(images, y)
+    wrong = images.copy()
+    wrong[77, 2, 2] = np.nan
+    private = LabelPrivateClassifier(clone(network), classes=range(2))
+    for ask in (network.predict, lambda X: private.fit(X, y), PatchFeatures().fit):
+        with pytest.raises(LabelDPError, match=r"`X` must have no gaps, got one in row 77 .*np\.nan_to_num"):
+            ask(wrong)
 
 
 @pytest.mark.parametrize("trust", ["no one", "curator"])

@@ -268,7 +268,14 @@ def test_unbiased_targets_have_the_clean_loss_as_their_mean():
 def test_bad_input_is_refused_with_the_fix():
     logits, likelihood = make_logits(20), make_evidence("forward", 20)
     loss = ForwardLoss()
-    for wrong in (likelihood[:19], likelihood[:, :4], likelihood[0], torch.ones(20, dtype=torch.long)):
+    for wrong in (
+        likelihood[:19],
+        likelihood[:, :4],
+        likelihood[0],
+        torch.ones(20, dtype=torch.long),
+        None,
+        ["a"] * 20,
+    ):
         with pytest.raises(LabelDPError, match=r"ForwardLoss: `likelihood` must have a row .* `release\.dataset\(X\)`"):
             loss(logits, wrong)
     for wrong in (logits[0], logits.long(), "logits"):

@@ -341,3 +341,20 @@ def test_lists_of_rows_are_no_guess():
             release.dataset(given)[0]
         assert release.dataset(given, take=1)[1][0] == 4.5
     assert release.dataset(np.asarray(rows))[1][0].tolist() == rows[1]
+
+
+@pytest.mark.parametrize(
+    ("rows", "got"),
+    [
+        ([0, 50_000], "0 to 50000"),
+        ([-50_000], "-50000 to -50000"),
+        ([0.5], r"an array of shape \(1,\) and type float64"),
+        ([True, False], r"an array of shape \(2,\) and type bool"),
+        ([[0, 1]], r"an array of shape \(1, 2\)"),
+    ],
+)
+def test_rows_that_were_not_released_are_not_taken(rows, got):
+    release = privatize([0, 1, 1, 0], RandomizedResponse(1.0, n_classes=2))
+    with pytest.raises(LabelDPError, match=rf"`rows` must be among the 4 released rows, got {got}"):
+        release.take(rows)
+    assert [len(release.take(rows)) for rows in ([], [-1], [True, False, False, True], slice(1, 9))] == [0, 1, 2, 3]

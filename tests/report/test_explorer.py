@@ -235,6 +235,21 @@ def test_bad_lines_are_refused(tmp_path, monkeypatch, line):
     assert not list(tmp_path.iterdir())
 
 
+def test_only_an_older_explorer_is_replaced(tmp_path):
+    """What somebody else wrote stays, whatever it is called: a slip of the name must not cost a table or a report."""
+    written = tmp_path / "page.html"
+    for rows in ("10", "20"):
+        assert CliRunner().invoke(app, ["explore", "--no-browser", "--rows", rows, "--to", str(written)]).exit_code == 0
+    assert '"rows": 20' in written.read_text()
+    table = tmp_path / "people.csv"
+    table.write_text("age,ill\n1,no\n")
+    for wrong in (table, tmp_path):
+        done = CliRunner().invoke(app, ["explore", "--no-browser", "--to", str(wrong)])
+        assert "must be a new file" in str(done.exception) + done.output
+        assert done.exit_code != 0
+    assert table.read_text() == "age,ill\n1,no\n"
+
+
 def test_contrast_of_what_is_coloured():
     """Numbers on a full cell (28 % of the series colour), and the pressed button."""
     for palette, series in ((LIGHT, SERIES_LIGHT[0]), (DARK, SERIES_DARK[0])):

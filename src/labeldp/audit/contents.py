@@ -260,7 +260,8 @@ def _group_values(column: str, encoded: Any) -> Iterator[Grouping]:
         encoded = encoded.combine_chunks()
     name = f"column {column!a}"
     kinds = [None, *encoded.dictionary.to_pylist()]
-    codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64) + 1
+    places = encoded.indices.cast(pa.int64())  # unsigned in a dictionary of somebody else's, as polars has them
+    codes = places.fill_null(-1).to_numpy(zero_copy_only=False) + 1
     texts = [isinstance(kind, str) for kind in kinds]
     if any(texts):
         hidden = ["".join(c for c in kind if _is_invisible(c)) if isinstance(kind, str) else "" for kind in kinds]

@@ -79,7 +79,7 @@ def features_of(fitted: Any, path: Path) -> list[str]:
     """Return the columns that a saved model reads."""
     features = getattr(fitted, "facts_", {}).get("features")
     if features is None:
-        fix = "Train one with `labeldp train`."
+        fix = "Train one with `labeldp train`; one of ratings is for `labeldp predict-ratings`."
         raise invalid("predict", "model", "be one that takes tables", got=path.name, fix=fix)
     return [str(name) for name in features]
 

@@ -192,7 +192,8 @@ def _read_audit(path: Path | None) -> dict[str, Any] | None:
 def explore(
     *,
     to: Annotated[
-        Path, typer.Option("--to", "--out", help="The page; an older one of this name is replaced.", metavar="FILE")
+        Path,
+        typer.Option("--to", "--out", help="The page; an older explorer of this name is replaced.", metavar="FILE"),
     ] = Path("labeldp-explorer.html"),
     epsilon: Annotated[float | None, typer.Option("--epsilon", "-e", help="Where epsilon starts.")] = None,
     classes: Annotated[int | None, typer.Option("--classes", help="How many classes, 2 to 16.", metavar="K")] = None,
@@ -220,7 +221,7 @@ def explore(
     """
     import webbrowser
 
-    from labeldp.report.explorer import Settings, explorer_page, settings_of_release
+    from labeldp.report.explorer import Settings, explorer_page, is_explorer, settings_of_release
     from labeldp.report.page import write_page
 
     given = {"epsilon": epsilon, "n_classes": classes, "rows": rows, "prior": _read_shares(prior)}
@@ -236,6 +237,9 @@ def explore(
                 raise invalid("explore", option, "be left out with --release", got=Described("both"))
         require_path(release, "--release", owner="explore", directory=True)
         settings = dataclasses.replace(settings_of_release(release), **chosen)
+    if to.exists() and not is_explorer(to):
+        fix = "Only an older explorer is replaced: choose another name."
+        raise invalid("explore", "path", "be a new file", got=str(to), fix=fix)
     page = write_page(to, explorer_page(settings)).resolve()
     facts = {"explorer": str(to), "address": page.as_uri(), "bytes": page.stat().st_size}
     answer(facts, as_json=as_json, show=lambda console: console.print(_show_explorer(facts), soft_wrap=True))

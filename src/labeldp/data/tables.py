@@ -163,6 +163,43 @@ def decode_dictionary(column: Any) -> Any:
     return column.cast(value_type(column.type)) if pa.types.is_dictionary(column.type) else column
 
 
+def copy_views(batch: Any) -> Any:
+    """Return a batch, or the schema of one, with its texts and bytes as they are stored everywhere else.
+
+    polars hands out texts as views into buffers, of which pyarrow neither takes rows nor makes dictionaries.
+
+    >>> views = pa.RecordBatch.from_pydict({"ill": ["no", "yes"]})
+    >>> copy_views(views) is views
+    True
+    """
+    schema = batch if isinstance(batch, pa.Schema) else batch.schema
+    fields = [field.with_type(_copied_type(field.type)) for field in schema]
+    copied = pa.schema(fields, metadata=schema.metadata)
+    if copied.equals(schema):
+        return batch
+    if isinstance(batch, pa.Schema):
+        return copied
+    columns = [_copy_column(column, field.type) for column, field in zip(batch.columns, copied, strict=True)]
+    return pa.RecordBatch.from_arrays(columns, schema=copied)
+
+
+def _copied_type(kind: Any) -> Any:
+    """Return the type of a column without views; by its name, since pyarrow 15 has no function for it."""
+    if pa.types.is_dictionary(kind):
+        return pa.dictionary(kind.index_type, _copied_type(kind.value_type), kind.ordered)
+    return {"string_view": pa.large_string(), "binary_view": pa.large_binary()}.get(str(kind), kind)
+
+
+def _copy_column(column: Any, kind: Any) -> Any:
+    """Return a column of a batch in the type that `_copied_type` says."""
+    if column.type.equals(kind):
+        return column
+    if pa.types.is_dictionary(kind):
+        words = column.dictionary.cast(kind.value_type)
+        return pa.DictionaryArray.from_arrays(column.indices, words, ordered=kind.ordered)
+    return column.cast(kind)
+
+
 def find_missing(column: Any) -> Any:
     """Return which values of a column (an array, in chunks or not) are missing: null, or NaN where they are floats.
 
@@ -399,9 +436,11 @@ def _read_head(part: Place) -> tuple[Any, int]:
     with _explain_damage(part, None), _open_part(part) as handle:
         if not _is_parquet(part):
             with pa.ipc.open_file(handle) as file:
-                return file.schema, sum(file.get_batch(number).num_rows for number in range(file.num_record_batches))
+                return copy_views(file.schema), sum(
+                    file.get_batch(number).num_rows for number in range(file.num_record_batches)
+                )
         with pq.ParquetFile(handle) as file:
-            schema = file.schema_arrow
+            schema = copy_views(file.schema_arrow)
             _check_counts(file.metadata)
             _ = schema.names  # names that are not UTF-8 are damage too, and Arrow decodes them when it is asked
             return schema, file.metadata.num_rows
@@ -442,7 +481,7 @@ def _read(part: Place, columns: list[str], source: TableSource, size: int) -> It
                 declared = sum(file.metadata.row_group(number).num_rows for number in chosen)
                 for batch in file.iter_batches(batch_size=size, columns=columns, row_groups=chosen):
                     declared -= batch.num_rows
-                    yield batch.select(columns)
+                    yield copy_views(batch.select(columns))
                 if declared:  # the footer's count is a claim, and passes over the table are planned by it
                     raise ValueError("counts of rows that differ")
         else:
@@ -450,7 +489,7 @@ def _read(part: Place, columns: list[str], source: TableSource, size: int) -> It
                 for number in range(file.num_record_batches):
                     batch = file.get_batch(number)
                     batch.validate(full=True)  # offsets of a damaged file would be followed
-                    batch = batch.select(columns)
+                    batch = copy_views(batch.select(columns))
                     yield from (batch.slice(start, size) for start in range(0, batch.num_rows, size))
 
 

@@ -182,6 +182,9 @@ class Embeddings(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
                 raise invalid(OWNER, "flips", "be False without an encoder", got=self.flips, fix=fix)
             if is_dataset(X):
                 X = stack_items(OWNER, list(Items(X, owner=OWNER)))
+            if any(isinstance(one, str) for one in (X[:1] if isinstance(X, (list, tuple, np.ndarray)) else ())):
+                fix = "Texts need an encoder: Embeddings(model.encode); or see labeldp.features.TextFeatures."
+                raise invalid(OWNER, "X", "be numbers without an encoder", got=Described("texts"), fix=fix)
             given: Float32s = validate_data(
                 self, X, dtype=np.float32, allow_nd=True, ensure_all_finite=False, reset=reset
             )

@@ -40,6 +40,7 @@ from labeldp.validate import (
     check_integer,
     check_real,
     check_sides,
+    expect_numbers,
     measure_pixels,
     stack_examples,
     warn_of_scale,
@@ -136,7 +137,8 @@ class PatchFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
     def fit(self, X: Any, y: Any = None) -> PatchFeatures:
         """Learn filters and components from the images; `y` is not looked at."""
         rows, axes = flatten_images(X)
-        X = validate_data(self, rows, dtype=np.float32, ensure_min_samples=2)
+        with expect_numbers("PatchFeatures", X):
+            X = validate_data(self, rows, dtype=np.float32, ensure_min_samples=2)
         self._image_shape = check_shape(axes if self.image_shape is None else self.image_shape, X.shape[1])
         self._check_axes(axes)
         plan = self._plan()
@@ -166,7 +168,8 @@ class PatchFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         check_is_fitted(self, "components_")
         rows, axes = flatten_images(X)
         self._check_axes(axes)
-        X = validate_data(self, rows, dtype=np.float32, reset=False)
+        with expect_numbers("PatchFeatures", X):
+            X = validate_data(self, rows, dtype=np.float32, reset=False)
         as_given = rows if isinstance(rows, np.ndarray) and rows.dtype == np.uint8 else X  # bytes may all be dark
         warn_of_scale("PatchFeatures", as_given, getattr(self, "pixel_range_", None))  # not in models of labeldp 0.1
         views = 2 if self.flips == "views" else 1

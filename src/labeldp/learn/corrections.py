@@ -72,7 +72,7 @@ from labeldp.priors import model_probabilities
 from labeldp.release import Release
 from labeldp.release.release import check_release
 from labeldp.softmax import RowBatches
-from labeldp.validate import check_epsilon, expect_numbers, keep_axes, stack_examples
+from labeldp.validate import check_epsilon, expect_numbers, keep_axes, refuse_repeats, stack_examples
 
 CORRECTIONS = ("auto", "forward", "crossfit", "posterior", "em", "unbiased", "none")
 #: Soft targets below this weight, times 2 / K, are not replicated: they cost a row and say nothing.
@@ -428,6 +428,7 @@ def remember_columns(learner: BaseEstimator, X: Any, *, reset: bool) -> None:
     Images have none, nor has a dataset: an item of it may be a pair of an input and a label, whose length says nothing.
     """
     if not is_dataset(X) and getattr(X, "ndim", 2) <= 2:
+        refuse_repeats(type(learner).__name__, X)
         validate_data(learner, X, skip_check_array=True, reset=reset)
     elif reset:
         for name in ("n_features_in_", "feature_names_in_"):

@@ -49,8 +49,12 @@ from sklearn.exceptions import ConvergenceWarning
 
 from labeldp.arrays import Floats, Ints
 from labeldp.channel import Evidence
+<<<<<<< HEAD
 from labeldp.errors import hide_warnings
 from labeldp.items import is_dataset, stack_items
+=======
+from labeldp.items import Items, is_dataset
+>>>>>>> 89b708a26610249293e4ccf6f3904e5cdb21d941
 from labeldp.learn.corrections import fit_soft
 from labeldp.learn.softmax import (
     FOLDS,
@@ -198,7 +202,9 @@ def _find_neighbourhoods(
     n_examples, n_classes = sum(map(len, evidence)), evidence[0].channel.n_classes
     count = min(most, count_pools(nats, n_examples=n_examples, n_classes=n_classes))
     # Rows of features that come one by one are few numbers each: clustering needs them side by side.
-    rows = stack_items("pool_answers", list(X)) if is_dataset(X) else X
+    if is_dataset(X):
+        X = (X if isinstance(X, Items) else Items(X, owner="pool_answers")).read()
+    rows = X
     rows = flat_features(rows, n_components=COMPONENTS, random_state=random_state)
     starts = range(random_state, random_state + CLUSTERINGS)
     return [cluster(rows, n_clusters=count, random_state=start, full_steps=FULL_STEPS) for start in starts]

@@ -85,7 +85,7 @@ from labeldp.release.budget import Budget, SearchShares, assume_public
 from labeldp.release.labels import box_labels
 from labeldp.release.persons import ASSIGNMENT, Persons, check_apart
 from labeldp.release.scores import ScoredClassifier
-from labeldp.release.templates import check_untrained, copy_template, list_weights
+from labeldp.release.templates import check_template, check_untrained, copy_template, list_weights
 from labeldp.validate import check_choice, check_delta, check_epsilon, check_integer, check_weights
 
 OWNER = "PrivateSearchCV"
@@ -479,6 +479,8 @@ class PrivateSearchCV(ScoredClassifier, BaseEstimator):  # type: ignore[misc]  #
 
     def _check_estimator(self) -> None:
         """Refuse an estimator that would spend by itself, or that cannot be searched in this way."""
+        if self.estimator is not None:
+            check_template(OWNER, "estimator", self.estimator)
         settings = {} if self.estimator is None else self.estimator.get_params(deep=False)
         if settings.get("ledger") is not None:
             fix = "Give `ledger` to the search: it charges the whole of it, once."

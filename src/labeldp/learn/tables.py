@@ -51,15 +51,15 @@ from labeldp.accounting import ProtectedRows, RowKey, protect_rows
 from labeldp.arrays import Float32s
 from labeldp.data import TableSource, check_label, check_row_ids, label_profile
 from labeldp.data.label_column import check_missing
-from labeldp.data.tables import BATCH_ROWS, decode_dictionary, find_missing, value_type
-from labeldp.errors import Described, invalid, nearest
+from labeldp.data.tables import BATCH_ROWS, copy_views, decode_dictionary, find_missing, value_type
+from labeldp.errors import Described, LabelDPError, invalid, nearest
 from labeldp.mechanisms.numbers import choose_bounds
 from labeldp.release import Persons, SensitiveLabels
 from labeldp.release.budget import open_account
 from labeldp.release.labels import NumberRule
 from labeldp.release.numbers import OUTSIDE
 from labeldp.softmax import RowBatches
-from labeldp.validate import check_choice, check_integer
+from labeldp.validate import check_choice, check_integer, refuse_repeats
 
 #: Enough for every country of Adult; thousands of codes would make the features wide and empty.
 MOST_CATEGORIES = 50
@@ -356,14 +356,33 @@ def _read_tables(X: Any) -> Iterator[Any]:
 
 def as_table(X: Any) -> Any:
     """Return a `pyarrow.Table`; data frames that speak Arrow (pandas, polars) are taken as they are."""
-    if isinstance(X, pa.Table):
-        return X
     if isinstance(X, pa.RecordBatch):
-        return pa.Table.from_batches([X])
-    if hasattr(X, "__arrow_c_stream__"):
+        X = pa.Table.from_batches([X])
+    if not hasattr(X, "__arrow_c_stream__"):
+        fix = "Pass a pyarrow table or a data frame."
+        raise invalid("TableEncoder", "X", "be a table with named columns", got=type(X).__name__, fix=fix)
+    refuse_repeats("TableEncoder", X)
+    table = _speak_arrow(X)
+    if table is None:
+        name = next((name for name in getattr(X, "columns", ()) if _speak_arrow(X[[name]]) is None), "X")
+        kind = getattr(X[name], "dtype", "another") if name != "X" else "another"
+        raise _wrong_kind(str(name), f"type {kind}, which Arrow does not take")
+    schema = copy_views(table.schema)
+    return table if schema.equals(table.schema) else pa.Table.from_batches(map(copy_views, table.to_batches()), schema)
+
+
+def _speak_arrow(X: Any) -> Any:
+    """Return a data frame as a table, or None where it has a column that Arrow does not take; its message would quote values."""
+    try:
         return pa.table(X)
-    fix = "Pass a pyarrow table or a data frame."
-    raise invalid("TableEncoder", "X", "be a table with named columns", got=type(X).__name__, fix=fix)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        return None
+
+
+def _wrong_kind(name: str, kind: str) -> LabelDPError:
+    """Return the error for a column of which no features are made."""
+    fix = "Leave it out (--drop), or turn it into numbers or text first."
+    return invalid("TableEncoder", name, "be numbers, text, booleans or dates", got=Described(kind), fix=fix)
 
 
 def require(table: Any, names: Sequence[str]) -> None:
@@ -379,8 +398,10 @@ def require(table: Any, names: Sequence[str]) -> None:
 
 def to_plain(name: str, column: Any) -> Any:
     """Return a column as text or float64; nested and binary columns are refused."""
+    kind = value_type(column.type)
+    if isinstance(kind, pa.BaseExtensionType):  # of which a dictionary cannot even be decoded
+        raise _wrong_kind(name, str(kind))
     column = decode_dictionary(column)
-    kind = column.type
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return column.cast(pa.string())
     if pa.types.is_temporal(kind):
@@ -390,8 +411,7 @@ def to_plain(name: str, column: Any) -> Any:
         return column.cast(pa.int8()).cast(pa.float64())
     if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         return column.cast(pa.float64(), safe=False)
-    fix = "Leave it out (--drop), or turn it into numbers or text first."
-    raise invalid("TableEncoder", name, "be numbers, text, booleans or dates", got=Described(str(kind)), fix=fix)
+    raise _wrong_kind(name, str(kind))
 
 
 class Moments(NamedTuple):

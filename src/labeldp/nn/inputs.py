@@ -44,7 +44,7 @@ from labeldp.channel.evidence import keep_small
 from labeldp.errors import Described, NewRunWarning, hide_warnings, invalid
 from labeldp.items import Items, is_dataset
 from labeldp.nn.models import MODELS
-from labeldp.validate import MOST_CHANNELS, check_sides, keep_axes, measure_pixels, stack_examples
+from labeldp.validate import MOST_CHANNELS, check_sides, expect_numbers, keep_axes, measure_pixels, stack_examples
 
 #: Rows that means and spread are taken over, evenly spaced: more would change the third digit and cost seconds.
 SAMPLE = 8192
@@ -214,6 +214,9 @@ class DatasetInputs:
 
     def _stack(self, rows: list[int]) -> Tensor:
         stacked = torch.stack([as_tensor(self.items[row]) for row in rows])
+        if stacked.is_floating_point() and len(rows) and not bool(stacked.isfinite().all()):
+            wrong = int((~stacked.flatten(1).isfinite().all(dim=1)).int().argmax())
+            raise self.items.describe_gap(rows[wrong])
         return order_axes(stacked) if self.images else stacked
 
     def update_digest(self, digest: hashlib.blake2b) -> None:
@@ -295,7 +298,8 @@ def check_examples(learner: Any, X: Any, *, reset: bool) -> Any:
     X = stack_examples("NetClassifier", X)
     if getattr(X, "ndim", 2) <= 2:
         dtype = np.float64 if learner.module == "ncf" else np.float32
-        rows = validate_data(learner, X, dtype=dtype, reset=reset)
+        with expect_numbers("NetClassifier", X):
+            rows = validate_data(learner, X, dtype=dtype, reset=reset)
         if learner.module == "ncf":
             _check_indices(rows)
         return fold_rows(rows, learner.image_shape) if takes_images(learner.module) else rows
@@ -307,7 +311,8 @@ def check_examples(learner: Any, X: Any, *, reset: bool) -> Any:
     if takes_images(learner.module):
         array = order_axes(array)
     if array.dtype != np.uint8:
-        array = check_array(array, dtype=np.float32, allow_nd=True, input_name="X", estimator=learner)
+        with expect_numbers("NetClassifier", array):
+            array = check_array(array, dtype=np.float32, allow_nd=True, input_name="X", estimator=learner)
     if reset:
         keep_axes(learner, array)
     return array

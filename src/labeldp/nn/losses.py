@@ -107,8 +107,12 @@ class RowLoss(nn.Module):
             raise invalid(owner, "logits", "be a tensor (n, K) of floats", got=describe(logits))
         if not len(logits):
             raise invalid(owner, "logits", "have a row or more", got=Described("an empty batch"))
-        found = evidence if isinstance(evidence, Tensor) else torch.as_tensor(np.asarray(evidence))
-        if found.shape != logits.shape or not found.is_floating_point():
+        rows = evidence if isinstance(evidence, Tensor) else np.asarray(evidence)
+        objects = (
+            isinstance(rows, np.ndarray) and rows.dtype.kind not in "fiub"
+        )  # None, for one: of these there is no tensor
+        found = evidence if objects else torch.as_tensor(rows)
+        if objects or found.shape != logits.shape or not found.is_floating_point():
             fix = (
                 "Give each example's row of `release.dataset(X)`, for the examples of the logits and in their order; "
                 "one logit for each class of the release."

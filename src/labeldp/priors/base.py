@@ -501,7 +501,8 @@ def flat_features(X: Any, *, n_components: int | None, random_state: int) -> Any
 
     count = check_integer("ClusterPrior", "n_components", n_components, least=1)
     rank = min(count, *rows.shape)
-    return PCA(rank, svd_solver="randomized", random_state=random_state).fit_transform(rows)
+    with np.errstate(invalid="ignore"):  # of rows that are all the same, which have no variance to be divided by
+        return PCA(rank, svd_solver="randomized", random_state=random_state).fit_transform(rows)
 
 
 def _named_columns(X: Any, names: Sequence[str]) -> Floats:

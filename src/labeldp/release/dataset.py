@@ -33,7 +33,7 @@ Design notes. Evidence is made for the rows of a batch, from codes: with 10,000 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -158,15 +158,26 @@ def _check_inputs(dataset: Any, take: Part) -> Any:
             got = Described(f"an array of shape {array.shape} and type {array.dtype}")
             fix = "Turn categories and texts into numbers first."
             raise invalid(OWNER, "dataset", "be numbers, one example after the other", got=got, fix=fix)
-        for low in range(0, len(array) if array.dtype.kind == "f" else 0, CHUNK):
-            finite = np.isfinite(array[low : low + CHUNK]).reshape(len(array[low : low + CHUNK]), -1).all(axis=1)
-            if not finite.all():
-                got = Described(f"NaN or infinity in row {low + int(np.argmin(finite))}")
-                raise invalid(OWNER, "dataset", "be finite", got=got)
+        if array.dtype.kind == "f":
+            _refuse_gaps(array, np.isfinite)
         return array
     if hasattr(dataset, "requires_grad"):  # a tensor: rows of it are tensors
+        if dataset.ndim < 1:
+            raise invalid(OWNER, "dataset", "be numbers, one example after the other", got=Described("a single number"))
+        if dataset.is_floating_point() and not dataset.is_meta:
+            _refuse_gaps(dataset.detach(), lambda part: part.isfinite().cpu().numpy())
         return dataset
     return Items(dataset, owner=OWNER, take=take)
+
+
+def _refuse_gaps(rows: Any, are_finite: Callable[[Any], Array]) -> None:
+    """Refuse NaN and infinity in an array or a tensor, with the row."""
+    for low in range(0, len(rows), CHUNK):
+        part = rows[low : low + CHUNK]
+        finite = are_finite(part).reshape(len(part), -1).all(axis=1)
+        if not finite.all():
+            got = Described(f"NaN or infinity in row {low + int(np.argmin(finite))}")
+            raise invalid(OWNER, "dataset", "be finite", got=got)
 
 
 def _choose_kind(release: Release, kind: str | None) -> str:

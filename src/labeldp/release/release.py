@@ -144,7 +144,9 @@ class Release:
         return float(np.mean(self.channel.expected_accuracy(prior)))
 
     def take(self, rows: Any) -> Release:
-        """Return the release of a subset of examples; the promise is the same."""
+        """Return the release of a subset of examples, by their numbers, a mask or a slice; the promise is the same."""
+        if not isinstance(rows, slice):
+            rows = _check_rows(rows, n_rows=len(self))
         return replace(
             self,
             codes=self.codes[rows],
@@ -218,6 +220,25 @@ class Release:
         return (
             "randomized labels" if self.channel.outputs_are_labels else "randomized answers about labels, such as sets"
         )
+
+
+def _check_rows(rows: Any, *, n_rows: int) -> npt.NDArray[Any]:
+    """Return numbers of released rows, or a mask of them, as an array; refuse rows that there are not."""
+    chosen = np.asarray(rows)
+    chosen = chosen if chosen.size else chosen.astype(np.intp)  # an empty list has no type
+    numbers = chosen.dtype.kind in "iu"
+    if chosen.dtype == np.bool_:
+        right = chosen.shape == (n_rows,)
+    else:
+        right = numbers and chosen.ndim == 1 and bool(((chosen >= -n_rows) & (chosen < n_rows)).all())
+    if not right:
+        flat = numbers and chosen.ndim == 1
+        got = (
+            f"{chosen.min()} to {chosen.max()}" if flat else f"an array of shape {chosen.shape} and type {chosen.dtype}"
+        )
+        fix = "Rows are whole numbers from 0 on, in the order of the release; a mask has an entry for each of them."
+        raise invalid("Release.take", "rows", f"be among the {n_rows:,} released rows", got=Described(got), fix=fix)
+    return chosen
 
 
 def check_release(owner: str, release: Any) -> Release:

@@ -89,9 +89,22 @@ def copy_template(owner: str, name: str, template: Any, *, safe: bool = True) ->
 
     `safe=False` takes any value: parameters by name, with estimators among them.
     """
+    if safe:
+        check_template(owner, name, template)
     fresh = clone(template, safe=safe)
     check_untrained(owner, name, fresh)
     return fresh
+
+
+def check_template(owner: str, name: str, template: Any) -> None:
+    """Refuse what is no estimator: a class in the place of one, or another argument that came first."""
+    if not isinstance(template, type) and hasattr(template, "get_params"):
+        return
+    if isinstance(template, type):
+        got, fix = Described(f"the class {template.__name__}"), f"Make one: {template.__name__}()."
+    else:
+        got, fix = Described(f"a {type(template).__name__}"), "Settings such as epsilon= are given by name."
+    raise invalid(owner, name, "be an estimator of scikit-learn's kind", got=got, fix=fix)
 
 
 def check_untrained(owner: str, name: str, template: Any) -> None:

@@ -30,6 +30,7 @@ from dataclasses import dataclass
 from functools import cache
 from html import escape
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -52,6 +53,8 @@ MOST_SHARPNESS = 5.0
 LEAST_ROWS, MOST_ROWS = 10, 10**9
 #: Letters of a class's name that are shown.
 LONGEST_NAME = 40
+#: In the head of every page, in front of its style.
+TITLE = "<title>labeldp explorer</title>"
 POLICY = "default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 
 
@@ -122,6 +125,15 @@ class Settings:
         weight = np.exp(-self.sharpness * np.arange(self.n_classes))
         answer: Floats = weight / weight.sum()
         return answer
+
+
+def is_explorer(path: Path) -> bool:
+    """Whether a file is a page of this chapter: nothing is in it that cannot be made again."""
+    try:
+        with path.open("rb") as file:
+            return TITLE.encode() in file.read(4096)
+    except OSError:
+        return False
 
 
 def settings_of_release(directory: str | os.PathLike[str]) -> Settings:

@@ -133,7 +133,7 @@ def check_budget(owner: str, epsilon: Any, delta: Any, *, least_delta: bool = Tr
     budget = check_positive(owner, "epsilon", epsilon)
     slack = check_delta(owner, delta)
     if least_delta and slack == 0:
-        fix = "A released set is never pure; top_k_exponential is, with delta=0."
+        fix = "A released set is never pure: give it one, as delta=1e-6 (--delta 1e-6). top_k_exponential is pure."
         raise invalid(owner, "delta", "be > 0", got=delta, fix=fix)
     return budget, slack
 

@@ -220,7 +220,7 @@ def _read_column(ids: Any, owner: str) -> Any:
             fix = "A float does not name a person: give whole numbers, or text."
             raise invalid(owner, "persons", "be text or whole numbers", got=Described("fractions"), fix=fix)
         return pa.array(numbers.astype(np.int64))
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or str(kind) == "string_view":
         column = column.cast(pa.large_string()).dictionary_encode()
         names = column.dictionary
         if not pc.utf8_trim_whitespace(names).equals(names):
