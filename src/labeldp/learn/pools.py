@@ -49,12 +49,8 @@ from sklearn.exceptions import ConvergenceWarning
 
 from labeldp.arrays import Floats, Ints
 from labeldp.channel import Evidence
-<<<<<<< HEAD
 from labeldp.errors import hide_warnings
-from labeldp.items import is_dataset, stack_items
-=======
 from labeldp.items import Items, is_dataset
->>>>>>> 89b708a26610249293e4ccf6f3904e5cdb21d941
 from labeldp.learn.corrections import fit_soft
 from labeldp.learn.softmax import (
     FOLDS,
