@@ -8,7 +8,16 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from labeldp.channel import CandidateChannel, Channel, FiniteChannel, MatrixChannel, build_channel, join_channels
+from labeldp.channel import (
+    ArcChannel,
+    CandidateChannel,
+    Channel,
+    FiniteChannel,
+    MatrixChannel,
+    build_channel,
+    join_answers,
+    join_channels,
+)
 from labeldp.errors import LabelDPError
 
 
@@ -149,3 +158,25 @@ def test_an_unknown_kind_of_channel_is_refused() -> None:
     # Between them may stand a kind that another test has made.
     with pytest.raises(LabelDPError, match=r"be one of arcs, candidates, .*matrix, numbers, rows, sets, got 'cube'"):
         build_channel({"kind": "cube"}, rows={}, examples={})
+
+
+def arcs_of_one_label(*epsilons: float) -> tuple[npt.NDArray[np.int64], FiniteChannel]:
+    """Return two answers of two classes at each epsilon, and their channel."""
+    parts = [
+        (np.array([0, 1]), ArcChannel(odds=np.expm1(epsilon), size=1, n_classes=2, seed=7)) for epsilon in epsilons
+    ]
+    return join_answers(parts)
+
+
+@pytest.mark.parametrize("epsilons", [[(1.0,), (2.0,)], [(1.0, 2.0), (2.0,)], [(2.0,), (0.5, 1.0)]])
+def test_labels_of_several_epsilons_are_one_release(epsilons: list[tuple[float, ...]]):
+    """Parts that answer with one label, arcs or labels of several epsilons already, keep what each says of its labels."""
+    parts = [arcs_of_one_label(*some) for some in epsilons]
+    codes, whole = join_answers(parts)
+    assert whole.outputs_are_labels
+    assert codes.tolist() == [code for answers, _ in parts for code in answers.tolist()]
+    apart = np.concatenate([channel.likelihood(answers) for answers, channel in parts])
+    assert np.allclose(whole.likelihood(codes), apart, rtol=1e-12)  # a few roundings
+    told = [np.exp(epsilon) / (1 + np.exp(epsilon)) for some in epsilons for epsilon in some for _ in range(2)]
+    assert np.allclose(whole.likelihood(codes)[np.arange(len(codes)), codes], told, rtol=1e-12)  # by the definition
+    assert max(epsilon for some in epsilons for epsilon in some) == pytest.approx(whole.epsilon, rel=1e-12)

@@ -485,3 +485,14 @@ def test_labels_whose_rows_a_ledger_knows_by_columns_are_charged_to_persons(tmp_
     again = SensitiveLabels([0, 1], n_classes=2, name=AccountName("her other rows"))
     with pytest.raises(AccountError, match="stays"):
         privatize(again, RandomizedResponse(1.0, n_classes=2), persons=[2, 77], ledger=ledger)
+
+
+@pytest.mark.parametrize("epsilon", [3.0, 3.9, 4.5, 5.0, 6.0])
+def test_two_classes_are_learned_at_every_epsilon_where_rows_of_a_person_begin_to_be_asked_together(epsilon):
+    """Where stages differ in how many rows they ask: from 3.9 to 5 the default learner was refused."""
+    rng = np.random.default_rng(0)
+    ids, X = np.repeat(np.arange(60), np.tile([1, 2, 3], 20)), rng.normal(size=(120, 2))
+    model = labeldp.LabelPrivateClassifier(epsilon=epsilon, classes=(0, 1), random_state=0)
+    model.fit(X, (X[:, 0] > 0).astype(int), persons=ids)
+    assert model.guarantee_.epsilon() <= epsilon
+    assert model.guarantee_.unit is Unit.PERSON
