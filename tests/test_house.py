@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "src" / "labeldp"
 
 #: Raise it as tests grow; never lower it without saying in the commit which tests went and why.
-LEAST_TESTS = 9_600
+LEAST_TESTS = 9_780
 
 #: Never loaded by `import labeldp`: the first five are optional or strangers, the rest are heavy and fetched when needed.
 HEAVY = ("torch", "ray", "dask", "pyspark", "matplotlib", "sklearn", "numba", "pyarrow", "scipy", "pandas")

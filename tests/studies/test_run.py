@@ -59,8 +59,6 @@ def test_files_of_a_result(tmp_path: Path):
 
 #: Studies whose results are not here yet: hours of processor time, and no number is typed by hand. When the result comes, the name goes.
 UNMEASURED: set[str] = set()
-#: Studies whose page is of a part, with the `partial.jsonl` that the next run goes on from. When the rest comes, the name goes.
-PARTIAL: set[str] = {"networks"}
 #: Studies of sets that we do not have: they run where a user has the files.
 ABSENT = {"images-cifar100", "images-kmnist"}
 
@@ -88,22 +86,11 @@ def test_a_page_can_be_made_again_from_every_committed_result(name: str, reposit
     result = read_result(folder / "result.json")
     assert result.name == name
     assert result.facts["quick"] is False
-    assert result.is_partial == (folder / "partial.jsonl").exists() == (name in PARTIAL)
-    study = studies.find_study(name)
-    plots = study.draw_part(result.rows) if result.is_partial else study.plots(result.rows)
+    assert not result.is_partial  # what was measured in part is not shown as a result
+    assert not (folder / "partial.jsonl").exists()
+    plots = studies.find_study(name).plots(result.rows)
     committed = [path for path in folder.iterdir() if path.suffix == ".svg"]
     assert len(plots) == len(committed)
-
-
-@pytest.mark.parametrize("name", sorted(PARTIAL))
-def test_a_page_of_a_part_is_what_its_measurements_give(name: str, repository: Path):
-    folder = repository / "studies" / "results" / name
-    result = read_result(folder / "result.json")
-    again = studies.find_study(name, kept=Kept(folder / "partial.jsonl")).join_measured()
-    assert again.rows == result.rows
-    assert again.facts["not_measured"] == result.facts["not_measured"]
-    assert again.facts["cpu_seconds"] == result.facts["cpu_seconds"]
-    assert "(measured in part)" in (folder / "index.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(

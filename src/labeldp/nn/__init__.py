@@ -80,8 +80,7 @@ __all__ = [
 _GONE = {
     "BYOL": (
         "Nothing showed that it helps in the time that a CPU has. Without labels, use `labeldp.features.PatchFeatures` (and "
-        '`labeldp.priors.ClusterPrior` on it), `NetClassifier("fast-cnn", pretrain=300)`, or an encoder of your own in '
-        "`labeldp.features.Embeddings`."
+        "`labeldp.priors.ClusterPrior` on it), or an encoder of your own in `labeldp.features.Embeddings`."
     ),
     "ModuleFeatures": "Use `labeldp.features.Embeddings`.",
 }

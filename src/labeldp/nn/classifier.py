@@ -144,7 +144,8 @@ class NetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sc
         "cpu", "cuda", ...
     pretrain : int
         Of "fast-cnn": first learn to tell so many groups of images that look alike (`labeldp.nn.pretraining`), for a quarter of the
-        epochs at the smallest size, on top of `cpu_minutes`, then the labels; 0 for none. No label is used for it. For small epsilon.
+        epochs at the smallest size, on top of `cpu_minutes`, then the labels; 0 for none. No label is used for it. For small epsilon,
+        where no quick estimator reads the answers first (`labeldp.learn.readers`): where one does, as by default, it adds nothing.
     warm_start : bool
         Start from the weights and BatchNorm statistics of the last fit, the optimizer fresh.
     checkpoint : directory, optional
