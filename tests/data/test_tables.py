@@ -8,6 +8,7 @@ import math
 import re
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
@@ -298,6 +299,13 @@ def test_a_footer_that_counts_other_rows(tmp_path, claim):
     assert source.rows == claim
     with pytest.raises(LabelDPError, match="must be readable Parquet"):
         list(source.batches(batch_rows=100))
+
+
+def test_views_that_an_old_pyarrow_does_not_read_are_named(tmp_path, monkeypatch):
+    monkeypatch.delattr(pa, "string_view", raising=False)
+    pl.DataFrame({"age": [1, 2], "ill": ["no", "yes"]}).write_ipc(tmp_path / "people.arrow")
+    with pytest.raises(LabelDPError, match=r"`ill` must be text in a form that it reads.*Upgrade pyarrow"):
+        open_table(tmp_path / "people.arrow")
 
 
 @pytest.mark.skipif(not hasattr(pa, "string_view"), reason="this pyarrow cannot make views")

@@ -248,7 +248,7 @@ def list_owned(model: Any) -> dict[str, Any]:
     return {
         (kind, name): value
         for kind, name, value in found
-        if isinstance(value, GENERATORS) or (is_owners(name) and np.size(value) and np.any(value))
+        if isinstance(value, GENERATORS) or (is_owners(name) and any(np.ravel(np.asarray(value, object))))
     }
 
 

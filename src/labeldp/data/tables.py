@@ -177,6 +177,10 @@ def copy_views(batch: Any) -> Any:
     copied = pa.schema(fields, metadata=schema.metadata)
     if copied.equals(schema):
         return batch
+    if not hasattr(pa, "string_view"):  # it names them in a schema, and does not get at them
+        name = next(field.name for field, other in zip(schema, copied, strict=True) if not field.equals(other))
+        got, fix = Described(f"views, as pyarrow {pa.__version__} does not read them"), "Upgrade pyarrow: 16 or newer."
+        raise invalid("pyarrow", name, "be text in a form that it reads", got=got, fix=fix)
     if isinstance(batch, pa.Schema):
         return copied
     columns = [_copy_column(column, field.type) for column, field in zip(batch.columns, copied, strict=True)]

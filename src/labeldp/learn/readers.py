@@ -67,8 +67,8 @@ MOST_EPSILON, MOST_OF_GREY = 3.0, 6.0
 #: From here on a prior changes what is asked by too little to pay for features.
 MOST_ASKED = 4.0
 #: Seconds of a fit for each image from which on questions pay for the 8 ms of features and of a first stage (32 pixels in colour). With 13 ms,
-#: on 45,000 training images of CIFAR-10 at epsilon 2, they were worth 1.3 points and 7% of the log loss on the images held out
-#: (`benchmarks/questions.py`).
+#: on 45,000 training images of CIFAR-10 at epsilon 2, they were worth 1.6 points and 9% of the log loss on the images held out
+#: (`benchmarks/questions.py`, benchmarks/results/questions.md).
 SECONDS_TO_ASK = 0.012
 READS, ASKS = "reads", "asks"
 

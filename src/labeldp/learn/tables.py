@@ -374,7 +374,8 @@ def as_table(X: Any) -> Any:
 def _speak_arrow(X: Any) -> Any:
     """Return a data frame as a table, or None where it has a column that Arrow does not take; its message would quote values."""
     try:
-        return pa.table(X)
+        # polars' own word for it has no views, which pyarrow 15 does not read.
+        return X.to_arrow() if hasattr(X, "to_arrow") else pa.table(X)
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
         return None
 
