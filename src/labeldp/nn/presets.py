@@ -27,7 +27,7 @@ numbers come from torch's generator of the CPU, whose state a checkpoint keeps.
 
 The settings of "fast-cnn" come from prototypes on CIFAR-10: 63% of the steps at half the side and 31% at three quarters are 40% and 45%
 of the work. Grey images lose by it: on training images of Fashion-MNIST held out, those shown whole from the start were
-ahead of growing ones after the same minutes, in a third of the passes (`benchmarks/image_sizes.py`). Mirror images are a choice: digits, letters, and scans with a left and a right are not what their mirror images are, so
+ahead of growing ones after the same minutes, in a third of the passes (`benchmarks/image_sizes.py`, benchmarks/results/image_sizes.md). Mirror images are a choice: digits, letters, and scans with a left and a right are not what their mirror images are, so
 that no preset flips. For photographs and clothes `augment="shift,flip"` is worth two points or more.
 """
 
