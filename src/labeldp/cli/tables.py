@@ -444,7 +444,8 @@ def _tell_unmatched(source: Any) -> None:
 
 def expand(command: Callable[..., None]) -> Callable[..., None]:
     """Return a command whose groups of options are single options, as typer wants them, and which says what was given."""
-    hints = typing.get_type_hints(command, include_extras=True)
+    # Not typing.get_type_hints: Python 3.10 makes what may be None an Optional around what typer reads the names of options from.
+    hints = inspect.get_annotations(command, eval_str=True)
     parameters: list[inspect.Parameter] = []
     groups: dict[str, tuple[Any, list[str]]] = {}
     for name, parameter in inspect.signature(command).parameters.items():
