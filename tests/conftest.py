@@ -6,8 +6,9 @@ import functools
 import io
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import AbstractContextManager, redirect_stderr, redirect_stdout
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -43,6 +44,35 @@ def shared_data() -> Callable[[str], Path]:
         return path
 
     return find
+
+
+def overlap(
+    first: AbstractContextManager[Any], second: AbstractContextManager[Any], *, then: Callable[[Any], None]
+) -> None:
+    """Enter two contexts in threads of their own, the second inside of the first; when that has ended, call `then` in the second.
+
+    It is called with what the second gave.
+    """
+    one_began, both_began, one_ended = threading.Event(), threading.Event(), threading.Event()
+
+    def begin_first() -> None:
+        with first:
+            one_began.set()
+            assert both_began.wait(60)
+        one_ended.set()
+
+    def end_last() -> None:
+        assert one_began.wait(60)
+        with second as given:
+            both_began.set()
+            assert one_ended.wait(60)
+            then(given)
+
+    threads = [threading.Thread(target=run) for run in (begin_first, end_last)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join(60)
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import warnings
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.conftest import overlap
 
 from labeldp.errors import hide_warnings, keep_warnings
 
@@ -22,31 +22,16 @@ WAYS: list[Callable[[], AbstractContextManager[Any]]] = [hide_warnings, keep_war
 @pytest.mark.parametrize("second", WAYS)
 def test_the_first_to_end_shows_nothing_of_the_other_and_the_last_puts_back_what_was(first, second):
     """Before: what the last one put back was what the first had set, so that this process never showed a warning again."""
-    one_began, both_began, one_ended = threading.Event(), threading.Event(), threading.Event()
     types = []
 
-    def begin_first():
-        with first():
-            one_began.set()
-            assert both_began.wait(60)
-        one_ended.set()
-
-    def end_last():
-        assert one_began.wait(60)
-        with second() as kept:
-            both_began.set()
-            assert one_ended.wait(60)
-            warnings.warn("labels 0, 1, 1", RuntimeWarning, stacklevel=1)
-        types.append(kept)
+    def warn(kept: Any) -> None:
+        types.append(kept)  # a list that is filled at the end
+        warnings.warn("labels 0, 1, 1", RuntimeWarning, stacklevel=1)
 
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         before, show = warnings.filters, warnings.showwarning
-        threads = [threading.Thread(target=run) for run in (begin_first, end_last)]
-        for one in threads:
-            one.start()
-        for one in threads:
-            one.join(60)
+        overlap(first(), second(), then=warn)
         assert warnings.filters is before
         assert warnings.showwarning is show
         assert not told

@@ -91,13 +91,10 @@ class Items:
     def read(self) -> Any:
         """Return all inputs as one array of finite numbers."""
         stacked = stack_items(self._owner, list(self))
-        finite = (
-            np.isfinite(stacked).reshape(len(stacked), -1).all(axis=1)
-            if stacked.dtype.kind == "f"
-            else np.ones(1, bool)
-        )
-        if not finite.all():
-            raise self.describe_gap(int(np.argmin(finite)))
+        if stacked.dtype.kind == "f":
+            finite = np.isfinite(stacked).reshape(len(stacked), -1).all(axis=1)
+            if not finite.all():
+                raise self.describe_gap(int(np.argmin(finite)))
         return stacked
 
     def describe_gap(self, row: int) -> LabelDPError:
@@ -139,13 +136,14 @@ def choose_part(owner: str, item: Any, part: Part) -> Any:
     elif isinstance(item, Sequence) and not isinstance(item, (str, bytes)):
         if part is None and len(item) and _may_be_label(item):
             kind = "text" if isinstance(item[0], (str, bytes)) else "number"
-            begin = f"that begins with a {kind}, of {len(item)} parts"
-            begin = f"of {len(item)} numbers" if all(_is_number(one) for one in item) else begin
-            got = Described(f"a {type(item).__name__} {begin}")
-            fix = f"A {kind} that comes first may be the label. " + (
-                "Make an array of rows that are numbers, np.asarray(rows); or name" if kind == "number" else "Name"
+            only = all(_is_number(one) for one in item)
+            what = f"of {len(item)} numbers" if only else f"that begins with a {kind}, of {len(item)} parts"
+            got = Described(f"a {type(item).__name__} {what}")
+            name = "Make an array of rows that are numbers, np.asarray(rows); or name" if kind == "number" else "Name"
+            fix = (
+                f"A {kind} that comes first may be the label. {name} the input with take=, e.g. take=0 for ({kind}, label), "
+                "take=1 for (label, input)."
             )
-            fix += f" the input with take=, e.g. take=0 for ({kind}, label), take=1 for (label, input)."
             raise invalid(owner, "dataset", "say which part of an item is the input", got=got, fix=fix)
         place = 0 if part is None else part
         if not isinstance(place, int) or not -len(item) <= place < len(item):

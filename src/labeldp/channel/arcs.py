@@ -314,17 +314,9 @@ def join_answers(answers: Sequence[tuple[Array, FiniteChannel]]) -> tuple[Array,
     epsilons, unless all that any group answered are labels (arcs of one label each are): those stay labels.
     """
     parts = list(answers)
-    arcs = [isinstance(channel, ArcChannel) for _, channel in parts]
-    if any(arcs) and len({_odds_and_size(channel) for _, channel in parts}) > 1:
-        if all(channel.outputs_are_labels for _, channel in parts):
-            parts = [(codes, _as_labels(channel)) for codes, channel in parts]
-            arcs = []
-        elif all(arcs):
-            arcs = [*arcs, False]
-    if any(arcs) and not all(arcs):
-        parts = [
-            channel.as_sets(codes) if isinstance(channel, ArcChannel) else (codes, channel) for codes, channel in parts
-        ]
+    if len({_odds_and_size(channel) for _, channel in parts}) > 1:
+        labels = all(channel.outputs_are_labels for _, channel in parts)
+        parts = [(codes, _as_labels(channel)) if labels else _as_sets(codes, channel) for codes, channel in parts]
     sets = [channel for _, channel in parts if isinstance(channel, SetChannel)]
     if len(sets) == len(parts) and len({(one.odds, one.shape_odds) for one in sets}) > 1:
         return _join_odds([(codes, channel) for codes, channel in parts if isinstance(channel, SetChannel)])
@@ -343,6 +335,11 @@ def _as_labels(channel: FiniteChannel) -> FiniteChannel:
         return channel
     keep, redraw = odds_to_keep(channel.odds, [channel.n_classes])
     return Channel(keep=keep, redraw=redraw, base=np.full((1, channel.n_classes), 1.0 / channel.n_classes))
+
+
+def _as_sets(codes: Array, channel: FiniteChannel) -> tuple[Array, FiniteChannel]:
+    """Return arcs as the sets that they are; other answers as they come."""
+    return channel.as_sets(codes) if isinstance(channel, ArcChannel) else (codes, channel)
 
 
 def _join_odds(parts: Sequence[tuple[Array, SetChannel]]) -> tuple[Array, FiniteChannel]:

@@ -200,8 +200,7 @@ def _find_neighbourhoods(
     # Rows of features that come one by one are few numbers each: clustering needs them side by side.
     if is_dataset(X):
         X = (X if isinstance(X, Items) else Items(X, owner="pool_answers")).read()
-    rows = X
-    rows = flat_features(rows, n_components=COMPONENTS, random_state=random_state)
+    rows = flat_features(X, n_components=COMPONENTS, random_state=random_state)
     starts = range(random_state, random_state + CLUSTERINGS)
     return [cluster(rows, n_clusters=count, random_state=start, full_steps=FULL_STEPS) for start in starts]
 

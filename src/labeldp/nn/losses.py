@@ -108,9 +108,8 @@ class RowLoss(nn.Module):
         if not len(logits):
             raise invalid(owner, "logits", "have a row or more", got=Described("an empty batch"))
         rows = evidence if isinstance(evidence, Tensor) else np.asarray(evidence)
-        objects = (
-            isinstance(rows, np.ndarray) and rows.dtype.kind not in "fiub"
-        )  # None, for one: of these there is no tensor
+        # None, for one: of objects there is no tensor.
+        objects = isinstance(rows, np.ndarray) and rows.dtype.kind not in "fiub"
         found = evidence if objects else torch.as_tensor(rows)
         if objects or found.shape != logits.shape or not found.is_floating_point():
             fix = (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import warnings
 from functools import partial
 
@@ -16,6 +15,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
+from tests.conftest import overlap
 
 from labeldp.errors import LabelDPError
 from labeldp.learn.pate.teachers import (
@@ -166,29 +166,14 @@ def test_words_of_a_teacher_are_kept_back_while_another_one_ends():
 
     What it had put back was then taken off again by the other one, for good: no warning of this process was shown any more.
     """
-    one_learns, both_learn, one_is_done = threading.Event(), threading.Event(), threading.Event()
-
-    def learn_quickly():
-        with quiet_failure("PATE"):
-            one_learns.set()
-            assert both_learn.wait(60)
-        one_is_done.set()
-
-    def learn_slowly():
-        assert one_learns.wait(60)
-        with quiet_failure("PATE"):
-            both_learn.set()
-            assert one_is_done.wait(60)
-            warnings.warn("labels 0, 1, 1", UserWarning, stacklevel=1)
-
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         before = warnings.filters
-        teachers = [threading.Thread(target=learn) for learn in (learn_quickly, learn_slowly)]
-        for one in teachers:
-            one.start()
-        for one in teachers:
-            one.join(60)
+        overlap(
+            quiet_failure("PATE"),
+            quiet_failure("PATE"),
+            then=lambda _: warnings.warn("labels 0, 1, 1", UserWarning, stacklevel=1),
+        )
         assert warnings.filters is before
         warnings.warn("a later one", UserWarning, stacklevel=1)
     said = [str(one.message) for one in told]
